@@ -288,6 +288,22 @@ def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable
     A parameter may also be a class of types, or a tuple of alternatives.
     """
 
+    def typed(*given: Any) -> Any:
+        converted = list(map(_converted, given, parameters))
+        return None if None in converted else result(*converted)
+
+    return generic(typed, len(parameters), doc)
+
+
+def generic(
+    typed: Callable[..., Any], arity: int | None = None, doc: str | None = None
+) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function as ``intrinsic`` does, whose signature ``typed`` makes of its arguments' types.
+
+    That returns None where there is none. Arguments are converted to the signature's types.
+    """
+    count = len(inspect.signature(typed).parameters) if arity is None else arity
+
     def decorate(emit: Callable[..., Any]) -> Any:
         with_context = "context" in inspect.signature(emit).parameters
 
@@ -296,12 +312,10 @@ def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable
             return context.get_dummy_value() if value is None else value
 
         def typing(typingctx: Any, *given: Any) -> Any:
-            if len(given) != len(parameters):
-                return None
-            converted = list(map(_converted, given, parameters))
-            return None if None in converted else (result(*converted), lower)
+            found = typed(*given) if len(given) == count else None
+            return None if found is None else (found, lower)
 
-        names = ["typingctx", *map("value{}".format, range(len(parameters)))]
+        names = ["typingctx", *map("value{}".format, range(count))]
         positional = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
         typing.__name__, typing.__doc__ = emit.__name__, doc or emit.__doc__
         vars(typing)["__signature__"] = inspect.Signature(positional)  # Numba has no intrinsics with *given

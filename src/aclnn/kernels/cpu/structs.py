@@ -40,7 +40,7 @@ from numba.extending import (
     register_model,
 )
 
-from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.jit import generic, intrinsic
 
 S = TypeVar("S", bound=ctypes.Structure)
 
@@ -167,16 +167,10 @@ def moved(builder: ir.IRBuilder, address: ir.Value, distance: ir.Value) -> ir.Va
 @cache
 def pointer_to(pointee: Any) -> Any:
     """Return the function that takes an address for a pointer to a struct, a number of ctypes, or bytes (None)."""
-    kind = _pointer(pointee)
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return pointer(builder, args[0], _INT8)
-
-    @extending.intrinsic
-    def cast(typingctx: Any, address: Any) -> Any:
-        if isinstance(address, Pointer):
-            return kind(address), emit
-        return (kind(types.int64), emit) if isinstance(address, types.Integer) else None
+    @intrinsic(_pointer(pointee), ADDRESS)
+    def cast(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
+        return pointer(builder, address, _INT8)
 
     return cast
 
@@ -185,14 +179,10 @@ bytes_at, float32_at, float64_at = pointer_to(None), pointer_to(ctypes.c_float),
 BYTES = _pointer(None)
 
 
-@extending.intrinsic
-def address(typingctx: Any, value: Any) -> Any:
+@intrinsic(types.int64, ADDRESS)
+def address(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     """The number of a pointer; an address that is a number as it is."""
-    if value == types.int64:
-        return types.int64(value), lambda context, builder, sig, args: args[0]
-    if not isinstance(value, Pointer):
-        return None
-    return types.int64(value), lambda context, builder, sig, args: builder.ptrtoint(args[0], _INT64)
+    return value if isinstance(value.type, ir.IntType) else builder.ptrtoint(value, _INT64)
 
 
 def _load(builder: ir.IRBuilder, place: ir.Value, value: Any, align: int | None = None) -> ir.Value:
@@ -283,10 +273,7 @@ def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
 
 
-@extending.intrinsic
-def optimization_barrier(typingctx: Any, address: Any) -> Any:
-    """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
-    return address(address), lambda context, builder, sig, args: reloaded(builder, args[0])
+optimization_barrier = generic(lambda address: address(address))(reloaded)
 
 
 def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, args: Sequence[ir.Value]) -> ir.Value:

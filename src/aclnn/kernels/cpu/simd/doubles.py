@@ -9,10 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import extending
 from numba.core import types
 
-from aclnn.kernels.cpu.jit import intrinsic
+from aclnn.kernels.cpu.jit import generic, intrinsic
 from aclnn.kernels.cpu.simd.vector import (
     DOUBLES,
     FLOATS,
@@ -21,7 +20,6 @@ from aclnn.kernels.cpu.simd.vector import (
     VECTORS,
     WIDE,
     Vector,
-    broadcast,
     by_halves,
     call_llvm,
     constant_splat,
@@ -34,59 +32,47 @@ _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 def _widen(lanes: int, doc: str) -> Any:
-    def typing(typingctx: Any, value: Any) -> Any:
-        if has_lanes(value, _DOUBLE):
-            return value(value), lambda context, builder, sig, args: args[0]
-        if has_lanes(value, _FLOAT):
-            wide = VECTORS[_DOUBLE, value.lanes]
-            return wide(value), lambda context, builder, sig, args: builder.fpext(args[0], wide.llvm)
-        if not isinstance(value, types.Number):
-            return None
+    def typed(value: Any) -> Any:
+        if has_lanes(value, _DOUBLE) or has_lanes(value, _FLOAT):
+            return VECTORS[_DOUBLE, value.lanes](value)
+        doubles = VECTORS[_DOUBLE, lanes]
+        return doubles(doubles) if isinstance(value, types.Number) else None
 
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            return broadcast(builder, context.cast(builder, args[0], value, types.float64), lanes)
+    def emit(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        same = value.type.element == _DOUBLE
+        return value if same else builder.fpext(value, ir.VectorType(_DOUBLE, value.type.count))
 
-        return VECTORS[_DOUBLE, lanes](value), emit
-
-    typing.__doc__ = doc
-    return extending.intrinsic(typing)
+    return generic(typed, doc=doc)(emit)
 
 
 widen = _widen(LANES, "Float32 lanes in float64, a number in sixteen of them; float64 lanes as they are.")
 widen_wide = _widen(WIDE * LANES, "The same, a number in a wide vector.")
 
 
-@extending.intrinsic
-def choose(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
-    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``: float64 lanes, or numbers for every lane."""
+def _choice(mask: Any, chosen: Any, otherwise: Any) -> Any:
     if not has_lanes(mask, MASK.lane):
         return None
     doubles = VECTORS[_DOUBLE, mask.lanes]
-    if not all(kind is doubles or isinstance(kind, types.Number) for kind in (chosen, otherwise)):
-        return None
+    fits = all(kind is doubles or isinstance(kind, types.Number) for kind in (chosen, otherwise))
+    return doubles(mask, doubles, doubles) if fits else None
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        def in_lanes(value: ir.Value, kind: Any) -> ir.Value:
-            if kind is doubles:
-                return value
-            return broadcast(builder, context.cast(builder, value, kind, types.float64), mask.lanes)
 
-        return builder.select(args[0], *map(in_lanes, args[1:], sig.args[1:]))
-
-    return doubles(mask, chosen, otherwise), emit
+@generic(_choice)
+def choose(builder: ir.IRBuilder, mask: ir.Value, chosen: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``: float64 lanes, or numbers for every lane."""
+    return builder.select(mask, chosen, otherwise)
 
 
 def _of_doubles(lane: ir.Type, emit: Callable[[ir.IRBuilder, ir.Value, ir.Type], ir.Value], doc: str) -> Any:
     """A function of any number of float64 lanes that gives as many others; ``emit`` gets the result's type, too."""
 
-    def typing(typingctx: Any, value: Any) -> Any:
-        if not has_lanes(value, _DOUBLE):
-            return None
-        result = VECTORS[lane, value.lanes]
-        return result(value), lambda context, builder, sig, args: emit(builder, args[0], result.llvm)
+    def typed(value: Any) -> Any:
+        return VECTORS[lane, value.lanes](value) if has_lanes(value, _DOUBLE) else None
 
-    typing.__doc__ = doc
-    return extending.intrinsic(typing)
+    def of_lanes(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        return emit(builder, value, ir.VectorType(lane, value.type.count))
+
+    return generic(typed, doc=doc)(of_lanes)
 
 
 narrow = _of_doubles(_FLOAT, ir.IRBuilder.fptrunc, "Float64 lanes rounded to float32, ties to even.")

@@ -22,7 +22,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 from numba.core.typing.templates import AbstractTemplate, infer_global, signature
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import lower_builtin, lower_cast, models, register_model
 
 from aclnn.kernels.cpu import jit, target
 
@@ -96,10 +96,9 @@ def broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir
     return shuffled(builder, [0] * lanes, builder.insert_element(nothing, scalar, _INT32(0)))
 
 
-def _widen(context: Any, builder: ir.IRBuilder, value: ir.Value, kind: types.Type, wanted: Vector) -> ir.Value:
-    """The operand as a vector: scalars are converted to the lane type and put in every lane."""
-    if isinstance(kind, Vector):
-        return value
+@lower_cast(types.Number, Vector)
+def _in_lanes(context: Any, builder: ir.IRBuilder, kind: types.Type, wanted: Vector, value: ir.Value) -> ir.Value:
+    """A number as a vector: converted to the lane type and put in every lane."""
     return broadcast(builder, context.cast(builder, value, kind, _SCALARS[wanted.lane]), wanted.lanes)
 
 
@@ -127,19 +126,13 @@ def _define(function: Any, emit: dict[ir.Type, Callable[..., ir.Value]], result:
             wanted = _operands(args) if len(args) == arity and not kws else None
             if wanted is None or wanted.lane not in emit:
                 return None
-            return signature(VECTORS[result or wanted.lane, wanted.lanes], *args)
+            return signature(VECTORS[result or wanted.lane, wanted.lanes], *[wanted] * arity)
 
     infer_global(function)(Template)
 
+    @lower_builtin(function, *[Vector] * arity)
     def lower(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        wanted = _operands(sig.args)
-        assert wanted is not None
-        widened = [_widen(context, builder, *pair, wanted) for pair in zip(args, sig.args, strict=True)]
-        return emit[wanted.lane](builder, *widened)
-
-    shapes = [(Vector,)] if arity == 1 else [(Vector, Vector), (Vector, types.Number), (types.Number, Vector)]
-    for shape in shapes:
-        lower_builtin(function, *shape)(lower)
+        return emit[sig.args[0].lane](builder, *args)
 
 
 def _compare(symbol: str) -> dict[ir.Type, Callable[..., ir.Value]]:
@@ -208,15 +201,15 @@ def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Val
     return builder.extract_element(vector, _INT32(0))
 
 
-@intrinsic
-def splat(typingctx: Any, value: Any) -> Any:
-    """A number in every lane: FLOATS of a float, INTS of an integer."""
+def _lanes_of(value: Any) -> Any:
     wanted = INTS if isinstance(value, types.Integer) else FLOATS
+    return wanted(wanted) if isinstance(value, types.Number) else None
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _widen(context, builder, args[0], sig.args[0], wanted)
 
-    return wanted(value), emit
+@jit.generic(_lanes_of)
+def splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """A number in every lane: FLOATS of a float, INTS of an integer."""
+    return value
 
 
 def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
@@ -229,61 +222,52 @@ def _suffix(vector: ir.VectorType) -> str:
     return f"v{vector.count}f{32 if vector.element == _FLOAT else 64}"
 
 
-@intrinsic
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a·b + c`` with one rounding; each of the three is a vector or a number."""
-    wanted = _operands((a, b, c))
-    if wanted is None or wanted.lane not in _REALS:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        widened = [_widen(context, builder, *pair, wanted) for pair in zip(args, sig.args, strict=True)]
-        return multiply_add(builder, *widened)
-
-    return wanted(a, b, c), emit
+def _of_reals(*given: Any) -> Any:
+    wanted = _operands(given)
+    return wanted(*[wanted] * len(given)) if wanted is not None and wanted.lane in _REALS else None
 
 
-@intrinsic
-def select(typingctx: Any, mask: Any, chosen: Any, otherwise: Any) -> Any:
-    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``; one of the two may be a number."""
+fma = jit.generic(_of_reals, 3, "``a·b + c`` with one rounding; each of the three is a vector or a number.")(
+    multiply_add
+)
+
+
+@jit.generic(_of_reals, 1)
+def absolute(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """The value without its sign bit (NaN stays NaN)."""
+    return call_llvm(builder, f"llvm.fabs.{_suffix(value.type)}", value.type, value)
+
+
+def _choice(mask: Any, chosen: Any, otherwise: Any) -> Any:
     wanted = _operands((chosen, otherwise))
     if wanted is None or mask is not VECTORS[_INT1, wanted.lanes]:
         return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        pairs = zip(args[1:], sig.args[1:], strict=True)
-        return builder.select(args[0], *(_widen(context, builder, *pair, wanted) for pair in pairs))
-
-    return wanted(mask, chosen, otherwise), emit
+    return wanted(mask, wanted, wanted)
 
 
-@intrinsic
-def any_lane(typingctx: Any, mask: Any) -> Any:
+@jit.generic(_choice)
+def select(builder: ir.IRBuilder, mask: ir.Value, chosen: ir.Value, otherwise: ir.Value) -> ir.Value:
+    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``; one of the two may be a number."""
+    return builder.select(mask, chosen, otherwise)
+
+
+@jit.generic(lambda mask: types.boolean(mask) if has_lanes(mask, _INT1) else None)
+def any_lane(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     """True when the mask is set in at least one lane."""
-    if not has_lanes(mask, _INT1):
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        whole = ir.IntType(mask.lanes)
-        return builder.icmp_unsigned("!=", builder.bitcast(args[0], whole), whole(0))
-
-    return types.boolean(mask), emit
+    whole = ir.IntType(mask.type.count)
+    return builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
 
 
-@intrinsic
-def where_negative(typingctx: Any, value: Any, chosen: Any, otherwise: Any) -> Any:
+@jit.generic(lambda value, chosen, otherwise: value(value, value, value) if has_lanes(value, _FLOAT) else None)
+def where_negative(
+    context: Any, builder: ir.IRBuilder, value: ir.Value, chosen: ir.Value, otherwise: ir.Value
+) -> ir.Value:
     """Lane by lane ``chosen`` where the value's sign bit is set, else ``otherwise``.
 
     By bits on AVX-512: on Zen 4 a mask occupies the pipes that multiply, which are what a kernel waits for.
     """
-    if not has_lanes(value, _FLOAT):
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        parts = zip(*(pieces(builder, arg, LANES) for arg in args), strict=True)
-        return joined(builder, [_where_negative(context, builder, *part) for part in parts])
-
-    return value(value, value, value), emit
+    parts = zip(*(pieces(builder, vector, LANES) for vector in (value, chosen, otherwise)), strict=True)
+    return joined(builder, [_where_negative(context, builder, *part) for part in parts])
 
 
 def _where_negative(
@@ -302,50 +286,31 @@ def apart(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=v,0", [value], False)
 
 
-def _reinterpret(value: Any, lanes: dict[ir.Type, ir.Type]) -> Any:
-    """The typing and code of a vector whose lanes' bits are taken for others'."""
-    if not isinstance(value, Vector) or value.lane not in lanes:
-        return None
-    wanted = VECTORS[lanes[value.lane], value.lanes]
-    return wanted(value), lambda context, builder, sig, args: builder.bitcast(args[0], wanted.llvm)
+def _reinterpreted(lanes: dict[ir.Type, ir.Type], doc: str) -> Any:
+    """A function of vectors whose lanes' bits it takes for others'."""
+
+    def typed(value: Any) -> Any:
+        return VECTORS[lanes[value.lane], value.lanes](value) if getattr(value, "lane", None) in lanes else None
+
+    def emit(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        return builder.bitcast(value, ir.VectorType(lanes[value.type.element], value.type.count))
+
+    return jit.generic(typed, doc=doc)(emit)
 
 
-@intrinsic
-def bits(typingctx: Any, value: Any) -> Any:
-    """The bit patterns of FLOATS as INTS, of DOUBLES as LONGS."""
-    return _reinterpret(value, {_FLOAT: _INT32, _DOUBLE: _INT64})
+bits = _reinterpreted({_FLOAT: _INT32, _DOUBLE: _INT64}, "The bit patterns of FLOATS as INTS, of DOUBLES as LONGS.")
+from_bits = _reinterpreted({_INT32: _FLOAT, _INT64: _DOUBLE}, "The FLOATS or DOUBLES with these bit patterns.")
 
 
-@intrinsic
-def from_bits(typingctx: Any, value: Any) -> Any:
-    """The FLOATS or DOUBLES with these bit patterns."""
-    return _reinterpret(value, {_INT32: _FLOAT, _INT64: _DOUBLE})
-
-
-@intrinsic
-def absolute(typingctx: Any, value: Any) -> Any:
-    """The value without its sign bit (NaN stays NaN)."""
-    if not isinstance(value, Vector) or value.lane not in _REALS:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return call_llvm(builder, f"llvm.fabs.{_suffix(value.llvm)}", value.llvm, args[0])
-
-    return value(value), emit
-
-
-@intrinsic
-def lane(typingctx: Any, value: Any, index: Any) -> Any:
-    """One lane of a vector, as a float32, float64, int32 or boolean."""
+def _lane(value: Any, index: Any) -> Any:
     scalars: dict[Any, Any] = {FLOATS: types.float32, DOUBLES: types.float64, INTS: types.int32, MASK: types.boolean}
-    if value not in scalars or not isinstance(index, types.Integer):
-        return None
+    return scalars[value](value, types.int32) if value in scalars and isinstance(index, types.Integer) else None
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        position = context.cast(builder, args[1], sig.args[1], types.int32)
-        return builder.extract_element(args[0], position)
 
-    return scalars[value](value, index), emit
+@jit.generic(_lane)
+def lane(builder: ir.IRBuilder, value: ir.Value, index: ir.Value) -> ir.Value:
+    """One lane of a vector, as a float32, float64, int32 or boolean."""
+    return builder.extract_element(value, index)
 
 
 @jit.intrinsic(types.float32, FLOATS)
@@ -354,24 +319,26 @@ def total(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
     return by_halves(builder, value, builder.fadd)
 
 
-@intrinsic
-def side_by_side(typingctx: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+def _side_by_side(a: Any, b: Any, c: Any, d: Any) -> Any:
+    fits = isinstance(a, Vector) and a.lanes == LANES and {a, b, c, d} == {a}
+    return VECTORS[a.lane, WIDE * LANES](a, b, c, d) if fits else None
+
+
+@jit.generic(_side_by_side)
+def side_by_side(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, d: ir.Value) -> ir.Value:
     """Four vectors as a wide one."""
-    if not isinstance(a, Vector) or a.lanes != LANES or {a, b, c, d} != {a}:
-        return None
-    wide = VECTORS[a.lane, WIDE * LANES]
-    return wide(a, b, c, d), lambda context, builder, sig, args: joined(builder, list(args))
+    return joined(builder, [a, b, c, d])
 
 
 def _quarter(number: int) -> Any:
-    def typing(typingctx: Any, value: Any) -> Any:
-        if not isinstance(value, Vector) or value.lanes != WIDE * LANES:
-            return None
-        vector = VECTORS[value.lane, LANES]
-        return vector(value), lambda context, builder, sig, args: pieces(builder, args[0], LANES)[number]
+    def typed(value: Any) -> Any:
+        fits = isinstance(value, Vector) and value.lanes == WIDE * LANES
+        return VECTORS[value.lane, LANES](value) if fits else None
 
-    typing.__doc__ = f"Vector {number} of a wide one."
-    return intrinsic(typing)
+    def emit(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+        return pieces(builder, value, LANES)[number]
+
+    return jit.generic(typed, doc=f"Vector {number} of a wide one.")(emit)
 
 
 QUARTERS = tuple(map(_quarter, range(WIDE)))
