@@ -18,10 +18,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import extending
 from numba.core import types
 
-from aclnn.kernels.cpu.jit import register_jitable
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.jit import generic, register_jitable
 from aclnn.kernels.cpu.norm.structs import GROUP, SEGMENT, SUMS_BYTES, NormSpec, row_args_at
 from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
 from aclnn.kernels.cpu.simd.memory import (
@@ -33,7 +33,7 @@ from aclnn.kernels.cpu.simd.memory import (
     load_float32_part,
     stream_out,
 )
-from aclnn.kernels.cpu.simd.prefetch import drops_prefetches, prefetch, prefetch_near, prefetch_rest
+from aclnn.kernels.cpu.simd.prefetch import prefetch, prefetch_near, prefetch_rest
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, pieces, select, shuffled, splat
 from aclnn.kernels.cpu.structs import (
     address,
@@ -64,35 +64,27 @@ def add_halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> li
     return sums
 
 
-@extending.intrinsic
-def store_totals(typingctx: Any, address: Any, pitch: Any, values: Any) -> Any:
+@generic(lambda address, pitch, values: types.void(types.int64, types.int64, values))
+def store_totals(builder: ir.IRBuilder, address: ir.Value, pitch: ir.Value, values: ir.Value) -> None:
     """Sums of the lanes of each value, as ``vector.total``; four of them side by side, the next four ``pitch`` on.
 
     All at once they take a quarter of the instructions.
     """
-    count = len(values)
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        left = [builder.extract_value(args[2], i) for i in range(count)]
-        for width in (8, 4, 2, 1):
-            left = add_halves(builder, left, width)
-        for i, sums in enumerate(pieces(builder, left[0], 4)):
-            place = builder.add(args[0], builder.mul(args[1], ir.IntType(64)(i)))
-            builder.store(sums, pointer(builder, place, sums.type), align=4)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64, values), emit
+    left = [builder.extract_value(values, i) for i in range(values.type.count)]
+    for width in (8, 4, 2, 1):
+        left = add_halves(builder, left, width)
+    for i, sums in enumerate(pieces(builder, left[0], 4)):
+        place = builder.add(address, builder.mul(pitch, ir.IntType(64)(i)))
+        builder.store(sums, pointer(builder, place, sums.type), align=4)
 
 
 class Adding(NamedTuple):
     """Functions of which a kernel of sums is made.
 
     Checked kernels make all sums of a row and leave out terms that float32 cannot hold. The others take fewer
-    instructions: they make no Σ|dy|, and for Σx̂² a bound where the data type gives one; terms that overflow show in dw
-    and db.
+    instructions: they make no Σ|dy|, and terms that overflow show in dw and db.
     """
 
-    begin: Any
     sixteen: Any
     some: Any
     terms: Any
@@ -104,12 +96,6 @@ def statistics(coefficients: Any, k: int) -> Any:
     """Mean and rstd of a group's row number k, in every lane."""
     row = coefficients + k
     return splat(row.mean), splat(row.rstd)
-
-
-@register_jitable(forceinline=True)
-def prefetches_x(wants_dx: bool) -> bool:
-    """Return true if the sums prefetch x of the next rows as well as dy; else writing dx does, and reading goes on."""
-    return not wants_dx or drops_prefetches()
 
 
 @register_jitable
@@ -147,17 +133,6 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
     dy_size, x_size, wants_x = dy.size, x.size, spec.x
     wants_dx, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
-    most = np.float32(x.most)
-    squares = checked or not np.isfinite(most)
-
-    @register_jitable
-    def begin(row: Any) -> Any:
-        """Initial sums of a row: zeros, but for bounds that its statistics give already."""
-        zero = splat(np.float32(0.0))
-        if wants_dx and not squares:
-            xhat = (absolute(row[0]) + most) * row[1] if centred else most * row[1]
-            return zero, zero, zero, xhat * xhat * np.float32(SEGMENT // 16)
-        return zero, zero, zero, zero
 
     @register_jitable
     def add(y: Any, xhat: Any, w: Any, terms: Any, sums: Any) -> Any:
@@ -174,8 +149,7 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
             sum_gx = fma(g, xhat, sum_gx)
             if checked:
                 size = size + absolute(y)
-            if squares:
-                square = fma(xhat, xhat, square)
+            square = fma(xhat, xhat, square)
         return (dw, db), (sum_g, sum_gx, size, square)
 
     @register_jitable
@@ -235,14 +209,16 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
             if wants_db and lane(db - db != 0.0, 0):
                 total_db[j] = exact_db
 
-    return Adding(begin, sixteen, some, add_terms, add_overflowed)
+    return Adding(sixteen, some, add_terms, add_overflowed)
 
 
 def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
     """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums."""
-    begin, add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
+    add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
     dy_size, x_size, wants_x, wants_dx = dy.size, x.size, spec.x, spec.dx
     dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+    # The next rows' x is prefetched here as well as dy; else by the write of dx, while reading goes on.
+    prefetches_x = not wants_dx or target.drops_prefetches(target.host())
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
         args = row_args_at(arguments)
@@ -260,10 +236,10 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
         row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
         dy_ahead, x_ahead, dw_at, db_at = args.dy_ahead, args.x_ahead, args.dw, args.db
         zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # to which adding is no operation
-        overflow = (zero, zero)
+        none, overflow = (zero, zero, zero, zero), (zero, zero)
         row_sums, pitch = address(args.sums), args.sums_pitch
         for first in range(0, columns, SEGMENT):
-            sums_0, sums_1, sums_2, sums_3 = begin(row_0), begin(row_1), begin(row_2), begin(row_3)
+            sums_0, sums_1, sums_2, sums_3 = none, none, none, none
             for j in range(first, min(first + SEGMENT, whole), 16):
                 w = load_float32(w_at + 4 * j) if wants_dx else zero
                 at, x_at = j * dy_size, j * x_size
@@ -272,7 +248,7 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
                     if wants_dx:
                         _prefetch_rows_near(dys, at)
                 if wants_x and j & x_line == 0:
-                    if prefetches_x(wants_dx):
+                    if prefetches_x:
                         _prefetch_rows(xs, x_at + x_ahead)
                     if wants_dx:
                         _prefetch_rows_near(xs, x_at)

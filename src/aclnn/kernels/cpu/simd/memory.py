@@ -9,7 +9,6 @@ on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -505,8 +504,6 @@ class Format(NamedTuple):
     store_part: Any = None
     lines: Stores | None = None
     """Ways to write 64 bytes, of one vector or of two."""
-    most: float = math.inf
-    """The largest finite magnitude; infinite where that bounds nothing."""
     wide: tuple[Any, Any, Any] | None = None
     """Load, store and stream a wide vector; of bfloat16 every second element comes first, and NaNs from bfloat16."""
     any_above: Any = None
@@ -517,17 +514,17 @@ class Format(NamedTuple):
 FORMATS = {
     DataType.FLOAT: Format(
         4, load_float32, store_float32, stream_float32, trickle_float32, load_float32_part, store_float32_part,
-        Stores(store_float32, stream_float32, trickle_float32), math.inf,
+        Stores(store_float32, stream_float32, trickle_float32),
         _wide(_wide_float32, _wide_registers, "float32"), any_above_32, np.uint32,
     ),
     DataType.FLOAT16: Format(
         2, load_float16, store_float16, stream_float16, trickle_float16, load_float16_part, store_float16_part,
-        Stores(*map(_in_two, (store_float16, stream_float16, trickle_float16))), 65504.0,
+        Stores(*map(_in_two, (store_float16, stream_float16, trickle_float16))),
         _wide(_wide_float16, _narrow_wide_float16, "float16"), any_above_16, np.uint16,
     ),
     DataType.BF16: Format(
         2, load_bfloat16, store_bfloat16, stream_bfloat16, trickle_bfloat16, load_bfloat16_part, store_bfloat16_part,
-        _stores(narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2), math.inf,
+        _stores(narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2),
         _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"), any_above_16, np.uint16,
     ),
     DataType.DOUBLE: Format(8, load_doubles, store_doubles, store_doubles),

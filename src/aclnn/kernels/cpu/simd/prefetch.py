@@ -61,9 +61,3 @@ def prefetch_rest(
     drops = target.drops_prefetches(context)
     for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):
         _emit(builder, address, level)
-
-
-@intrinsic(types.boolean)
-def drops_prefetches(context: Any, builder: ir.IRBuilder) -> ir.Value:
-    """See ``target.drops_prefetches``: a constant."""
-    return ir.Constant(ir.IntType(1), target.drops_prefetches(context))
