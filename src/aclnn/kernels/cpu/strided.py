@@ -244,18 +244,10 @@ def tile(
     numbers = [number for axis in reversed(outer) for number in (axis.extent, *(axis.steps[k] for k in order))]
     axes = (ctypes.c_int64 * len(numbers))(*numbers)
     tiling = Tiling(
-        *evaluator,
-        NONTEMPORAL_UNFENCED if streamed else CACHED,
-        movers(sizes),
-        rows.extent,
-        columns.extent,
-        height,
-        width,
-        max(1, _BAND // width) if transposed else across,
-        ctypes.addressof(steps),
-        len(outer),
-        ctypes.addressof(axes),
-    )
+        *evaluator, NONTEMPORAL_UNFENCED if streamed else CACHED, movers(sizes), rows.extent, columns.extent,
+        height, width, max(1, _BAND // width) if transposed else across,
+        ctypes.addressof(steps), len(outer), ctypes.addressof(axes),
+    )  # fmt: skip
     tiles = across * down * math.prod(axis.extent for axis in outer)
     return Tiles(tiling, (steps, axes), tiles, height * width)
 

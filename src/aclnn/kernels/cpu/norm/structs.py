@@ -317,11 +317,12 @@ def copy_one(size: int, source: int, target: int) -> None:
 @register_jitable
 def load_some(dtype: int, address: int, count: int) -> Any:
     """The first ``count`` of sixteen elements, widened to float32, the other lanes zero."""
+    whole = count == LANES
     if dtype == FLOAT:
-        return memory.load_float32_part(address, count)
+        return load_float32(address) if whole else memory.load_float32_part(address, count)
     if dtype == FLOAT16:
-        return memory.load_float16_part(address, count)
-    return memory.load_bfloat16_part(address, count)
+        return memory.load_float16(address) if whole else memory.load_float16_part(address, count)
+    return memory.load_bfloat16(address) if whole else memory.load_bfloat16_part(address, count)
 
 
 @register_jitable
@@ -374,6 +375,7 @@ def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
 def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, columns: int, tile: int) -> None:
     """Gather rows and columns of a tensor of any layout at ``tile``, row by row without gaps, or scatter them."""
     size, last_row, last_column = tensor.itemsize, row + rows, column + columns
+    pitch = columns * size
     while row < last_row:
         height, width, j = last_row - row, columns, column
         if tensor.row_dims > 1:
@@ -386,40 +388,18 @@ def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, colu
             place = bytes_at(row_at(tensor, row) + column_at(tensor, j) - tensor.address)
             packed = bytes_at(tile + (j - column) * size)
             # Of a single row the distance to the next would only make the mover transpose it.
-            step = tensor.rows.stride if height > 1 else 0
-            strided.move_tile(
-                tensor.mover,
-                scatters,
-                packed,
-                columns * size,
-                size,
-                place,
-                step,
-                tensor.columns.stride,
-                height,
-                width,
-                0,
-            )
+            step, across = tensor.rows.stride if height > 1 else 0, tensor.columns.stride
+            strided.move_tile(tensor.mover, scatters, packed, pitch, size, place, step, across, height, width, 0)
             j += width
-        row, tile = row + height, tile + height * columns * size
+        row, tile = row + height, tile + height * pitch
 
 
 @register_jitable
 def widen_all(dtype: int, source: int, count: int, target: int) -> None:
     """Widen contiguous elements to float32, in whole vectors."""
-    whole, rest = count & -LANES, count % LANES
-    if dtype == FLOAT:
-        for i in range(0, whole, LANES):
-            store_float32(target + 4 * i, load_float32(source + 4 * i))
-    elif dtype == FLOAT16:
-        for i in range(0, whole, LANES):
-            store_float32(target + 4 * i, memory.load_float16(source + 2 * i))
-    else:
-        for i in range(0, whole, LANES):
-            store_float32(target + 4 * i, memory.load_bfloat16(source + 2 * i))
-    if rest:
-        size = 4 if dtype == FLOAT else 2
-        store_float32(target + 4 * whole, load_some(dtype, source + size * whole, rest))
+    size = 4 if dtype == FLOAT else 2
+    for i in range(0, count, LANES):
+        store_float32(target + 4 * i, load_some(dtype, source + size * i, min(LANES, count - i)))
 
 
 @register_jitable

@@ -415,23 +415,12 @@ class _Rows:
         def typed(pairs: list[tuple[str, _Walked]]) -> tuple[rows.Variable, ...]:
             return tuple((name, one.dtype) for name, one in pairs)
 
+        apart = any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written))
         types = rows.Types(
-            typed(vectors),
-            typed(splats),
-            typed(of_rows),
-            typed(written),
-            typed(row_outputs),
-            tuple(result for result, _ in totals),
-            tuple(result for result, _ in sums),
-            (*program.numbers, COLUMNS),
-            lanes.across,
-            lanes.wide,
-            any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written)),
-            tuple(shared),
-            shared_dtype,
-            lanes.keeps,
-            program.in_float32,
-        )
+            typed(vectors), typed(splats), typed(of_rows), typed(written), typed(row_outputs),
+            tuple(result for result, _ in totals), tuple(result for result, _ in sums), (*program.numbers, COLUMNS),
+            lanes.across, lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps, program.in_float32,
+        )  # fmt: skip
         key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
 
@@ -494,18 +483,10 @@ class _Rows:
             and min(output_bytes / STREAM_BYTES, run * written[0].dtype.itemsize / STREAMED_ROW) >= 1
         )
         self._walk = walk.RowWalk(
-            self._numbers.ctypes.data,
-            NONTEMPORAL if streams else CACHED,
-            lanes.extent,
-            lanes.block,
-            lanes.columns // run,
-            run,
-            len(lanes.outer),
-            len(lanes.along),
-            ctypes.addressof(self._axes),
-            ctypes.addressof(self._steps),
-            self._movers,
-        )
+            self._numbers.ctypes.data, NONTEMPORAL if streams else CACHED, lanes.extent, lanes.block,
+            lanes.columns // run, run, len(lanes.outer), len(lanes.along),
+            ctypes.addressof(self._axes), ctypes.addressof(self._steps), self._movers,
+        )  # fmt: skip
         self._walk_address = ctypes.addressof(self._walk)
 
     def _alike(self, vectors: int, rows: int, elements: int) -> set[tuple[int, int]]:
