@@ -110,9 +110,9 @@ _OPERATIONS = {
     "fma(x, y, z)": "tl.fma(widen(x), widen(y), widen(z))",
     "select(condition, chosen, otherwise)": "tl.where(condition, chosen, otherwise)",
     "absolute(x)": "tl.abs(x)",
-    "absolute_lanes(x)": "tl.abs(x)",
-    "root(x)": "tl.sqrt(x)",
+    "sqrt(x)": "tl.sqrt(x)",
     "choose(condition, chosen, otherwise)": "tl.where(condition, widen(chosen), widen(otherwise))",
+    "where(condition, chosen, otherwise)": "tl.where(condition, widen(chosen), widen(otherwise))",
     "negated(x)": "x * -1.0",
     "negative_zero()": "tl.full((), -(2**63), tl.int64).to(tl.float64, bitcast=True)",
     "fma_float32(x, y, z)": "tl.fma(x, y, z)",
@@ -165,12 +165,17 @@ def _polynomial(text: str, in_two: bool = False) -> str:
     return f"fma(horner(x * x, {odd}), x, horner(x * x, {even}))"
 
 
+def _table(*entries: float) -> str:
+    """Return the source of an entry of a table by its number x (see ``aclnn.kernels.cpu.simd.tables.table``)."""
+    return f"lookup({entries}, x)"
+
+
 def _words() -> dict[str, Any]:
     """Compile the functions of ``aclnn.kernels.cpu.elementwise.functions``, whose import would take Numba."""
     names = _names | {"math": math, "lookup": lookup, "horner": horner}
     source = files("aclnn.kernels.cpu.elementwise").joinpath("functions.py").read_text(encoding="utf-8")
     statements = ast.parse(source).body
-    makers: dict[str, Any] = {"math": math, "polynomial": _polynomial, "Table": lambda *entries: entries}
+    makers: dict[str, Any] = {"math": math, "polynomial": _polynomial, "table": _table}
     constants: dict[str, Any] = {}
     assignments: list[ast.stmt] = [node for node in statements if isinstance(node, ast.Assign)]
     exec(compile(ast.Module(assignments, []), "functions.py", "exec"), makers, constants)

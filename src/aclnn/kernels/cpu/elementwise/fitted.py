@@ -13,7 +13,7 @@ from aclnn.kernels import Formula
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.elementwise.general import Source, on_float32
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.simd.tables import Table, Tables, horner, horner_from, lookup
+from aclnn.kernels.cpu.simd.tables import horner, horner_from, table
 from aclnn.kernels.cpu.simd.vector import (
     absolute,
     any_lane,
@@ -187,16 +187,16 @@ def _polynomials(segments: Segments, some: slice, symmetry: str, in_two: bool) -
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     of_two: Any = _SUMS.get(symmetry)
     p_rest = segments.rest
-    centre, c0, p0, *others = (Table(*row[some]) for row in (segments.centre, segments.c0, *segments.p))
-    rest = Tables(*(table.rows[0] for table in reversed(others)))
+    centre, c0, p0 = (table(*row[some]) for row in (segments.centre, segments.c0, segments.p[0]))
+    rest = horner(*(row[some] for row in reversed(segments.p[1:])))
 
     @_inlined
     def polynomial(x: Any, a: Any, i: Any) -> Any:
-        r = a - lookup(centre, i)
-        upper = horner(rest, i, r)
-        p = fma(upper, r, lookup(p0, i))
-        lost = fma(upper, r, lookup(p0, i) - p)
-        c = lookup(c0, i)
+        r = a - centre(i)
+        upper = rest(i, r)
+        p = fma(upper, r, p0(i))
+        lost = fma(upper, r, p0(i) - p)
+        c = c0(i)
         if signed:
             # Beside a zero c is the smaller number, and c - g rounded.
             g = fma(r, p, c)
@@ -217,17 +217,17 @@ def _by_short_segments(segments: ShortSegments) -> Any:
     """f(x) for 16-bit x."""
     per_unit, shift = segments.per_unit, segments.shift
     *others, third = segments.c
-    centre, last = Table(*segments.centre), Table(*third)
-    rest = Tables(*reversed(others))
+    centre, last = table(*segments.centre), table(*third)
+    rest = horner_from(*reversed(others))
     to_second, to_first = 32 - CENTRE_CARRIES, 32 - LAST_CARRIES
 
     @_inlined
     def function(x: Any) -> Any:
         shifted = x + shift if shift else x
         i = bits(fma(shifted, per_unit, _ROUND))
-        middle, upper = lookup(centre, i), lookup(last, i)
+        middle, upper = centre(i), last(i)
         r = x - middle
         first, second = from_bits(bits(upper) << to_first), from_bits(bits(middle) << to_second)
-        return horner_from(fma(fma(first, r, second), r, upper), rest, i, r)
+        return rest(fma(fma(first, r, second), r, upper), i, r)
 
     return function

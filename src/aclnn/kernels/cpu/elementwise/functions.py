@@ -11,15 +11,14 @@ from typing import Any
 
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.doubles import choose, narrow, polynomial, root, widen
-from aclnn.kernels.cpu.simd.tables import Table, lookup
-from aclnn.kernels.cpu.simd.vector import absolute as absolute_lanes
-from aclnn.kernels.cpu.simd.vector import bits, fma, from_bits, select
+from aclnn.kernels.cpu.simd.tables import table
+from aclnn.kernels.cpu.simd.vector import absolute, bits, fma, from_bits, select
 
 _INTEGERS = 1.5 * 2.0**52
 """Added to a float64 below 2^51 it leaves the nearest integer in the low bits."""
 _ONE = 0x3FF << 52
 
-_POWERS = Table(*((2.0 ** (j / 8) - j / 8 + 1.0) / 2.0 for j in range(8)))
+_POWERS = table(*((2.0 ** (j / 8) - j / 8 + 1.0) / 2.0 for j in range(8)))
 """2^(j/8) whose bit patterns lack j/8 of a power of two."""
 _PER_EIGHTH, _EIGHTH = 8.0 / math.log(2.0), math.log(2.0) / 8.0
 _LOWEST, _HIGHEST = -709.09, _INTEGERS + 8191.0
@@ -40,7 +39,7 @@ def _power(x: Any) -> Any:
     shifted = select(shifted > _HIGHEST, _HIGHEST, shifted)
     r = fma(shifted - _INTEGERS, -_EIGHTH, x)  # beyond the highest so large that the result overflows when it should
     pattern = bits(shifted)
-    p = from_bits(bits(lookup(_POWERS, pattern)) + (pattern << 49))
+    p = from_bits(bits(_POWERS(pattern)) + (pattern << 49))
     return p, fma(_exponential(r), r * r, r)
 
 
@@ -110,7 +109,7 @@ _softened = polynomial(
 @register_jitable
 def log1pexp(x: Any) -> Any:
     """Natural logarithm of 1 + e^x."""
-    e = exp(-absolute_lanes(x))
+    e = exp(-absolute(x))
     s = e / (e + 2.0)
     z = s * s
     return select(x > 0.0, x, 0.0) + fma(s * z, _softened(z), s + s)
@@ -154,34 +153,16 @@ def _complement(a: Any) -> Any:
 @register_jitable
 def erfc(x: Any) -> Any:
     """1 - erf(x)."""
-    y = _complement(absolute_lanes(x))
+    y = _complement(absolute(x))
     return select(x < 0.0, 2.0 - y, y)
 
 
 @register_jitable
 def erf(x: Any) -> Any:
     """Error function."""
-    a = absolute_lanes(x)
+    a = absolute(x)
     y = 1.0 - _complement(a)
     return select(a < 0.5, x * _near_zero(x * x), select(x < 0.0, -y, y))
-
-
-@register_jitable
-def sqrt(x: Any) -> Any:
-    """Square root."""
-    return root(x)
-
-
-@register_jitable
-def absolute(x: Any) -> Any:
-    """x without its sign."""
-    return absolute_lanes(x)
-
-
-@register_jitable
-def where(condition: Any, chosen: Any, otherwise: Any) -> Any:
-    """``chosen`` where the condition holds, else ``otherwise``."""
-    return choose(condition, chosen, otherwise)
 
 
 _FROM_TINY_TO_NONE = 2.0**-925
@@ -204,11 +185,11 @@ def narrow_to_odd(value: Any) -> Any:
     rounded = narrow(value)
     back = widen(rounded)
     pattern = bits(rounded)
-    truncated = select(absolute_lanes(back) > absolute_lanes(value), pattern - 1, pattern)
+    truncated = select(absolute(back) > absolute(value), pattern - 1, pattern)
     return from_bits(select(back != value, truncated | 1, pattern))
 
 
 WORDS: dict[str, Any] = {
-    word.__name__: word for word in (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, sqrt, absolute, where, times)
-}
+    word.__name__: word for word in (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, absolute, times)
+} | {"sqrt": root, "where": choose}
 """The meaning of a program's words."""

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.kernels.cpu.elementwise import functions
+from aclnn.kernels.cpu.elementwise.functions import exp
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.reductions.rewrites import PRODUCT_SUM
-from aclnn.kernels.cpu.simd.doubles import narrow, widen
-from aclnn.kernels.cpu.simd.tables import Table, lookup
+from aclnn.kernels.cpu.simd.doubles import choose, narrow, widen
+from aclnn.kernels.cpu.simd.tables import table
 from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bits, select
 from aclnn.kernels.trace import REDUCTIONS, Program, Step
 
@@ -47,10 +47,10 @@ _SHORT_HALF, _SHORT_THIRD = float.fromhex("0x1.00087cp-1"), float.fromhex("0x1.5
 """Coefficients of (e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
 
 
-def _lacking(numbers: Iterable[float]) -> Table:
-    """Eight float32 whose bit patterns lack as many eighths of a power of two as their places say."""
+def _lacking(numbers: Iterable[float]) -> Any:
+    """A table of eight float32 whose bit patterns lack as many eighths of a power of two as their places say."""
     patterns = np.array(list(numbers), np.float32).view(np.int32) - (np.arange(8, dtype=np.int32) << 20)
-    return Table(*patterns.view(np.float32).tolist())
+    return table(*patterns.view(np.float32).tolist())
 
 
 _NEAREST = [float(np.float32(2.0 ** (j / 8))) for j in range(8)]
@@ -62,23 +62,24 @@ _inlined = register_jitable(forceinline=True)
 
 
 @_inlined
-def _scaled(table: Any, shifted: Any) -> Any:
-    pattern = bits(shifted)
-    return from_bits(bits(lookup(table, pattern)) + (pattern << 20))
+def _scaled(entry: Any, pattern: Any) -> Any:
+    return from_bits(bits(entry) + (pattern << 20))
 
 
 @_inlined
 def _grown(shifted: Any, r: Any) -> Any:
     """Two parts of e^r times as many eighth roots of two as ``shifted`` says."""
     t = fma(r * r, fma(fma(r, _FOURTH, _THIRD), r, _HALF), r)
-    a = _scaled(_POWERS, shifted)
-    return a, fma(a, t, _scaled(_RESTS, shifted))
+    pattern = bits(shifted)
+    a = _scaled(_POWERS(pattern), pattern)
+    return a, fma(a, t, _scaled(_RESTS(pattern), pattern))
 
 
 @_inlined
 def _grown_in_one(shifted: Any, r: Any) -> Any:
     """Return e^r times as many eighth roots of two as ``shifted`` says, for results of 16 bits."""
-    a = _scaled(_POWERS, shifted)
+    pattern = bits(shifted)
+    a = _scaled(_POWERS(pattern), pattern)
     return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
 
 
@@ -237,7 +238,7 @@ def _exponent(y: Any, total: Any) -> Any:
     usual = (size < _LARGEST_TOTAL) & ((size > _SMALLEST_TOTAL) | (total == 0.0))
     x = select(y < _LESS_LOWEST, _LESS_LOWEST, y)
     shifted = fma(x, _PER_EIGHTH, _LESS_START)
-    return x, shifted - _LESS_START, shifted, narrow(functions.where(usual, _LESS_HIGHEST, math.nan))
+    return x, shifted - _LESS_START, shifted, narrow(choose(usual, _LESS_HIGHEST, math.nan))
 
 
 @_inlined
@@ -245,7 +246,7 @@ def _or_in_float64(dx: Any, outside: Any, dy: Any, y: Any, total: Any) -> Any:
     if any_lane(outside):
         wide = widen(y)
         none = (total == 0.0) & (wide < math.inf)
-        dx = select(outside, narrow(widen(dy) - functions.where(none, 0.0, functions.exp(wide) * total)), dx)
+        dx = select(outside, narrow(widen(dy) - choose(none, 0.0, exp(wide) * total)), dx)
     return dx
 
 

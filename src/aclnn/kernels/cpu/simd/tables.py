@@ -11,11 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
-from numba.core.imputils import lower_constant
-from numba.extending import intrinsic, models, register_model, typeof_impl
 
 from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.jit import generic, register_jitable
 from aclnn.kernels.cpu.simd.vector import (
     FLOATS,
     LANES,
@@ -32,46 +30,6 @@ from aclnn.kernels.cpu.simd.vector import (
 
 _INT8, _INT32, _INT64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
-
-
-class Tables:
-    """Several tables of 8, 16 or 32: the coefficients of a polynomial, highest power first, for ``horner``."""
-
-    def __init__(self, *rows: tuple[float, ...]) -> None:
-        if not rows or any(len(row) not in (8, 16, 32) for row in rows):
-            raise ValueError(
-                f"{type(self).__name__}: expected rows of 8, 16 or 32 entries, got lengths {[len(row) for row in rows]}"
-            )
-        self.rows = rows
-
-
-class Table(Tables):
-    """Constants that ``lookup`` selects from, part of the compiled code: 8, 16 or 32 float32, or 8 float64."""
-
-    def __init__(self, *entries: float) -> None:
-        super().__init__(entries)
-
-
-class _TablesType(types.Dummy):
-    """The entries are in the type, so that code generation sees them."""
-
-    def __init__(self, rows: tuple[tuple[float, ...], ...]) -> None:
-        super().__init__(f"tables{rows!r}")
-        self.rows = rows
-
-
-@typeof_impl.register(Table)
-@typeof_impl.register(Tables)
-def _typeof_tables(value: Table | Tables, context: Any) -> _TablesType:
-    return _TablesType(value.rows)
-
-
-register_model(_TablesType)(models.OpaqueModel)
-
-
-@lower_constant(_TablesType)
-def _lower_tables(context: Any, builder: ir.IRBuilder, kind: _TablesType, value: Table | Tables) -> ir.Value:
-    return context.get_dummy_value()
 
 
 def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
@@ -159,56 +117,41 @@ def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], ind
     return builder.select(_bit(builder, index, half.bit_length() - 1), second, first)
 
 
-@intrinsic
-def lookup(typingctx: Any, table: Any, index: Any) -> Any:
-    """Entry ``index & 7``, ``& 15`` or ``& 31`` of a table for each lane; every flavour gives the same bits.
+def table(*entries: float) -> Any:
+    """A function for compiled code: entry ``index & 7``, ``& 15`` or ``& 31`` of a table of so many, for each lane.
 
-    INTS look up float32, LONGS one of eight float64; wide ones too.
+    INTS look up float32, LONGS one of eight float64; wide ones too. Every flavour gives the same bits.
     """
-    if not isinstance(table, _TablesType) or len(table.rows) != 1:
-        return None
-    if not has_lanes(index, _INT32) and (not has_lanes(index, _INT64) or len(table.rows[0]) != 8):
-        return None
+    if len(entries) not in (8, 16, 32):
+        raise ValueError(f"table: entries: expected 8, 16 or 32, got {len(entries)}")
 
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _lookup(context, builder, table.rows[0], args[1])
+    def typed(index: Any) -> Any:
+        if has_lanes(index, _INT32):
+            return VECTORS[_FLOAT, index.lanes](index)
+        return VECTORS[_DOUBLE, index.lanes](index) if has_lanes(index, _INT64) and len(entries) == 8 else None
 
-    return VECTORS[_FLOAT if index.lane == _INT32 else _DOUBLE, index.lanes](table, index), emit
+    def lookup(context: Any, builder: ir.IRBuilder, index: ir.Value) -> ir.Value:
+        return _lookup(context, builder, entries, index)
 
-
-@intrinsic
-def horner(typingctx: Any, tables: Any, index: Any, r: Any) -> Any:
-    """The polynomial in r whose coefficients are each lane's entries of ``tables``, by fused multiply-adds."""
-    if not isinstance(tables, _TablesType) or not has_lanes(index, _INT32) or r is not VECTORS[_FLOAT, index.lanes]:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        first, *others = tables.rows
-        return _horner(context, builder, _lookup(context, builder, first, args[1]), others, *args[1:])
-
-    return r(tables, index, r), emit
+    return generic(typed)(lookup)
 
 
-@intrinsic
-def horner_from(typingctx: Any, start: Any, tables: Any, index: Any, r: Any) -> Any:
-    """Evaluate as ``horner``, with another coefficient, ``start``, before those of ``tables``."""
-    if not isinstance(tables, _TablesType) or not has_lanes(index, _INT32) or r is not VECTORS[_FLOAT, index.lanes]:
-        return None
-
-    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        return _horner(context, builder, args[0], tables.rows, *args[2:])
-
-    return (r(r, tables, index, r), emit) if start is r else None
+def horner(first: Sequence[float], *rows: Sequence[float]) -> Any:
+    """A function of an index and r: the polynomial whose coefficients, highest power first, are entries of tables."""
+    start, others = table(*first), horner_from(*rows)
+    return register_jitable(forceinline=True)(lambda index, r: others(start(index), index, r))
 
 
-def _horner(
-    context: Any,
-    builder: ir.IRBuilder,
-    value: ir.Value,
-    rows: Sequence[tuple[float, ...]],
-    index: ir.Value,
-    r: ir.Value,
-) -> ir.Value:
-    for coefficient in (_lookup(context, builder, row, index) for row in rows):
-        value = multiply_add(builder, value, r, coefficient)
-    return value
+def horner_from(*rows: Sequence[float]) -> Any:
+    """A function as ``horner``, given a coefficient before those of the tables; by fused multiply-adds."""
+
+    def typed(start: Any, index: Any, r: Any) -> Any:
+        fits = has_lanes(index, _INT32) and start is r is VECTORS[_FLOAT, index.lanes]
+        return r(start, index, r) if fits else None
+
+    def polynomial(context: Any, builder: ir.IRBuilder, value: ir.Value, index: ir.Value, r: ir.Value) -> ir.Value:
+        for row in rows:
+            value = multiply_add(builder, value, r, _lookup(context, builder, tuple(row), index))
+        return value
+
+    return generic(typed)(polynomial)
