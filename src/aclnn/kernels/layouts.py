@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -194,22 +193,16 @@ class SharedOutputs:
         self._plan = make(outputs)
         self._make, self._outputs = make, outputs
         self._copying: Plan | None = None
-        spans = [(i, *layout.span) for i, layout in enumerate(outputs) if layout is not None]
-        # Two ranges meet where the difference of their addresses lies between two numbers.
-        self._pairs = [
-            (i, k, begin - other_end, end - other)
-            for (i, begin, end), (k, other, other_end) in itertools.combinations(spans, 2)
-        ]
+        spans = [None if layout is None else layout.span for layout in outputs]
+        self._overlaps = Overlaps(spans, spans, [(k, k) for k in range(len(outputs))])
         self.workspace_bytes = self._plan.workspace_bytes
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
         plan = self._plan
-        for i, k, low, high in self._pairs:
-            if low < outputs[k] - outputs[i] < high:
-                moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
-                plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
-                break
+        if self._overlaps.among(outputs, outputs):
+            moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
+            plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
         plan.run(inputs, outputs, workspace)
 
 

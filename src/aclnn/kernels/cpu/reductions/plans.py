@@ -69,7 +69,8 @@ def plan(
                 return _Rows(formula, inputs, wanted, _Axes(shape, dims, operands), numbers)
         return ReductionPlan(formula, inputs, wanted, dims, numbers)
 
-    return SharedOutputs(make, tuple(output.layout for output in outputs if output is not None))
+    layouts = tuple(output.layout for output in outputs if output is not None)
+    return SharedOutputs(make, layouts) if len(layouts) > 1 else make(layouts)
 
 
 def _first_elements(output: Operand) -> Operand:
