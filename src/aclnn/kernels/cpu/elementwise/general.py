@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.elementwise.functions import WORDS, narrow_to_odd
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd import doubles, memory, prefetch, vector
 from aclnn.kernels.cpu.simd.doubles import narrow, widen
-from aclnn.kernels.cpu.simd.memory import FORMATS, store_rounded_bfloat16, stream_rounded_bfloat16
+from aclnn.kernels.cpu.simd.memory import FORMATS
 from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits
 from aclnn.kernels.cpu.strided import Operands
 from aclnn.kernels.cpu.threads import Loop, chunked
@@ -61,14 +61,11 @@ _ROUNDINGS = {
     DataType.BF16: _narrow_for(0xFFFF, 0x8000),
 }
 """Float64 lanes as those to store as a data type."""
-_FORMATS = FORMATS | {
-    DataType.BF16: FORMATS[DataType.BF16]._replace(store=store_rounded_bfloat16, stream=stream_rounded_bfloat16)
-}
 SINGLES = {
     DataType.DOUBLE: "float64_at({})[0]",
     DataType.FLOAT: "float64(float32_at({})[0])",
-    DataType.FLOAT16: "float64(lane(load_each_float16({}), 0))",
-    DataType.BF16: "float64(lane(load_each_bfloat16({}), 0))",
+    DataType.FLOAT16: "float64(lane(load_float16_part({}, 1), 0))",
+    DataType.BF16: "float64(lane(load_bfloat16_part({}, 1), 0))",
 }
 """The element at an address."""
 
@@ -86,7 +83,7 @@ _NAMES |= {
     "nan": math.nan,
     "operands_at": structs.pointer_to(Operands),
 }
-for _dtype, _form in _FORMATS.items():
+for _dtype, _form in FORMATS.items():
     _NAMES |= {
         f"load_{_dtype.name}": _form.load,
         f"prefetch_{_dtype.name}": prefetch.prefetch_ahead_16 if _form.size == 2 else prefetch.prefetch_ahead_32,

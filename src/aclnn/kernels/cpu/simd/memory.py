@@ -83,11 +83,7 @@ class Stores(NamedTuple):
 
 def _stores(narrow: Any, doc: str, vectors: int = 1) -> Stores:
     """Ways to write a vector, or two one after the other."""
-    merging: dict[Any, tuple[str, ...]] = {
-        narrow_float16: ("avx512", "avx2"),
-        narrow_bfloat16: ("avx512",),
-        round_bfloat16: ("avx512",),
-    }
+    merging: dict[Any, tuple[str, ...]] = {narrow_float16: ("avx512", "avx2"), round_bfloat16: ("avx512",)}
 
     def way(alignment: int, streamed: bool, how: str) -> Any:
         def store(context: Any, builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
@@ -107,25 +103,12 @@ def _stores(narrow: Any, doc: str, vectors: int = 1) -> Stores:
     )
 
 
-def _load_each(widen: Convert, doc: str) -> Any:
-    def load(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-        one = builder.load(pointer(builder, address, SHORTS.element), align=1)
-        return widen(context, builder, broadcast(builder, one))
-
-    return intrinsic(FLOATS, ADDRESS, doc=doc)(load)
-
-
-load_each_float16 = _load_each(widen_float16, "A single float16, widened, in every lane.")
-load_each_bfloat16 = _load_each(widen_bfloat16, "A single bfloat16, widened, in every lane.")
 load_float32 = _load(None, "Sixteen float32.")
 load_float16 = _load(widen_float16, "Sixteen float16, widened.")
 load_bfloat16 = _load(widen_bfloat16, "Sixteen bfloat16, widened.")
 store_float32, stream_float32, trickle_float32 = _stores(None, "sixteen float32")
 store_float16, stream_float16, trickle_float16 = _stores(narrow_float16, "sixteen values rounded to float16")
-store_bfloat16, stream_bfloat16, trickle_bfloat16 = _stores(narrow_bfloat16, "sixteen values rounded to bfloat16")
-store_rounded_bfloat16, stream_rounded_bfloat16, _ = _stores(
-    round_bfloat16, "sixteen values rounded to bfloat16, quicker and by more code"
-)
+store_bfloat16, stream_bfloat16, trickle_bfloat16 = _stores(round_bfloat16, "sixteen values rounded to bfloat16")
 
 
 def _transpose(element: ir.Type, doc: str) -> Any:
