@@ -72,9 +72,9 @@ _share_at = pointer_to(Share)
 
 @register_jitable
 def take(counter: int, step: int, end: int, alone: int) -> int:
-    """Return the start of a chunk that nobody has begun, own ones first; ``end`` without any left.
+    """Return the start of a chunk that nobody has begun, own ones first, or ``end`` if there is none left.
 
-    Where there is no counter, return ``alone``.
+    A thread that works without others has no counter, and gets ``alone``: where it is to go on.
     """
     if counter == 0:
         return alone

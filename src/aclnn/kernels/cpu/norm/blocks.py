@@ -53,15 +53,15 @@ from aclnn.kernels.cpu.threads import chunked, take
 PREFETCHED = 64
 """Columns of the longest row with which the processor's own prefetching keeps up."""
 PIECE = 2 * SEGMENT
-"""Columns of dx that are written for one row of a group after the other, which is also the order in which the next
-group is prefetched: its sums need the first columns of all its rows first."""
+"""Columns of dx that are written for each row of a group before the next columns. The next group is prefetched in the
+same order, since its sums begin with the first columns of all its rows."""
 SUMS, DECISIONS, WRITES, ALL = range(4)
 """Phases: row sums, dw and db; coefficients and float64 sums of whole rows, by one thread; dx. ALL is everything of all
 batches by one thread, from what the call gives to dw and db."""
 LONGEST = 1 << 15
 """Columns of the longest row that a block may have: its sums then fit on the stack."""
 FINISHED = 512
-"""Columns of one partial sum that are added before those of the next: read along, and in all in the L1 cache."""
+"""Columns of dw or db for which all partial sums are added before the next columns: the totals stay in the L1 cache."""
 
 
 @declared
@@ -185,7 +185,7 @@ def _point_row(tensor: Any, row: int, column: int) -> Any:
 
 @register_jitable
 def _point_rows(tensor: Any, row: int, count: int, column: int, places: Any, missing: int) -> None:
-    """Put the address of a column in each row of a group where a kernel takes it from; ``missing`` for others."""
+    """Write the address of a column in each of a group's rows to ``places``, ``missing`` where there is no row."""
     first, step = _point_row(tensor, row, column), tensor.row_step
     places[0] = first
     if step and count == GROUP:

@@ -1,10 +1,11 @@
 """Loads and stores for float32, float16 and bfloat16: of sixteen lanes, of the first few, of four times as many.
 
 ``load_<type>(address)`` widens to float32, which is exact; ``store_<type>(address, value)`` rounds once, ties to even,
-and keeps NaN a (quiet) NaN. The ``stream_`` forms go around the cache and need an address aligned to the sixteen
-elements: 64 bytes for float32, 32 for the others. The ``_part`` forms touch only the first ``count`` elements,
-0 ≤ count ≤ 16. ``copy_in`` and ``copy_out`` bring a remainder of up to 64 bytes through memory that may be read whole:
-on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call, which would not keep registers.
+and keeps NaN a (quiet) NaN. ``stream_`` and ``trickle_`` are non-temporal stores, which go around the cache: of a whole
+vector, aligned to its 64 bytes of float32 or 32 of others, and of 16 aligned bytes at a time. The ``_part`` forms touch
+only the first ``count`` elements, 0 ≤ count ≤ 16. ``copy_in`` and ``copy_out`` bring a remainder of up to 64 bytes
+through memory that may be read whole: on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call,
+which would not keep registers.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: 
 
 
 class Stores(NamedTuple):
-    """Ways to write: through the cache; around it, whole vectors or 16 bytes at a time, aligned to these."""
+    """Ways to write: through the cache, by non-temporal stores of whole vectors, by those of 16 bytes."""
 
     store: Any
     stream: Any

@@ -57,7 +57,10 @@ prefetch_ahead_16 = _prefetch_ahead(2048)
 def prefetch_rest(
     context: Any, builder: ir.IRBuilder, dy: ir.Value, next_dy: ir.Value, x: ir.Value, next_x: ir.Value
 ) -> None:
-    """Prefetch what the sums did not, or what was dropped: lines of the next rows and, unless it was, nearby ones."""
+    """Prefetch, while dx is written, lines of the next rows that its sums did not, or whose requests were dropped.
+
+    Where none are dropped, also lines of this row that come soon, into the first level.
+    """
     drops = target.drops_prefetches(context)
     for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):
         _emit(builder, address, level)

@@ -227,9 +227,10 @@ def _of_reals(*given: Any) -> Any:
     return wanted(*[wanted] * len(given)) if wanted is not None and wanted.lane in _REALS else None
 
 
-fma = jit.generic(_of_reals, 3, "``a·b + c`` with one rounding; each of the three is a vector or a number.")(
-    multiply_add
-)
+@jit.generic(_of_reals, 3)
+def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+    """``a·b + c`` with one rounding; each of the three is a vector or a number."""
+    return multiply_add(builder, a, b, c)
 
 
 @jit.generic(_of_reals, 1)
