@@ -441,7 +441,7 @@ def _library(call: Call, work: Library) -> Prepared:
             )
     given = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
     tensors = dict(call.tensors())
-    written = [tensors[name].layout for name in work.outputs]
+    written = [tensors[name].layout.stored for name in work.outputs]
     function = _naming(work.function, call.operator.function)
     plan = kernels.library(function, given, written, work.dtype, work.sized_by_result, work.fills)
     names = [name for name in work.inputs if name in operands]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.four_bits import unpacked
 
 _OFFSET, _BIAS = "antiquantOffsetOptional", "biasOptional"
 _QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
@@ -41,8 +41,6 @@ _GROUP_STEP = 32
 
 _BLOCK = 1 << 18
 """Elements of a weight that stay in the cache as float32."""
-_PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(np.int8).view(np.int16)[:, 0]
-"""The two numbers of each byte, as the two bytes of one."""
 
 #: Products for which a weight is laid out.
 LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
@@ -137,11 +135,6 @@ def _contiguous(call: Call, name: str) -> str | None:
     return None if tensor.is_contiguous else f"expected strides of a contiguous matrix, got {extents(tensor.strides)}"
 
 
-def _unpacked(stored: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-    """The numbers of a matrix of four bits without gaps."""
-    return np.ndarray(shape, np.int8, _PAIRS[stored].view(np.int8), 0, strides)
-
-
 def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
     """Multiply by a weight, of whose rows ``size`` at a time have a row of ``scale`` and ``offset``."""
     k, n = weight.shape
@@ -169,7 +162,7 @@ def _weight_work(call: Call) -> Library:
 
     def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
         given = dict(zip(optional, further, strict=True))
-        numbers = _unpacked(weight, shape, strides) if dtype == D.INT4 else weight
+        numbers = unpacked(weight, shape, strides) if dtype == D.INT4 else weight
         y = _product(x, numbers, scale, given.get(_OFFSET), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
