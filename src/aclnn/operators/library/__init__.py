@@ -31,6 +31,7 @@ from aclnn.operators.library import (
     pairs,
     pointwise,
     pooling,
+    quantization,
     ranges,
     recurrent,
     reduction,
@@ -83,6 +84,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         delta_rule,
         inference,
         rotary,
+        quantization,
     )
     for operator in module.OPERATORS
 )
