@@ -32,6 +32,7 @@ from aclnn.operators.library import (
     pointwise,
     pooling,
     quantization,
+    quantized_products,
     ranges,
     recurrent,
     reduction,
@@ -85,6 +86,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         inference,
         rotary,
         quantization,
+        quantized_products,
     )
     for operator in module.OPERATORS
 )

@@ -1,0 +1,377 @@
+"""Products of quantised matrices: aclnnQuantMatmulV3, V4, V5 and aclnnQuantMatmulWeightNz.
+
+Products of integers are exact: BLAS multiplies as many numbers at a time in float32 as leave it no fraction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import (
+    broadcast_shape,
+    dims_between,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    listing,
+    no_zero_dims,
+    on,
+    one_of,
+    present,
+    public_format,
+    rule,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Shape
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.tensor import Tensor, contiguous_strides
+from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
+from aclnn.operators.library.quantization import given, optional_in, product_scale
+
+_FOUR_BITS = (D.INT4, D.INT32)
+_BITS = (D.UINT64, D.INT64)
+#: How many products of INT8 float32 sums exactly, and columns that stay in the cache beside them.
+_EXACT, _COLUMNS = 1 << (24 - 14), 1 << 8
+
+
+class _Names(NamedTuple):
+    """What a function calls the scales and the offset of columns, and the scales of rows."""
+
+    scale: str
+    offset: str
+    rows: str
+
+
+_OLD = _Names("scale", "offset", "pertokenScaleOptional")
+_NEW = _Names("x2Scale", "x2Offset", "x1Scale")
+_RESERVED = ("yScale", "x1Offset", "yOffset")
+
+
+def _names(call: Call) -> _Names:
+    return _NEW if _NEW.scale in call.arguments else _OLD
+
+
+def _scale(call: Call) -> D:
+    dtype: D = call[_names(call).scale].dtype
+    return dtype
+
+
+def _by_rows(call: Call) -> bool:
+    return call.arguments.get(_names(call).rows) is not None
+
+
+def _swapped(shape: Shape) -> Shape:
+    return (*shape[:-2], shape[-1], shape[-2])
+
+
+class _Matrices(NamedTuple):
+    """How the matrices of x1 or x2 lie in memory."""
+
+    shape: Shape
+    """Theirs as they lie, in numbers."""
+    turned: bool
+    """True where a program sees them transposed."""
+    transposed: bool
+    """True where a product takes them transposed."""
+
+    @property
+    def factors(self) -> Shape:
+        """The shape that a product takes."""
+        return _swapped(self.shape) if self.transposed else self.shape
+
+
+def _matrices(call: Call, name: str) -> _Matrices:
+    tensor, transposed = call[name], bool(call[f"transpose{name.upper()}"])
+    shape: Shape = _swapped(tensor.shape) if tensor.is_transposed else tensor.shape
+    if tensor.dtype == D.INT32:
+        shape = (*shape[:-1], IN_INT32 * shape[-1])
+    return _Matrices(shape, tensor.is_transposed, transposed ^ tensor.is_transposed)
+
+
+def _reader(call: Call, name: str) -> Callable[[Any], Any]:
+    dtype, (shape, turned, transposed) = call[name].dtype, _matrices(call, name)
+
+    def read(stored: Any) -> Any:
+        if dtype == D.INT4:
+            stored = unpacked(stored, shape, contiguous_strides(shape))
+        elif turned:
+            stored = stored.swapaxes(-1, -2)
+        if dtype == D.INT32:
+            stored = unpacked_words(stored)
+        return stored.swapaxes(-1, -2) if transposed else stored
+
+    return read
+
+
+def _product(x1: Any, x2: Any, shape: Shape) -> Any:
+    """Multiply integers."""
+    total = np.zeros(shape)
+    left = x1.astype(np.float32)
+    for inner in range(0, left.shape[-1], _EXACT):
+        terms = slice(inner, inner + _EXACT)
+        for begin in range(0, shape[-1], _COLUMNS):
+            block = slice(begin, begin + _COLUMNS)
+            total[..., block] += left[..., terms] @ x2[..., terms, block].astype(np.float32)
+    return total
+
+
+def _product_shape(call: Call) -> Shape | None:
+    """The shape of the products, None where leading dimensions do not broadcast."""
+    left, right = (_matrices(call, name).factors for name in ("x1", "x2"))
+    batch = broadcast_shape(left[:-2], right[:-2])
+    return None if batch is None else (*batch, left[-2], right[-1])
+
+
+def _shape(call: Call) -> Shape:
+    found = _product_shape(call)
+    assert found is not None
+    return found
+
+
+def _nothing(call: Call, name: str) -> str | None:
+    return f"expected null or an empty tensor, got shape {extents(call[name].shape)}" if call[name].size else None
+
+
+def _of_eight_and_four(call: Call) -> str | None:
+    x1, x2 = call["x1"].dtype, call["x2"].dtype
+    if x1 != D.INT8 or x2 == D.INT8:
+        return None
+    return f"x2: expected data type ACL_INT8 (products of 8 and 4 bits are not computed here), got {x2.c_name}"
+
+
+def _of_four(call: Call) -> str | None:
+    x1, x2 = call["x1"].dtype, call["x2"].dtype
+    if x1 == D.INT8 or x2 in _FOUR_BITS:
+        return None
+    return f"x2: expected data type ACL_INT4 or ACL_INT32 beside {x1.c_name}, got {x2.c_name}"
+
+
+def _of_blocks(call: Call, name: str) -> str | None:
+    names, got = _names(call), call[name].shape
+    if not _by_rows(call) or len(got) == 1 or len(call[names.rows].shape) == 1:
+        return None
+    return f"expected one dimension (scales of blocks are not computed here), got {extents(got)}"
+
+
+def _expected(allowed: tuple[D, ...], got: D, beside: str) -> str | None:
+    if got in allowed:
+        return None
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} {beside}, got {got.c_name}"
+
+
+def _out_dtype(call: Call, name: str) -> str | None:
+    wide = _by_rows(call) or call["x1"].dtype in _FOUR_BITS
+    return _expected((D.FLOAT16, D.BF16) if wide else (D.FLOAT16, D.BF16, D.INT8, D.INT32), call[name].dtype, "here")
+
+
+def _scale_dtype(call: Call, name: str) -> str | None:
+    out, four_bits, floats = call["out"].dtype, call["x1"].dtype in _FOUR_BITS, (D.FLOAT, D.BF16)
+    allowed: tuple[D, ...]
+    if _by_rows(call):
+        allowed = floats if out == D.BF16 else (D.FLOAT,)
+    elif out in (D.FLOAT16, D.INT8) or four_bits:
+        allowed = _BITS
+    else:
+        allowed = (*floats, *_BITS) if out == D.BF16 and call.product in CLASS_950 else floats
+    return _expected(allowed, call[name].dtype, f"beside an output of {out.c_name}")
+
+
+def _bias_dtype(call: Call, name: str) -> str | None:
+    out = call["out"].dtype
+    floats = _by_rows(call) or (out == D.BF16 and _scale(call) not in _BITS)
+    return _expected((D.INT32, D.FLOAT, out) if floats else (D.INT32,), call[name].dtype, "beside such scales")
+
+
+def _no_offset(call: Call, name: str) -> str | None:
+    out = call["out"].dtype
+    return None if out == D.INT8 else f"expected null beside an output of {out.c_name}, got a tensor"
+
+
+def _whole(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    if tensor.dtype not in _FOUR_BITS:
+        return None
+    shape, turned, transposed = _matrices(call, name)
+    if name == "x1" and transposed:
+        return "expected no transposition of four bits, got one"
+    if name == "x2" and len(shape) != 2:
+        return f"expected 2 dimensions of four bits, got {len(shape)}"
+    if shape[-1] % 2 or not shape[-1]:
+        return f"expected an even number along the dimension that lies in memory as one, got {shape[-1]}"
+    lies = (tensor.shape, tensor.strides) if not turned else (_swapped(tensor.shape), _swapped(tensor.strides))
+    if Tensor(tensor.dtype, *lies).is_contiguous:
+        return None
+    return f"expected strides of contiguous or transposed matrices, got {extents(tensor.strides)}"
+
+
+def _inner(call: Call) -> str | None:
+    expected, got = _matrices(call, "x1").factors[-1], _matrices(call, "x2").factors[-2]
+    return None if got == expected else f"x2: expected {expected} rows (the columns of x1), got {got}"
+
+
+def _row_scales(call: Call, name: str) -> str | None:
+    m, got = _matrices(call, "x1").factors[-2], call[name].shape
+    allowed = dict.fromkeys([(m,)] if call["x1"].dtype == D.INT8 else [(m,), (1,)])
+    return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _column_scales(call: Call, name: str) -> str | None:
+    n, got = _matrices(call, "x2").factors[-1], call[name].shape
+    return None if got in ((1,), (n,)) else f"expected shape [1] or [{n}], got {extents(got)}"
+
+
+def _blocks(call: Call) -> str | None:
+    shape = _matrices(call, "x2").factors
+    if call["x2"].format != Format.FORMAT_FRACTAL_NZ or 1 not in shape[-2:]:
+        return None
+    return f"x2: expected no dimension of 1 in ACL_FORMAT_FRACTAL_NZ, got {extents(shape)}"
+
+
+def _batches(call: Call) -> str | None:
+    if _product_shape(call) is not None:
+        return None
+    return f"x2: expected leading dimensions that broadcast with those of x1, got {extents(call['x2'].shape)}"
+
+
+def _bias_shape(call: Call, name: str) -> str | None:
+    shape, got = _shape(call), call[name].shape
+    allowed: list[Shape] = [shape[-1:]]
+    if len(shape) == 3 and call["x1"].dtype == D.INT8:
+        allowed.append((shape[0], 1, shape[-1]))
+    return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _out_shape(call: Call) -> str | None:
+    shape, got = _shape(call), call["out"].shape
+    # That of two matrices may have one dimension more.
+    if got == shape or (len(shape) == 2 and got == (shape[0], 1, shape[1])):
+        return None
+    return f"out: expected shape {extents(shape)} (that of the product), got {extents(got)}"
+
+
+def _weight_format(call: Call) -> str | None:
+    got, may_lie_in_blocks = call["x2"].format, call["x2"].dtype == D.INT8
+    if not got.private or (may_lie_in_blocks and got == Format.FORMAT_FRACTAL_NZ):
+        return None
+    return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * may_lie_in_blocks}, got {got.c_name}"
+
+
+def _lies_in_blocks(call: Call) -> str | None:
+    got = call["x2"].format
+    return None if got == Format.FORMAT_FRACTAL_NZ else f"x2: expected format ACL_FORMAT_FRACTAL_NZ, got {got.c_name}"
+
+
+def _work(call: Call) -> Library | None:
+    out, names = call["out"], _names(call)
+    if out.size == 0:
+        return None
+    first, second, shape = _reader(call, "x1"), _reader(call, "x2"), _shape(call)
+    dtype, dims, has_bits = out.dtype, out.shape, _scale(call) in _BITS
+    optional = given(call, names.rows, "bias")
+    whole_bias = "bias" in optional and call["bias"].dtype == D.INT32
+
+    def multiply(x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
+        operands = dict(zip(optional, further, strict=True))
+        total, bias = _product(first(x1), second(x2), shape), operands.get("bias", 0)
+        if whole_bias or dtype == D.INT32:
+            total += bias
+        if dtype == D.INT32:
+            return total.reshape(dims)
+        # A device has the offset in the bits of the scale and reads no other.
+        factors, offset = product_scale(scale) if has_bits else (scale, 0)
+        total *= factors
+        if names.rows in operands:
+            total *= operands[names.rows][:, None]
+        if not whole_bias:
+            total += bias
+        return (np.rint(total + offset) if dtype == D.INT8 else total).reshape(dims)
+
+    return Library(multiply, ("x1", "x2", names.scale, *optional), ("out",))
+
+
+def _operator(name: str, *further: Check, rows: bool = True, code: int | None = None) -> Operator:
+    """Declare a function; ``code`` is that of V5's reserved tensors."""
+    is_new = code is not None
+    names = _NEW if is_new else _OLD
+    by_rows = (names.rows,) * rows
+    quantities = (names.scale, names.offset, *by_rows)
+    scale = tensor_in(names.scale, "the factors of columns, of FLOAT or BF16 or as aclnnTransQuantParamV2 makes them")
+    offset = optional_in(names.offset, "ignored: the bits of the scale have it; of an output of INT8")
+    row_scales = [optional_in(each, "the factors of rows; FLOAT") for each in by_rows]
+    reserved = {each: optional_in(each, "null or empty") for each in _RESERVED}
+    order = (
+        (*row_scales, scale, reserved["yScale"], reserved["x1Offset"], offset, reserved["yOffset"])
+        if is_new
+        else (scale, offset, *row_scales)
+    )
+    of_rows = rows * (
+        each("not computed", (names.scale,), _of_blocks, ACLNN_ERR_INNER_NULLPTR),
+        dtype_in(lambda product: {D.FLOAT}, *by_rows),
+        each("one for each row", by_rows, _row_scales),
+    )
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Multiply matrices of integers and scale the products.",
+        formula=f"out = (x1 @ x2 + bias) * {' * '.join((names.scale, *by_rows))} + {names.offset}",
+        parameters=(
+            tensor_in("x1", "the left operand, INT8 or INT4; INT32 holds eight of INT4"),
+            tensor_in("x2", "the right operand, likewise"),
+            *order,
+            optional_in("bias", "what is added to each row: INT32 before scales, floating after"),
+            attribute("transposeX1", Kind.BOOL, "x1 is taken transposed"),
+            attribute("transposeX2", Kind.BOOL, "x2 is taken transposed"),
+            *((attribute("groupSize", Kind.INT64, "ignored, 0 on Ascend 950: of blocks"),) * is_new),
+            tensor_out("out", "the result; FLOAT16, BF16, INT8 or INT32", const=not is_new),
+        ),
+        support=support((D.INT8, *_FOUR_BITS), MODERN),
+        checks=(
+            present("x1", "x2", names.scale, "out"),
+            *((each("null or empty", _RESERVED, _nothing, code),) if code is not None else ()),
+            *further,
+            dims_between(2, 6, "x1", "x2", "out"),
+            dtype_in(lambda product: {D.INT8, *_FOUR_BITS}, "x1", "x2"),
+            rule("not computed: x2", _of_eight_and_four, ACLNN_ERR_INNER_NULLPTR),
+            rule("four bits together: x2", _of_four),
+            *of_rows[:2],
+            each("data type of products", ("out",), _out_dtype),
+            each("data type of scales", (names.scale,), _scale_dtype),
+            each("data type beside scales", ("bias",), _bias_dtype),
+            each("of INT8 alone", (names.offset,), _no_offset),
+            dtype_in(lambda product: {D.FLOAT}, names.offset),
+            dims_between(1, 1, *quantities),
+            each("whole bytes", ("x1", "x2"), _whole),
+            rule("as many rows as x1 has columns: x2", _inner),
+            *of_rows[2:],
+            rule("no dimension of 1 in blocks: x2", _blocks),
+            each("one for each column", (names.scale, names.offset), _column_scales),
+            rule("leading dimensions that broadcast: x2", _batches),
+            each("a row of a product", ("bias",), _bias_shape),
+            rule("shape of the product: out", _out_shape),
+            public_format("x1", *quantities, "bias"),
+            rule("format of the weight: x2", _weight_format),
+            *elsewhere(CLASS_950, no_zero_dims("x1", "x2")),
+        ),
+        work=_work,
+        in_header_of=name,
+    )
+
+
+OPERATORS = (
+    _operator("quant_matmul_v3", rows=False),
+    _operator("quant_matmul_v4"),
+    _operator("quant_matmul_v5", *on(CLASS_950, one_of("groupSize", 0)), code=ACLNN_ERR_PARAM_NULLPTR),
+    _operator(
+        "quant_matmul_weight_nz",
+        one_of("groupSize", 0),
+        *on(CLASS_950, rule("in blocks: x2", _lies_in_blocks)),
+        code=ACLNN_ERR_PARAM_INVALID,
+    ),
+)

@@ -1,0 +1,263 @@
+"""Products of quantised matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
+from tests.cases.table import INVALID, NO_KERNEL, NULL, Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, torch, wide
+
+M, K, N = 3, 20, 8
+OLD, NEW = ("quant_matmul_v3", "quant_matmul_v4"), ("quant_matmul_v5", "quant_matmul_weight_nz")
+NZ = {"format": Format.FORMAT_FRACTAL_NZ}
+RESERVED = ("yScale", "x1Offset", "yOffset")
+AT_950 = Product.ASCEND_950
+
+
+def call(name: str) -> Any:
+    """V3 scales columns as a device does and adds an offset; the others scale rows too."""
+    scale, offset, rows = (
+        ("scale", "offset", "pertokenScaleOptional") if name in OLD else ("x2Scale", "x2Offset", "x1Scale")
+    )
+
+    def arguments(d: D) -> Arguments:
+        weight = T(d, (N, K), Format.FORMAT_FRACTAL_NZ if name == NEW[1] else Format.FORMAT_ND)
+        common = {"x1": T(d, (K, M)), "x2": weight, "transposeX1": True, "transposeX2": True}
+        if name == "quant_matmul_v3":
+            special = {
+                scale: T(D.UINT64, (N,)),
+                offset: T(D.FLOAT, (1,)),
+                "bias": T(D.INT32, (N,)),
+                "out": T(D.INT8, (M, N)),
+            }
+        else:
+            special = {scale: T(D.FLOAT, (N,)), offset: None, rows: T(D.FLOAT, (M,))}
+            special |= {"bias": T(D.BF16, (N,)), "out": T(D.BF16, (M, N))}
+        if name in NEW:
+            special |= {**dict.fromkeys(RESERVED, T(D.INT8, (0,))), "groupSize": 0}
+        return common | special
+
+    return arguments
+
+
+def product(a: Mapping[str, Any]) -> Any:
+    total = wide(a["x1"]).T @ wide(a["x2"]).T
+    if "pertokenScaleOptional" not in a and "x1Scale" not in a:
+        # Half, with an offset of -3 among the bits: see ``numbers``.
+        return torch.round((total + wide(a["bias"])) / 2 - 3).clamp(-128, 127)
+    rows = a.get("pertokenScaleOptional", a.get("x1Scale"))
+    return total * wide(a.get("scale", a.get("x2Scale"))) * wide(rows)[:, None] + wide(a["bias"])
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return np.full_like(array, 0x3F000000 | 1 << 46 | (-3 & 0x1FF) << 37) if array.dtype == np.uint64 else array
+
+
+def scale_of(operator: Operator) -> str:
+    return "scale" if operator.name in OLD else "x2Scale"
+
+
+def static(operator: Operator) -> dict[str, Any]:
+    """What makes a call one with an offset."""
+    rows = "pertokenScaleOptional" if operator.name in OLD else "x1Scale"
+    changed = {scale_of(operator): T(D.UINT64, (N,)), "bias": None, "out": T(D.INT8, (M, N))}
+    return changed | ({} if operator.name == "quant_matmul_v3" else {rows: None})
+
+
+def breaking(change: Any, expected: str, with_offset: Any = None) -> Any:
+    """Change an argument; the offset with the call that has one."""
+
+    def breaks(operator: Operator, name: str) -> Break:
+        if name.lower().endswith("offset"):
+            return Break(static(operator) | {name: with_offset}, expected)
+        return Break(change(name), expected)
+
+    return breaks
+
+
+def four_bits(operator: Operator, name: str) -> Break:
+    """A left operand that is transposed, a right one of several matrices."""
+    change: dict[str, Any] = {"x1": T(D.INT4, (K, M)), "x2": T(D.INT4, (N, K))}
+    if name == "x2":
+        change = {"x1": T(D.INT4, (M, K)), "transposeX1": False, "x2": T(D.INT4, (1, N, K))}
+    if operator.name == "quant_matmul_v3":
+        change |= {"out": T(D.FLOAT16, (M, N)), "offset": None}
+    return Break(change, "no transposition" if name == "x1" else "2 dimensions")
+
+
+def nothing(operator: Operator, name: str) -> Break:
+    rows = [p.name for p in operator.parameters if p.name in ("pertokenScaleOptional", "x1Scale")]
+    if name == "x1":
+        return Break(shape((K, 0), "x1") | shape((0, N), "out") | shape((0,), *rows), "no dimension of 0")
+    return Break(
+        shape((0, K), "x2") | shape((M, 0), "out") | shape((0,), scale_of(operator), "bias"), "no dimension of 0"
+    )
+
+
+def subject(*names: str, reserved: int = INVALID) -> Subject:
+    return Subject(
+        tuple(BY_NAME[name] for name in names),
+        calls={name: call(name) for name in names},
+        references=dict.fromkeys(names, product),
+        default=(D.INT8,),
+        numbers=numbers,
+        # They take no empty tensor on this product.
+        empty={
+            name: {key: {"shape": value.shape} for key, value in call(name)(D.INT8).items() if isinstance(value, T)}
+            | dict.fromkeys(key for key, value in call(name)(D.INT8).items() if value is None)
+            for name in names
+        },
+        breaks={
+            "null or empty": lambda o, name: Break({name: T(D.FLOAT, (1,))}, "null or an empty tensor"),
+            "allowed value": lambda o, name: Break({name: 1}, "expected 0", product=AT_950),
+            "in blocks": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ", product=AT_950),
+            "2 to 6 dimensions": lambda o, name: Break(shape((K,), name), "2 to 6"),
+            "data type": breaking(lambda name: dtype(D.STRING, name), "data type", T(D.FLOAT16, (1,))),
+            "not computed": lambda o, name: Break(
+                dtype(D.INT4, name)
+                if name == "x2"
+                else {
+                    key: T(D.FLOAT, (1, 1)) for key in (name, "pertokenScaleOptional" if o.name in OLD else "x1Scale")
+                },
+                "not computed here",
+            ),
+            "four bits together": lambda o, name: Break(dtype(D.INT4, "x1"), "ACL_INT4 or ACL_INT32"),
+            "data type of products": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16"),
+            "data type of scales": lambda o, name: Break(dtype(D.INT8, name), "data type"),
+            "data type beside scales": lambda o, name: Break(dtype(D.INT8, name), "ACL_INT32"),
+            "of INT8 alone": lambda o, name: Break(
+                {name: T(D.FLOAT, (1,)), "out": T(D.BF16 if o.name != OLD[0] else D.FLOAT16, (M, N))}, "null beside"
+            ),
+            "1 dimension": breaking(lambda name: shape((1, 1), name), "1 dimension", T(D.FLOAT, (1, 1))),
+            "whole bytes": four_bits,
+            "as many rows as x1 has columns": lambda o, name: Break(shape((N, 21), name), "20 rows"),
+            "one for each row": lambda o, name: Break(shape((4,), name), "[3]"),
+            "no dimension of 1 in blocks": lambda o, name: Break(
+                {name: T(D.INT8, (1, K), Format.FORMAT_FRACTAL_NZ)}, "no dimension of 1"
+            ),
+            "one for each column": breaking(lambda name: shape((3,), name), "[1] or [8]", T(D.FLOAT, (3,))),
+            "leading dimensions that broadcast": lambda o, name: Break(
+                shape((2, K, M), "x1") | shape((3, N, K), "x2"), "broadcast with"
+            ),
+            "a row of a product": lambda o, name: Break(shape((1, N), name), "[8]"),
+            "shape of the product": lambda o, name: Break(shape((N, M), name), "[3, 8]"),
+            "no private format": breaking(
+                lambda name: {name: NZ}, "ACL_FORMAT_ND", T(D.FLOAT, (1,), Format.FORMAT_FRACTAL_NZ)
+            ),
+            "format of the weight": lambda o, name: Break(
+                {name: {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_ND or ACL_FORMAT_FRACTAL_NZ"
+            ),
+            "no dimension of 0": nothing,
+        },
+        codes={"not computed": NO_KERNEL, "null or empty": reserved},
+    )
+
+
+class TestProducts(LibraryTests):
+    subject = subject(*OLD)
+
+
+class TestProductsV5(LibraryTests):
+    subject = subject("quant_matmul_v5", reserved=NULL)
+
+
+class TestProductsOfBlocks(LibraryTests):
+    subject = subject("quant_matmul_weight_nz")
+
+
+def tensor(array: Any, of: D | None = None, dims: tuple[int, ...] | None = None, strides: Any = None) -> Tensor:
+    array = np.ascontiguousarray(array)
+    return Tensor(of or D.of_numpy(array.dtype), dims or array.shape, strides, address=array.ctypes.data, owner=array)
+
+
+def multiply(out: Array, product: Product = Product.ATLAS_A2, **arguments: Any) -> Array:
+    operator = BY_NAME["quant_matmul_v5"]
+    absent = {p.name: None for p in operator.parameters if p.optional}
+    attributes = {"transposeX1": False, "transposeX2": False, "groupSize": 0}
+    prepare(operator, absent | attributes | arguments | {"out": tensor(out)}, product).run()
+    return out
+
+
+@pytest.mark.parametrize("of", [D.INT4, D.INT32])
+@pytest.mark.parametrize("transposed", ["no", "by strides", "by the attribute"])
+def test_numbers_of_four_bits(of: D, transposed: str) -> None:
+    random = np.random.default_rng(7)
+    left, right = random.integers(-8, 8, (2, 3, 16)), random.integers(-8, 8, (16, 24))
+
+    def packed(matrix: Any) -> Array:
+        flat = matrix.reshape(-1) & 15
+        return (flat[::2] | flat[1::2] << 4).astype(np.uint8)
+
+    def operand(matrix: Any, by_strides: bool = False) -> Tensor:
+        shape = matrix.shape if of == D.INT4 else (*matrix.shape[:-1], matrix.shape[-1] // 8)
+        stored = packed(matrix) if of == D.INT4 else packed(matrix).view(np.int32)
+        return tensor(stored, of, shape[::-1] if by_strides else shape, (1, shape[-1]) if by_strides else None)
+
+    weight = operand(right if transposed == "no" else right.T, transposed == "by strides")
+    scale = np.full(24, 0x3F000000 | 1 << 46, np.int64)
+    out = multiply(
+        np.zeros((2, 3, 24), np.float16),
+        x1=operand(left),
+        x2=weight,
+        x2Scale=tensor(scale),
+        transposeX2=transposed == "by the attribute",
+    )
+    assert (out == left @ right / 2).all()
+
+
+@pytest.mark.parametrize("value", [-128, 127])
+def test_long_sums_are_exact(value: int) -> None:
+    x = np.full((1, 65535), value, np.int8)
+    x[0, -1] = 1
+    out = np.zeros((1, 300), np.int32)
+    scale = tensor(np.ones(1, np.float32))
+    multiply(out, x1=tensor(x), x2=tensor(np.repeat(x.T, 300, 1)), x2Scale=scale)
+    assert (out == 65534 * value * value + 1).all()
+
+
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, AT_950])
+def test_batches_biases_and_types(product: Product) -> None:
+    random = np.random.default_rng(7)
+    left, right = (random.integers(-128, 128, dims).astype(np.int8) for dims in ((2, 1, 3, 40), (5, 40, 6)))
+    total = left.astype(np.int64) @ right.astype(np.int64)
+    scale, rows = random.uniform(0.1, 1, 6).astype(np.float32), random.uniform(0.1, 1, 3).astype(np.float32)
+    given = {"x1": tensor(left), "x2": tensor(right), "x2Scale": tensor(scale)}
+    bias, integers = random.normal(size=6).astype(np.float16), random.integers(-999, 999, 6).astype(np.int32)
+    shape = (2, 5, 3, 6)
+    result = multiply(np.zeros(shape, np.int32), product, **given, bias=tensor(integers))
+    assert (result == total + integers).all()
+    by_rows = given | {"x1Scale": tensor(rows)}
+    result = multiply(np.zeros(shape, np.float16), product, **by_rows, bias=tensor(bias))
+    expected = total * scale.astype(float) * rows.astype(float)[:, None] + bias.astype(float)
+    assert (result == expected.astype(np.float16)).all()
+    result = multiply(np.zeros(shape, np.float16), product, **by_rows, bias=tensor(integers))
+    expected = (total + integers) * scale.astype(float) * rows.astype(float)[:, None]
+    assert (result == expected.astype(np.float16)).all()
+
+
+def test_one_more_dimension_and_biases_of_batches() -> None:
+    one = tensor(np.ones(1, np.float32))
+    x = tensor(np.ones((2, 4), np.int8)), tensor(np.ones((4, 3), np.int8))
+    assert (multiply(np.zeros((2, 1, 3), np.int32), x1=x[0], x2=x[1], x2Scale=one) == 4).all()
+    many = tensor(np.ones((2, 2, 4), np.int8))
+    bias = np.array([1, 2], np.int32).reshape(2, 1, 1) * np.ones((1, 1, 3), np.int32)
+    out = multiply(np.zeros((2, 2, 3), np.int32), x1=many, x2=x[1], x2Scale=one, bias=tensor(bias))
+    assert out[:, 0, 0].tolist() == [5, 6]
+
+
+def test_nothing_is_computed_from_nothing_on_950() -> None:
+    one, x1, x2 = tensor(np.ones(1, np.float32)), tensor(np.ones((0, 4), np.int8)), tensor(np.ones((4, 3), np.int8))
+    multiply(np.zeros((0, 3), np.int32), AT_950, x1=x1, x2=x2, x2Scale=one)
+    with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
+        multiply(np.zeros((0, 3), np.int32), x1=x1, x2=x2, x2Scale=one)
