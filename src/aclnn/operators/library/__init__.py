@@ -32,6 +32,7 @@ from aclnn.operators.library import (
     pointwise,
     pooling,
     quantization,
+    quantized_norms,
     quantized_products,
     ranges,
     recurrent,
@@ -87,6 +88,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         rotary,
         quantization,
         quantized_products,
+        quantized_norms,
     )
     for operator in module.OPERATORS
 )
