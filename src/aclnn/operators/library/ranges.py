@@ -1,25 +1,40 @@
-"""aclnnArange, aclnnLinspace, aclnnEye: numbers that a formula gives."""
+"""aclnnArange, aclnnLinspace, aclnnLogSpace, aclnnEye: numbers that a formula gives."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import dtype_in, extents, finite, present, real, rule, where_supported
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Parameter
-from aclnn.operators.library.common import REAL, library_operator, scalar, tensor_out
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import INTEGERS, MODERN, REAL, camel, library_operator, scalar, support, tensor_out
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
-
+_SPACED = (*_DTYPES, D.INT8, D.UINT8, D.INT16)
+_POWERS = (D.FLOAT, D.FLOAT16, D.BF16)
 
 _LIMITS = "start", "end", "step"
 
 
+def _limits(call: Call, whole: Collection[D] = INTEGERS) -> list[Any]:
+    """Return the numbers, without fractions where out has one of these types."""
+    numbers = (call[name].value.item() for name in _LIMITS)
+    return [int(number) if call["out"].dtype in whole else number for number in numbers]
+
+
+def _count(call: Call) -> int:
+    # PyTorch counts those of INT32 with the fractions, and CANN takes what it is given.
+    start, end, step = map(float, _limits(call, (D.INT64,)))
+    return math.ceil((end - start) / step)
+
+
 def _step(call: Call) -> str | None:
-    start, end, step = (call[name].value.item() for name in _LIMITS)
+    start, end, step = _limits(call)
     if step == 0:
         return f"step: expected a number other than 0, got {step}"
     if (end - start) * math.copysign(1, step) < 0:
@@ -28,29 +43,55 @@ def _step(call: Call) -> str | None:
 
 
 def _size(call: Call) -> str | None:
-    start, end, step = (float(call[name].value) for name in _LIMITS)
-    expected, got = math.ceil((end - start) / step), call["out"].shape
+    expected, got = _count(call), call["out"].shape
     if got[-1:] == (expected,) and math.prod(got) == expected:
         return None
     return f"out: expected shape [{expected}], perhaps after dimensions of 1, got {extents(got)}"
 
 
-def _numbers(start: Any, end: Any, step: Any) -> Any:
-    return start + np.arange(math.ceil((float(end) - float(start)) / float(step))) * step
+def _arange_work(call: Call) -> Library | None:
+    start, _, step = _limits(call)
+    count = _count(call)
+    return Library(lambda: start + np.arange(count) * step, (), ("out",)) if count else None
+
+
+def _spaced(start: float, end: float, steps: int) -> Any:
+    """Numbers from one to another, each counted from the nearer end."""
+    places, step = np.arange(steps), (end - start) / max(steps - 1, 1)
+    return np.where(places < steps // 2, start + places * step, end - places[::-1] * step) if steps > 1 else start
+
+
+def _linspace_work(call: Call) -> Library | None:
+    dtype, steps = call["out"].dtype, call["steps"]
+    start, end = (call[name].value.item() for name in ("start", "end"))
+    # INT64 is computed as FLOAT is.
+    if dtype in INTEGERS and dtype != D.INT64:
+        start, end = (convert(np.asarray(limit), dtype.numpy) for limit in (start, end))
+    return Library(lambda: _spaced(float(start), float(end), steps), (), ("out",)) if steps else None
+
+
+def _as_many_as_steps(out: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = call["steps"], call[out].shape
+        return None if got == (expected,) else f"{out}: expected shape [{expected}], got {extents(got)}"
+
+    return rule(f"as many as steps: {out}", complain)
 
 
 OPERATORS = (
-    library_operator(
-        "arange",
-        "out[i] = start + i * step, below end",
-        "Fill a vector with equally spaced numbers.",
-        (
+    Operator(
+        name="arange",
+        function=camel("arange"),
+        summary="Fill a vector with equally spaced numbers.",
+        formula="out[i] = start + i * step, below end",
+        parameters=(
             scalar("start", "the first number"),
             scalar("end", "what they stay below, or above with a negative step"),
             scalar("step", "from one to the next"),
             tensor_out(),
         ),
-        (
+        support=support(_DTYPES),
+        checks=(
             present("start", "end", "step", "out"),
             dtype_in(where_supported(_DTYPES), "out"),
             real(*_LIMITS),
@@ -58,37 +99,54 @@ OPERATORS = (
             rule("from start to end: step", _step),
             rule("as many as there are: out", _size),
         ),
-        _numbers,
-        header="arange",
-        dtypes=_DTYPES,
+        work=_arange_work,
     ),
-    library_operator(
-        "linspace",
-        "out[i] = start + i * (end - start) / (steps - 1)",
-        "Fill a vector with numbers from one to another.",
-        (
+    Operator(
+        name="linspace",
+        function=camel("linspace"),
+        summary="Fill a vector with numbers from one to another.",
+        formula="out[i] = start + i * (end - start) / (steps - 1)",
+        parameters=(
             scalar("start", "the first number"),
             scalar("end", "the last"),
             Parameter("steps", "steps", Kind.INT64, "how many"),
             tensor_out(),
         ),
-        (
+        support=support(_SPACED),
+        checks=(
             present("start", "end", "out"),
-            dtype_in(where_supported((*_DTYPES, D.INT8, D.UINT8, D.INT16)), "out"),
+            dtype_in(where_supported(_SPACED), "out"),
             real("start", "end"),
-            rule(
-                "as many as steps: out",
-                lambda call: (
-                    None
-                    if call["out"].shape == (call["steps"],)
-                    else f"out: expected shape [{call['steps']}], got {extents(call['out'].shape)}"
-                ),
-            ),
+            _as_many_as_steps("out"),
         ),
-        lambda start, end, steps: np.linspace(float(start), float(end), steps),
-        header="linspace",
-        dtypes=(*_DTYPES, D.INT8, D.UINT8, D.INT16),
-        attributes=("steps",),
+        work=_linspace_work,
+    ),
+    library_operator(
+        "log_space",
+        "result[i] = base^(start + i * (end - start) / (steps - 1))",
+        "Fill a vector with powers whose exponents go from one number to another.",
+        (
+            scalar("start", "the first exponent"),
+            scalar("end", "the last"),
+            Parameter("steps", "steps", Kind.INT64, "how many"),
+            Parameter("base", "base", Kind.DOUBLE, "what is raised; above 0"),
+            tensor_out("result", const=True),
+        ),
+        (
+            present("start", "end", "result"),
+            dtype_in(where_supported(_POWERS), "result"),
+            rule(
+                "above 0: base",
+                lambda call: None if call["base"] > 0 else f"base: expected a number above 0, got {call['base']}",
+            ),
+            real("start", "end"),
+            _as_many_as_steps("result"),
+        ),
+        lambda start, end, steps, base: np.float64(base) ** _spaced(float(start), float(end), steps),
+        header="logspace",
+        dtypes=_POWERS,
+        products=MODERN,
+        attributes=("steps", "base"),
     ),
     library_operator(
         "eye",
