@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind
@@ -26,7 +27,7 @@ from tests.helpers.library import (
     to_torch,
 )
 
-RANKED = ("median", "median_dim", "kthvalue")
+RANKED = ("median", "median_dim", "nan_median", "nan_median_dim", "kthvalue")
 FOUND = {"valuesOut": T(D.FLOAT, (2,)), "indicesOut": T(D.INT64, (2,))}
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -40,7 +41,11 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     },
     "aminmax": lambda d: {"dim": (0,), "keepDim": True, "minOut": T(d, (1, 3)), "maxOut": T(d, (1, 3))},
     "median": lambda d: {"valuesOut": T(d, ())},
-    "median_dim": lambda d: {"dim": 1, "keepDim": False, "valuesOut": T(d, (2,)), "indicesOut": T(D.INT64, (2,))},
+    "nan_median": lambda d: {"out": T(d, ())},
+    **{
+        name: lambda d: {"dim": 1, "keepDim": False, "valuesOut": T(d, (2,)), "indicesOut": T(D.INT64, (2,))}
+        for name in ("median_dim", "nan_median_dim")
+    },
     "kthvalue": lambda d: {
         "k": 2,
         "dim": -1,
@@ -67,13 +72,15 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "aminmax": lambda a: tuple(a["self"].aminmax(dim=0, keepdim=True)),
     "median": lambda a: a["self"].median(),
     "median_dim": lambda a: tuple(a["self"].median(1)),
+    "nan_median": lambda a: a["self"].nanmedian(),
+    "nan_median_dim": lambda a: tuple(a["self"].nanmedian(1)),
     "kthvalue": lambda a: tuple(a["self"].kthvalue(2, -1, keepdim=True)),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     operator.name: {each.name: {"shape": (0,)} for each in operator.parameters if each.kind is Kind.OUTPUT}
     for operator in extremes.OPERATORS
-    if operator.name not in ("min", "max", "median")
+    if operator.name not in ("min", "max", "median", "nan_median")
 } | {
     "aminmax": {"minOut": {"shape": (1, 3)}, "maxOut": {"shape": (1, 3)}},
 }
@@ -101,13 +108,14 @@ class TestExtremes(LibraryTests):
     )
 
 
-def test_a_median_of_numbers_among_which_one_is_nan_is_the_first_nan() -> None:
+@pytest.mark.parametrize("operator", ["median_dim", "nan_median_dim"])
+def test_a_median_is_the_first_nan_or_one_of_the_numbers(operator: str) -> None:
     x = np.array([[3, np.nan, 1, np.nan], [4, 2, 8, 6]], np.float32)
     values, places = Placed(np.zeros(2, np.float32), "contiguous"), Placed(np.zeros(2, np.int64), "contiguous")
     call = {"self": Placed(x, "transposed").tensor, "dim": 1, "keepDim": False}
     call |= {"valuesOut": values.tensor, "indicesOut": places.tensor}
-    prepare(BY_NAME["median_dim"], call, Product.ATLAS_A2).run()
-    wanted = to_torch(x).median(1)
+    prepare(BY_NAME[operator], call, Product.ATLAS_A2).run()
+    wanted = to_torch(x).median(1) if operator == "median_dim" else to_torch(x).nanmedian(1)
     np.testing.assert_array_equal(values.view, wanted[0].numpy())
     np.testing.assert_array_equal(places.view, wanted[1].numpy())
 
@@ -117,3 +125,13 @@ def test_the_median_of_no_element_is_nan() -> None:
     given, out = Placed(np.zeros(0, np.float32), "contiguous"), Placed(np.float32(7).reshape(()), "contiguous")
     prepare(BY_NAME["median"], {"self": given.tensor, "valuesOut": out.tensor}, Product.ATLAS_A2).run()
     assert np.isnan(out.view)
+
+
+def test_the_median_of_no_number_is_the_first_nan() -> None:
+    """As the document's example has it; PyTorch finds any of them."""
+    x, values = Placed(np.full((1, 3), np.nan, np.float32), "contiguous"), Placed(np.zeros(1, np.float32), "contiguous")
+    places = Placed(np.ones(1, np.int64), "contiguous")
+    call = {"self": x.tensor, "dim": 1, "keepDim": False, "valuesOut": values.tensor, "indicesOut": places.tensor}
+    prepare(BY_NAME["nan_median_dim"], call, Product.ATLAS_A2).run()
+    assert np.isnan(values.view)
+    assert places.view == 0

@@ -109,12 +109,58 @@ def _middle(values: Any, axes: Shape) -> tuple[Any, Any]:
     return _along(place)(values, axes)
 
 
+def _middle_number(values: Any, axes: Shape) -> tuple[Any, Any]:
+    """The lower of two middle elements of those that are numbers, NaN where there is none, and where they are."""
+
+    def place(array: Any, dim: int) -> Any:
+        middle = np.maximum((~np.isnan(array)).sum(dim, keepdims=True) - 1, 0) // 2
+        return np.take_along_axis(np.argsort(array, dim, kind="stable"), middle, dim).squeeze(dim)
+
+    return _along(place)(values, axes)
+
+
 def _kth(call: Call) -> str | None:
     shape = call["self"].shape or (1,)
     if not -len(shape) <= call["dim"] < len(shape):
         return None  # a later check tells
     most = shape[call["dim"]]
     return None if 1 <= call["k"] <= most else f"k: expected from 1 to {most} (the elements along dim), got {call['k']}"
+
+
+def _medians(
+    prefix: str, out: str, what: str, nan: str, function: Callable[[Any, Shape], tuple[Any, Any]]
+) -> tuple[Operator, Operator]:
+    """The middle element of all, and those along a dimension."""
+    return (
+        library_operator(
+            f"{prefix}median",
+            f"{out} = the lower median of {what}",
+            f"The middle element of all, the lower of two; {nan}, or no element.",
+            (SELF, tensor_out(out, "the median")),
+            (
+                present("self", out),
+                dtype_in(where_supported(_RANKED), "self"),
+                same_dtype(out, "self"),
+                limited_dims("self"),
+                one_element(out),
+            ),
+            lambda self: function(self.reshape(-1), (0,))[0] if self.size else np.nan,
+            header="median",
+            dtypes=_RANKED,
+        ),
+        reduction(
+            f"{prefix}median_dim",
+            f"Middle elements along a dimension, the lower of two, {nan}; where they are.",
+            f"valuesOut, indicesOut = the lower median of {what} along dim, its index",
+            (DIM, kept("keepDim"), *_FOUND),
+            function,
+            _RANKED,
+            _RANKED,
+            _FOUND_TYPES,
+            header="median",
+            skips_empty=True,
+        ),
+    )
 
 
 OPERATORS = (
@@ -162,34 +208,8 @@ OPERATORS = (
         (same_dtype("minOut", "self"), same_dtype("maxOut", "self")),
         skips_empty=True,
     ),
-    library_operator(
-        "median",
-        "valuesOut = the lower median of self",
-        "The middle element of all, the lower of two; NaN if there is one, or no element.",
-        (SELF, tensor_out("valuesOut", "the median")),
-        (
-            present("self", "valuesOut"),
-            dtype_in(where_supported(_RANKED), "self"),
-            same_dtype("valuesOut", "self"),
-            limited_dims("self"),
-            one_element("valuesOut"),
-        ),
-        lambda self: _middle(self.reshape(-1), (0,))[0] if self.size else np.nan,
-        header="median",
-        dtypes=_RANKED,
-    ),
-    reduction(
-        "median_dim",
-        "Middle elements along a dimension, the lower of two, NaN where there is one; where they are.",
-        "valuesOut, indicesOut = the lower median of self along dim, its index",
-        (DIM, kept("keepDim"), *_FOUND),
-        _middle,
-        _RANKED,
-        _RANKED,
-        _FOUND_TYPES,
-        header="median",
-        skips_empty=True,
-    ),
+    *_medians("", "valuesOut", "self", "NaN if there is one", _middle),
+    *_medians("nan_", "out", "the numbers of self", "NaN if all are", _middle_number),
     reduction(
         "kthvalue",
         "The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.",
