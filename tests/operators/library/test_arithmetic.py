@@ -83,7 +83,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
         for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")
         for where in ("", "inplace_")
     },
-    "rsubs": (*REAL, *COMPLEX),
+    **dict.fromkeys(("rsub", "rsubs"), (*REAL, *COMPLEX)),
     # PyTorch subtracts no booleans.
     **dict.fromkeys(("sub", "inplace_sub", "subs", "inplace_subs"), (*REAL, *COMPLEX)),
 }
@@ -108,7 +108,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **{name: lambda a, word=word: getattr(torch, word)(*_whole(a)) for name, word in OF_TWO.items()},
     "div_mod": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
     "div_mods": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
-    "rsubs": lambda a: torch.rsub(a["self"], a["other"], alpha=a["alpha"]),
+    **{name: lambda a: torch.rsub(a["self"], a["other"], alpha=a["alpha"]) for name in ("rsub", "rsubs")},
     **{
         f"{where}pow_{kind}": lambda a: _power(first(a), a["exponent"])
         for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")

@@ -48,7 +48,10 @@ _TAKEN = where_supported(NUMBERS)
 _SELF, _OTHER = tensor_in("self", "the first operand"), tensor_in("other", "the second operand")
 _NUMBER = scalar("other", "the second operand")
 _ALPHA = scalar("alpha", "the factor of other")
+_SUBTRACTED = scalar("alpha", "the factor of self")
 _OUT = tensor_out()
+# No booleans are subtracted in this order.
+_SIGNED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 
 
 def _sum(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
@@ -516,10 +519,29 @@ OPERATORS = (
     *_divisive(),
     *_powers(),
     library_operator(
+        "rsub",
+        "out = other - alpha * self",
+        "Subtract a tensor from another.",
+        (_SELF, _OTHER, _SUBTRACTED, _OUT),
+        (
+            present("self", "other", "alpha", "out"),
+            dtype_in(where_supported(_SIGNED), "self", "other"),
+            _alpha(_of_tensors("self")),
+            castable_from(_of_tensors("self"), "out"),
+            limited_dims("self", "other"),
+            *_shapes("out", "self"),
+        ),
+        lambda self, other, alpha: _difference(other, self, alpha),
+        header="rsub",
+        dtype=_of_tensors("self"),
+        dtypes=_SIGNED,
+        empty=("self", "other"),
+    ),
+    library_operator(
         "rsubs",
         "out = other - alpha * self",
         "Subtract a tensor from a number.",
-        (_SELF, _NUMBER, scalar("alpha", "the factor of self"), _OUT),
+        (_SELF, _NUMBER, _SUBTRACTED, _OUT),
         (
             present("self", "other", "alpha", "out"),
             dtype_in(_TAKEN, "self"),
