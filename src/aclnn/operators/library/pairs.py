@@ -1,4 +1,7 @@
-"""Functions of two numbers beyond arithmetic: angles, sums of logarithms, x ln y, shifts of bits."""
+"""Functions of two numbers beyond arithmetic: angles, sums of logarithms, x ln y, common divisors, shifts of bits.
+
+Complex numbers of two parts: aclnnComplex.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,25 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     limited_dims,
+    listing,
+    on,
     present,
+    public_format,
+    rule,
+    same_dtype,
     same_shape,
+    unless_empty,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Operator
-from aclnn.core.promotion import is_floating
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
+    COMPLEX,
     INTEGERS,
     REAL,
+    UNSIGNED,
     library_operator,
     promoted,
     scalar,
@@ -115,7 +127,90 @@ def _x_log_y(x: Any, y: Any) -> Any:
     return np.where(np.isnan(y), np.nan, np.where(x == 0, 0, x * np.log(y)))
 
 
+_DIVISIBLE = (D.INT16, D.INT32, D.INT64)
+
+
+def _integers(product: Product) -> Collection[D]:
+    """What common divisors are computed in."""
+    if product is Product.ATLAS_TRAINING:
+        return (D.INT32,)
+    return INTEGERS if product in CLASS_950 else _DIVISIBLE
+
+
+def _common_integer(call: Call) -> str | None:
+    mine, theirs = call["self"].dtype, call["other"].dtype
+    found, taken = promote(mine, theirs), _integers(call.product)
+    if found in taken:
+        return None
+    expected = listing(dtype.c_name for dtype in taken)
+    return (
+        f"other: expected a data type that promotes to {expected} with {mine.c_name} (that of self) on "
+        f"{call.product.title}, got {theirs.c_name}"
+    )
+
+
+_COMPLEX_OF = {D.FLOAT16: D.COMPLEX32, D.FLOAT: D.COMPLEX64, D.DOUBLE: D.COMPLEX128}
+
+
+def _of_parts(call: Call) -> str | None:
+    part, got = call["real"].dtype, call["out"].dtype
+    expected = _COMPLEX_OF[part]
+    if got == expected:
+        return None
+    return f"out: expected data type {expected.c_name} (of parts of {part.c_name}), got {got.c_name}"
+
+
+def _complex(real: Any, imag: Any) -> Any:
+    """Return numbers of these parts; a sum would make NaN of the real part where the other is infinite."""
+    found = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, np.complex64))
+    found.real, found.imag = real, imag
+    return found
+
+
 OPERATORS = (
+    library_operator(
+        "gcd",
+        "out = greatest common divisor of self and other",
+        "Greatest common divisors of integers.",
+        (tensor_in("self", "the first operand"), tensor_in("other", "the second operand"), tensor_out()),
+        (
+            present("self", "other", "out"),
+            dtype_in(lambda product: (*INTEGERS, *UNSIGNED), "out"),
+            rule("promotes to an integer: other", _common_integer),
+            limited_dims("self", "other"),
+            broadcastable("other", "self"),
+            broadcast_shape_of("out", "self", "other"),
+        ),
+        np.gcd,
+        header="gcd",
+        dtype=lambda call: promoted(call, "self", "other"),
+        dtypes=(*INTEGERS, *UNSIGNED, D.BOOL),
+        empty=("self", "other"),
+    ),
+    library_operator(
+        "complex",
+        "out = real + imag * i",
+        "Complex numbers of two parts.",
+        (tensor_in("real", "the real parts"), tensor_in("imag", "the imaginary parts"), tensor_out()),
+        (
+            present("real", "imag", "out"),
+            *unless_empty(
+                ("real", "imag"),
+                dtype_in(lambda product: _COMPLEX_OF, "real", "imag"),
+                dtype_in(lambda product: _COMPLEX_OF.values(), "out"),
+                same_dtype("imag", "real"),
+                rule("of these parts: out", _of_parts),
+                limited_dims("real", "imag"),
+                broadcastable("imag", "real"),
+                broadcast_shape_of("out", "real", "imag"),
+                *on(CLASS_950, public_format("real")),
+            ),
+        ),
+        _complex,
+        header="complex",
+        dtypes=(D.FLOAT, D.DOUBLE, *COMPLEX),
+        empty=("real", "imag"),
+    ),
     _of_tensors("atan2", "the angle of (other, self)", "Angles of points.", _wide(np.arctan2), "atan2"),
     _of_tensors("log_add_exp", "ln(e^self + e^other)", "Logarithms of sums.", _wide(np.logaddexp), "logaddexp"),
     _of_tensors(
