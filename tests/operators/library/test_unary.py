@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import unary
 from tests.cases.table import GRID, Arguments, T, dtype, shape
 from tests.helpers.library import (
     ALL,
+    BY_NAME,
     COMPLEX,
     FLOATING,
     INTEGERS,
@@ -21,6 +24,7 @@ from tests.helpers.library import (
     Break,
     Breaking,
     LibraryTests,
+    Placed,
     Subject,
     first,
     precise,
@@ -55,6 +59,7 @@ OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
 }
 
 
+ROUNDED = ("round_decimals", "inplace_round_decimals")
 NAN = ("nan_to_num", "inplace_nan_to_num")
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -63,6 +68,8 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         name: lambda d: {"out": T(d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)}
         for name in (*ELEMENTARY, "reciprocal")
     },
+    **{name: lambda d: {"decimals": -1 if d in INTEGERS else 1} for name in ROUNDED},
+    "angle_v2": lambda d: {"out": T(d if d in TRAINED else D.FLOAT, GRID)},
     **{name: lambda d: {"nan": 1.5, "posinf": 7.0, "neginf": -2.0} for name in NAN},
     "sqrt": lambda d: {"out": T(D.DOUBLE if d == D.INT64 else d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)},
 }
@@ -70,6 +77,8 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "abs": (*REAL, D.COMPLEX64),
     **dict.fromkeys(NAN, (*TRAINED, D.INT32)),
+    **dict.fromkeys(ROUNDED, (*FLOATING, D.INT32, D.INT64)),
+    "angle_v2": (*TRAINED, *INTEGERS, D.BOOL, D.COMPLEX64),
     **ELEMENTARY,
     **{
         f"inplace_{name}": tuple(d for d in dtypes if d in (*FLOATING, *COMPLEX)) for name, dtypes in ELEMENTARY.items()
@@ -94,6 +103,18 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         if name not in ("reciprocal", "sign", "round")
         for where in ("", "inplace_")
     },
+    **{
+        # PyTorch rounds no integers.
+        name: lambda a: (
+            first(a).float().round(decimals=1)
+            if first(a).dtype.itemsize == 2
+            else first(a).round(decimals=1)
+            if first(a).is_floating_point()
+            else (first(a) / 10).round() * 10
+        )
+        for name in ROUNDED
+    },
+    "angle_v2": lambda a: precise(a["x"]).angle(),
     "sign": lambda a: a["self"].sgn(),
     "round": lambda a: a["self"].double().round(),
     "tanh_backward": lambda a: torch.ops.aten.tanh_backward(wide(a["gradOutput"]), wide(a["output"])),
@@ -102,6 +123,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "same shape as x": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "data type of the absolute value": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
     "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of gradOutput and output": lambda o, name: Break(shape((4, 2, 3), name), "shape [2, 3]"),
@@ -122,3 +144,21 @@ class TestUnary(LibraryTests):
     subject = Subject(
         unary.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, numbers=numbers, breaks=BREAKS
     )
+
+
+def test_integers_are_rounded_to_the_even_multiple_of_a_power_of_ten() -> None:
+    x = np.array([15, 25, -25, -35, 24, 26, 2**62], np.int64)
+    out = Placed(x, "contiguous")
+    prepare(BY_NAME["inplace_round_decimals"], {"selfRef": out.tensor, "decimals": -1}, Product.ATLAS_A2).run()
+    assert out.view.tolist() == [20, 20, -20, -40, 20, 30, round(2**62, -1)]
+    prepare(BY_NAME["inplace_round_decimals"], {"selfRef": out.tensor, "decimals": -40}, Product.ATLAS_A2).run()
+    assert not out.view.any()
+
+
+def test_the_angle_of_no_number_is_none_and_that_of_a_negative_zero_0() -> None:
+    x, out = (
+        Placed(np.array([np.nan, -0.0, -1], np.float32), "contiguous"),
+        Placed(np.ones(3, np.float32), "contiguous"),
+    )
+    prepare(BY_NAME["angle_v2"], {"x": x.tensor, "out": out.tensor}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(out.view, np.array([np.nan, 0, np.pi], np.float32))

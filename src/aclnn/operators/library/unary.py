@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     broadcastable,
     castable_from,
     dtype_in,
+    floating,
     limited_dims,
     present,
     public_format,
@@ -29,12 +30,15 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library.common import (
     COMPLEX,
+    FORMS,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
+    WITH_TRAINING,
     library_operator,
     tensor_in,
     tensor_out,
@@ -167,12 +171,34 @@ def _and_in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Col
     return forward, _in_place(forward, function, dtypes)
 
 
+def _rounded_to(x: Any, decimals: int) -> Any:
+    """Round to decimals, in the number's own precision, as devices do; integers to multiples of powers of ten."""
+    if x.dtype.kind == "f":
+        power = x.dtype.type(10.0 ** min(abs(decimals), 400) if abs(decimals) < 309 else math.inf)
+        return np.rint(x * power) / power if decimals > 0 else np.rint(x / power) * power
+    if decimals >= 0:
+        return x
+    if decimals < -18:
+        return np.zeros_like(x)
+    power = 10**-decimals
+    quotient, rest = np.divmod(x.astype(np.int64), power)
+    return (quotient + (2 * rest + (quotient & 1) > power)) * power
+
+
+def _angle(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return np.angle(x.astype(np.complex128))
+    return np.where(np.isnan(x), x, np.where(x < 0, math.pi, 0))
+
+
 def _tanh_gradient(dy: Any, y: Any) -> Any:
     return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
 
 
 _CONST_STREAM = "const aclrtStream "
 _WITHOUT_DOUBLE = tuple(dtype for dtype in REAL if dtype != D.DOUBLE)
+_ROUNDED = (*REAL_FLOATING, D.INT32, D.INT64)
+_ANGLED = (*_WITHOUT_DOUBLE, D.COMPLEX64)
 _EXACT = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
@@ -239,9 +265,51 @@ OPERATORS = (
         "round",
         "integer next to self, the even one of two",
         "Round to the next integer.",
-        (*REAL_FLOATING, D.INT32, D.INT64),
+        _ROUNDED,
         np.rint,
         _CONST_STREAM,
+    ),
+    *(
+        library_operator(
+            f"{form.prefix}round_decimals",
+            f"{form.out} = {form.first} to so many decimals, the even one of two",
+            form.summary("Round to decimals."),
+            form.parameters(
+                Parameter("decimals", "decimals", Kind.INT64, "how many; negative ones before the point"), result=_OUT
+            ),
+            (
+                present(*dict.fromkeys((form.first, form.out))),
+                dtype_in(where_supported(_ROUNDED), *dict.fromkeys((form.first, form.out))),
+                *(() if form.in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
+                limited_dims(form.first),
+                public_format(*dict.fromkeys((form.first, form.out))),
+            ),
+            _rounded_to,
+            header="round",
+            dtypes=_ROUNDED,
+            inputs=(form.first,),
+            attributes=("decimals",),
+            products=WITH_TRAINING,
+        )
+        for form in FORMS
+    ),
+    library_operator(
+        "angle_v2",
+        "out = the angle of x in the complex plane",
+        "Angles of numbers: 0 or pi for real ones.",
+        (tensor_in("x", "the numbers"), _OUT),
+        (
+            present("x", "out"),
+            dtype_in(where_supported(_ANGLED), "x"),
+            dtype_in(floating, "out"),
+            limited_dims("x", "out"),
+            same_shape("out", "x"),
+            public_format("x", "out"),
+        ),
+        _angle,
+        header="angle_v2",
+        dtypes=_ANGLED,
+        products=MODERN,
     ),
     _of_one_type("trunc", "self without its fraction", "Round towards zero.", (D.FLOAT, D.FLOAT16, D.BF16), np.trunc),
     _of_one_type(
