@@ -1,4 +1,4 @@
-"""Systems of linear equations."""
+"""Systems of linear equations, factors of matrices."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import solving
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import Break, LibraryTests, Placed, Subject, precise, torch
+from tests.helpers.library import BY_NAME, COMPLEX, Break, LibraryTests, Placed, Subject, precise, torch
 
-(OPERATOR,) = solving.OPERATORS
+OPERATOR = BY_NAME["triangular_solve"]
+
+
+TALL = (2, 4, 3)
 
 
 def call(d: D) -> Arguments:
@@ -49,7 +52,21 @@ def well_conditioned(operator: str, name: str, array: np.ndarray[Any, Any]) -> n
 class TestSolving(LibraryTests):
     subject = Subject(
         solving.OPERATORS,
-        calls={OPERATOR.name: call},
+        calls={
+            OPERATOR.name: call,
+            "linalg_qr": lambda d: {"self": T(d, TALL), "mode": 0, "Q": T(d, TALL), "R": T(d, (2, 3, 3))},
+            "svd": lambda d: {
+                "input": T(d, TALL),
+                "fullMatrices": False,
+                "computeUV": True,
+                "sigma": T(d, (2, 3)),
+                "u": T(d, TALL),
+                "v": T(d, (2, 3, 3)),
+            },
+        },
+        dtypes={"linalg_qr": (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX)},
+        # Vectors have the sign that they get.
+        elsewhere=("linalg_qr", "svd"),
         references={OPERATOR.name: solution},
         default=(D.FLOAT, D.DOUBLE, D.COMPLEX64, D.COMPLEX128),
         empty={
@@ -58,11 +75,24 @@ class TestSolving(LibraryTests):
                 "A": {"shape": (0, 0)},
                 "xOut": {"shape": (0, 3)},
                 "mOut": {"shape": (0, 0)},
-            }
+            },
+            "linalg_qr": {"self": {"shape": (0, 3)}, "Q": {"shape": (0, 0)}, "R": {"shape": (0, 3)}},
+            "svd": {
+                "input": {"shape": (0, 3)},
+                "sigma": {"shape": (0,)},
+                "u": {"shape": (0, 0)},
+                "v": {"shape": (3, 0)},
+            },
         },
         numbers=well_conditioned,
         terms=4,
         breaks={
+            "same data type as input": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
+            "shape is by mode": lambda o, name: Break(
+                shape((2, 4, 4), name), "[2, 4, 3]" if name == "Q" else "[2, 3, 3]"
+            ),
+            "shape is of the factor": lambda o, name: Break(shape((7, 7), name), "[2, "),
+            "allowed value": lambda o, name: Break({name: 3}, "0, 1 or 2"),
             "same data type as self": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
             "2 to 8 dimensions": lambda o, name: Break(shape((3,), name), "2 to 8 dimensions"),
             "square": lambda o, name: Break(shape((5, 3, 2), name), "as many columns"),
@@ -107,3 +137,74 @@ def test_a_singular_matrix_gives_no_finite_solution() -> None:
     flags = dict.fromkeys(("upper", "transpose", "unitriangular"), False)
     prepare(OPERATOR, flags | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
     assert not np.isfinite(placed["xOut"].view).any()
+
+
+def _adjoint(matrices: Any) -> Any:
+    return matrices.conj().swapaxes(-1, -2)
+
+
+def _run(operator: str, arguments: Mapping[str, Any], x: Any, outs: Mapping[str, tuple[int, ...]]) -> list[Any]:
+    """The outputs, of the data type of the matrices, which are the operator's first argument."""
+    placed = [Placed(np.full(shape, 7, x.dtype), "reversed with holes") for shape in outs.values()]
+    tensors = {name: each.tensor for name, each in zip(outs, placed, strict=True)}
+    matrices = Placed(x, "transposed")
+    operands = {BY_NAME[operator].parameters[0].name: matrices.tensor, **tensors}
+    prepare(BY_NAME[operator], {**operands, **arguments}, Product.ATLAS_A2).run()
+    assert all(each.untouched_outside() for each in placed)
+    return [each.view for each in placed]
+
+
+def _matrices(dtype: Any, shape: tuple[int, ...]) -> Any:
+    random = np.random.default_rng(7)
+    found = random.normal(size=shape)
+    return (found + 1j * random.normal(size=shape) if np.dtype(dtype).kind == "c" else found).astype(dtype)
+
+
+TYPES = (np.float32, np.float64, np.complex64, np.complex128)
+WIDE_AND_TALL = ((2, 2, 4, 3), (3, 5), (4, 4), (1, 3))
+
+
+@pytest.mark.parametrize("shape", WIDE_AND_TALL)
+@pytest.mark.parametrize("d", [*TYPES, np.float16])
+def test_matrices_are_the_product_of_their_orthogonal_factor_and_their_triangle(d: Any, shape: tuple[int, ...]) -> None:
+    x, (*batch, rows, columns) = _matrices(d, shape), shape
+    least = min(rows, columns)
+    tolerance = 4 * np.finfo(d).eps
+    for mode, extent in ((0, least), (1, rows)):
+        q, r = _run("linalg_qr", {"mode": mode}, x, {"Q": (*batch, rows, extent), "R": (*batch, extent, columns)})
+        assert (np.tril(r, -1) == 0).all()
+        np.testing.assert_allclose(q @ r, x, atol=4 * tolerance)
+        np.testing.assert_allclose(
+            _adjoint(q) @ q, np.broadcast_to(np.eye(extent), (*batch, extent, extent)), atol=tolerance
+        )
+    _, alone = _run("linalg_qr", {"mode": 2}, x, {"Q": (0,), "R": (*batch, least, columns)})
+    np.testing.assert_array_equal(alone, r[..., :least, :])
+
+
+def test_an_orthogonal_factor_of_no_columns_is_the_identity() -> None:
+    q, _ = _run("linalg_qr", {"mode": 1}, np.zeros((2, 3, 0), np.float32), {"Q": (2, 3, 3), "R": (2, 3, 0)})
+    np.testing.assert_array_equal(q, np.broadcast_to(np.eye(3), (2, 3, 3)))
+
+
+@pytest.mark.parametrize("shape", WIDE_AND_TALL)
+@pytest.mark.parametrize("d", TYPES)
+@pytest.mark.parametrize("full", [False, True])
+def test_matrices_are_the_product_of_their_singular_vectors_and_values(
+    d: Any, shape: tuple[int, ...], full: bool
+) -> None:
+    x, (*batch, rows, columns) = _matrices(d, shape), shape
+    least = min(rows, columns)
+    extents = (rows, columns) if full else (least, least)
+    outs = {"sigma": (*batch, least), "u": (*batch, rows, extents[0]), "v": (*batch, columns, extents[1])}
+    sigma, u, v = _run("svd", {"fullMatrices": full, "computeUV": True}, x, outs)
+    tolerance = 8 * np.finfo(d).eps
+    np.testing.assert_allclose(sigma, torch.linalg.svdvals(precise(torch.from_numpy(x))).numpy(), atol=4 * tolerance)
+    product = (u[..., :least] * sigma[..., None, :]) @ _adjoint(v[..., :least])
+    np.testing.assert_allclose(product, x, atol=4 * tolerance)
+    for vectors in (u, v):
+        extent = vectors.shape[-1]
+        unit = np.broadcast_to(np.eye(extent), (*batch, extent, extent))
+        np.testing.assert_allclose(_adjoint(vectors) @ vectors, unit, atol=tolerance)
+    alone, *vectors = _run("svd", {"fullMatrices": full, "computeUV": False}, x, outs)
+    np.testing.assert_allclose(alone, sigma, atol=tolerance)
+    assert all((each == 7).all() for each in vectors)

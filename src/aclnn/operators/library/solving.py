@@ -1,15 +1,36 @@
-"""Systems of linear equations: aclnnTriangularSolve."""
+"""Systems of linear equations, and factors of matrices: aclnnTriangularSolve, aclnnLinalgQr, aclnnSvd."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import broadcast_shape, dims_between, dtype_in, extents, present, rule, same_dtype, shape_is
+from aclnn.core.checks import (
+    broadcast_shape,
+    dims_between,
+    dtype_in,
+    extents,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+)
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind
-from aclnn.operators.library.common import COMPLEX, WITH_TRAINING, attribute, library_operator, tensor_in, tensor_out
+from aclnn.core.operator import Call, Kind, Library, Operator
+from aclnn.operators.library.common import (
+    COMPLEX,
+    MODERN,
+    WITH_TRAINING,
+    attribute,
+    camel,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 _DTYPES = (D.FLOAT, D.DOUBLE, *COMPLEX)
 Shape = tuple[int, ...]
@@ -63,7 +84,109 @@ def _solve(b: Any, a: Any, upper: bool, transpose: bool, unit: bool) -> tuple[An
     return x, np.broadcast_to(triangle, (*batch, *a.shape[-2:]))
 
 
+_QR_REDUCED, _QR_COMPLETE, _QR_R_ONLY = range(3)
+_ORTHOGONALISED = (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX)
+
+
+def _q_shape(call: Call) -> Shape:
+    *batch, rows, columns = call["self"].shape
+    if call["mode"] == _QR_R_ONLY:
+        return (0,)
+    return (*batch, rows, rows if call["mode"] == _QR_COMPLETE else min(rows, columns))
+
+
+def _r_shape(call: Call) -> Shape:
+    *batch, rows, columns = call["self"].shape
+    return (*batch, rows if call["mode"] == _QR_COMPLETE else min(rows, columns), columns)
+
+
+def _qr(self: Any, mode: int) -> tuple[Any, Any]:
+    q, r = np.linalg.qr(_widened(self), "complete" if mode == _QR_COMPLETE else "reduced")
+    return (q.reshape(-1)[:0] if mode == _QR_R_ONLY else q), r
+
+
+def _widened(matrices: Any) -> Any:
+    return matrices.astype(np.result_type(matrices, np.float64))
+
+
+def _svd_shapes(name: str) -> Callable[[Call], Shape]:
+    def shape(call: Call) -> Shape:
+        *batch, rows, columns = call["input"].shape
+        least = min(rows, columns)
+        if name == "sigma":
+            return (*batch, least)
+        extent = rows if name == "u" else columns
+        return (*batch, extent, extent if call["fullMatrices"] else least)
+
+    return shape
+
+
+def _svd_work(call: Call) -> Library | None:
+    full = call["fullMatrices"]
+    if call["input"].size == 0:
+        return None
+
+    def factors(matrices: Any) -> tuple[Any, ...]:
+        u, sigma, v = np.linalg.svd(_widened(matrices), full)
+        return sigma, u, v.conj().swapaxes(-1, -2)
+
+    if call["computeUV"]:
+        return Library(factors, ("input",), _FACTORS)
+    return Library(lambda matrices: np.linalg.svd(_widened(matrices), compute_uv=False), ("input",), _FACTORS[:1])
+
+
+_FACTORS = ("sigma", "u", "v")
+
 OPERATORS = (
+    library_operator(
+        "linalg_qr",
+        "Q @ R = self",
+        "Factor matrices into orthogonal ones and upper triangles.",
+        (
+            tensor_in("self", "the matrices"),
+            attribute("mode", Kind.INT64, "0: of the least size, 1: Q is square, 2: R only"),
+            tensor_out("Q", "the orthogonal matrices"),
+            tensor_out("R", "the upper triangles"),
+        ),
+        (
+            present("self", "Q", "R"),
+            dtype_in(lambda product: _ORTHOGONALISED, "self"),
+            same_dtype("Q", "self"),
+            same_dtype("R", "self"),
+            dims_between(2, 8, "self"),
+            one_of("mode", _QR_REDUCED, _QR_COMPLETE, _QR_R_ONLY),
+            shape_is("by mode", _q_shape, "Q"),
+            shape_is("by mode", _r_shape, "R"),
+        ),
+        _qr,
+        header="linalg_qr",
+        dtypes=_ORTHOGONALISED,
+        products=WITH_TRAINING,
+        attributes=("mode",),
+    ),
+    Operator(
+        name="svd",
+        function=camel("svd"),
+        summary="Factor matrices into orthogonal ones and singular values.",
+        formula="u @ diag(sigma) @ v^T = input",
+        parameters=(
+            tensor_in("input", "the matrices"),
+            attribute("fullMatrices", Kind.BOOL, "whether u and v are square, else of the least size"),
+            attribute("computeUV", Kind.BOOL, "whether u and v are computed"),
+            tensor_out("sigma", "the singular values, the greatest first"),
+            tensor_out("u", "the left singular vectors, in columns"),
+            tensor_out("v", "the right ones, in columns"),
+        ),
+        support=support(_DTYPES, MODERN),
+        checks=(
+            present("input", *_FACTORS),
+            dtype_in(lambda product: _DTYPES, "input"),
+            *(same_dtype(name, "input") for name in _FACTORS),
+            dims_between(2, 8, "input"),
+            *(shape_is("of the factor", _svd_shapes(name), name) for name in ("u", "sigma", "v")),
+        ),
+        work=_svd_work,
+    ),
     library_operator(
         "triangular_solve",
         "A @ xOut = self",
