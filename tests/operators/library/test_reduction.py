@@ -111,7 +111,6 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "converts to dtype": lambda o, name: Break({"dtype": D.INT32}, "converts to ACL_INT32"),
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
-    "known order": lambda o, name: Break({name: scalar(D.FLOAT, 4)}, "2, 3"),
 }
 
 
