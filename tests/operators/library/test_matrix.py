@@ -5,11 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import pytest
+
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import matrix
 from tests.cases.table import GRID, Arguments, T, dtype, shape
-from tests.helpers.library import TRAINED, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    COMPLEX,
+    REAL,
+    TRAINED,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    first,
+    precise,
+    scalar,
+    torch,
+    wide,
+)
+
+#: What wraps where it exceeds its type.
+INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "mm": lambda d: {"mat2": T(d, (3, 4)), "cubeMathType": 1, "out": T(d, (2, 4))},
@@ -34,6 +56,31 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "cubeMathType": 1,
         "out": T(d, (5, 2, 4)),
     },
+    "inplace_addmm": lambda d: {
+        "selfRef": T(d, (2, 4)),
+        "mat1": T(d, GRID),
+        "mat2": T(d, (3, 4)),
+        "cubeMathType": 1,
+    },
+    "inplace_baddbmm": lambda d: {
+        "selfRef": T(d, (5, 2, 4)),
+        "batch1": T(d, (5, 2, 3)),
+        "batch2": T(d, (5, 3, 4)),
+        "cubeMathType": 1,
+    },
+    "addbmm": lambda d: {
+        "self": T(d, (2, 1)),
+        "batch1": T(d, (5, 2, 3)),
+        "batch2": T(d, (1, 3, 4)),
+        "cubeMathType": 1,
+        "out": T(d, (2, 4)),
+    },
+    "inplace_addbmm": lambda d: {
+        "selfRef": T(d, (2, 4)),
+        "batch1": T(d, (5, 2, 3)),
+        "batch2": T(d, (5, 3, 4)),
+        "cubeMathType": 1,
+    },
     "addmv": lambda d: {
         "self": T(d, (1,)),
         "mat": T(d, (2, 3)),
@@ -42,32 +89,42 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "out": T(d, (2,)),
     },
     "addr": lambda d: {"self": T(d, (3,)), "vec1": T(d, (2,)), "vec2": T(d, (3,))},
-    "linalg_cross": lambda d: {"dim": -1},
+    "linalg_cross": lambda d: {"self": T(d, (3,)), "other": T(d, (2, 1)), "dim": 0},
     "mv": lambda d: {"vec": T(d, (3,)), "cubeMathType": 1, "out": T(d, (2,))},
     "ger": lambda d: {"self": T(d, (2,)), "vec2": T(d, (3,))},
     "dot": lambda d: {"self": T(d, (4,)), "tensor": T(d, (4,)), "out": T(d, ())},
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "baddbmm": lambda a: torch.baddbmm(
-        *(wide(a[each]) for each in ("self", "batch1", "batch2")), beta=a["beta"], alpha=a["alpha"]
-    ),
+    **{
+        f"{where}{name}": lambda a, name=name, factors=factors: getattr(torch, name)(
+            wide(first(a)), *(wide(a[each]) for each in factors), beta=a["beta"], alpha=a["alpha"]
+        )
+        for name, factors in (("addmm", ("mat1", "mat2")), ("baddbmm", ("batch1", "batch2")))
+        for where in ("", "inplace_")
+    },
+    **{
+        f"{where}addbmm": lambda a: (
+            a["beta"] * wide(first(a)) + a["alpha"] * (wide(a["batch1"]) @ wide(a["batch2"])).sum(0)
+        )
+        for where in ("", "inplace_")
+    },
     "addmv": lambda a: torch.addmv(
         *(wide(a[each]) for each in ("self", "mat", "vec")), beta=a["beta"], alpha=a["alpha"]
     ),
     "addr": lambda a: torch.addr(
         *(wide(a[each]) for each in ("self", "vec1", "vec2")), beta=a["beta"], alpha=a["alpha"]
     ),
-    "linalg_cross": lambda a: torch.linalg.cross(wide(a["self"]), wide(a["other"])),
+    "linalg_cross": lambda a: torch.linalg.cross(
+        *torch.broadcast_tensors(*(x if x.dtype in INTEGRAL else precise(x) for x in (a["self"], a["other"]))),
+        dim=-1,
+    ),
     "mv": lambda a: wide(a["self"]) @ wide(a["vec"]),
     "ger": lambda a: a["self"][:, None] * a["vec2"],
     "dot": lambda a: wide(a["self"]) @ wide(a["tensor"]),
     "mm": lambda a: wide(a["self"]) @ wide(a["mat2"]),
     "matmul": lambda a: wide(a["self"]) @ wide(a["mat2"]),
     "batch_mat_mul": lambda a: torch.matmul(wide(a["self"]), wide(a["mat2"])),
-    "addmm": lambda a: torch.addmm(
-        *(wide(a[each]) for each in ("self", "mat1", "mat2")), beta=a["beta"], alpha=a["alpha"]
-    ),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -77,6 +134,24 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         "batch2": {"shape": (0, 3, 4)},
         "out": {"shape": (0, 2, 4)},
     },
+    "inplace_baddbmm": {
+        "selfRef": {"shape": (0, 2, 4)},
+        "batch1": {"shape": (0, 2, 3)},
+        "batch2": {"shape": (0, 3, 4)},
+    },
+    "addbmm": {
+        "self": {"shape": (4,)},
+        "batch1": {"shape": (5, 0, 3)},
+        "batch2": {"shape": (5, 3, 4)},
+        "out": {"shape": (0, 4)},
+    },
+    "inplace_addbmm": {
+        "selfRef": {"shape": (0, 4)},
+        "batch1": {"shape": (5, 0, 3)},
+        "batch2": {"shape": (5, 3, 4)},
+    },
+    "inplace_addmm": {"selfRef": {"shape": (0, 4)}, "mat2": {"shape": (3, 4)}},
+    "linalg_cross": {"dim": -1},
     "addmv": {"vec": {"shape": (3,)}, "self": {"shape": (1,)}, "out": {"shape": (0,)}},
     "addr": {"vec1": {"shape": (0,)}, "vec2": {"shape": (3,)}, "self": {"shape": (3,)}},
     "mv": {"vec": {"shape": (3,)}, "out": {"shape": (0,)}},
@@ -93,7 +168,11 @@ BREAKS: Mapping[str, Breaking] = {
     "as many rows as mat has columns": lambda o, name: Break(shape((5,), name), "3 rows"),
     "broadcasts to out": lambda o, name: Break(shape((4,), name), "broadcasts to [2"),
     "shape is a row for each of vec1": lambda o, name: Break(shape((3, 3), name), "a row for each"),
-    "three along dim": lambda o, name: Break({"dim": 0}, "3 elements along dim"),
+    "three along dim": lambda o, name: Break(shape((2,), "self") | shape((2, 2), "out"), "3 elements along dim 0"),
+    "broadcasts with self": lambda o, name: Break(shape((4, 2), name), "broadcasts with"),
+    "broadcast shape of self and other": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
+    "dimension of self": lambda o, name: Break({name: 1}, "from -1 to 0"),
+    "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2 dimensions"),
     "2 dimensions": lambda o, name: Break(shape((1, 3, 4), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
@@ -102,7 +181,6 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "as many rows as batch1 has columns": lambda o, name: Break(shape((5, 5, 4), name), "3 rows"),
     "as many matrices as batch1": lambda o, name: Break(shape((4, 3, 4), name), "5 matrices"),
-    "broadcasts to the products": lambda o, name: Break(shape((3, 4), name), "[5, 2, 4]"),
     "1 dimension": lambda o, name: Break(shape((2, 2), name), "1 dimension"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
     "as many rows as mat1 has columns": lambda o, name: Break(shape((5, 4), name), "3 rows"),
@@ -112,10 +190,58 @@ BREAKS: Mapping[str, Breaking] = {
     "1 to 6 dimensions": lambda o, name: Break(shape((1,) * 7 if name == "self" else (), name), "1 to 6"),
     "leading dimensions that broadcast": lambda o, name: Break(shape((3, 3, 4), name), "[5]"),
     "as many matrices as self": lambda o, name: Break(shape((3, 3, 4), name), "5 matrices"),
-    "broadcasts to the product": lambda o, name: Break(shape((3, 4), name), "[2, 4]"),
+    "broadcasts to the product": lambda o, name: Break(shape((3, 4), name), "2, 4]"),
     "exact accumulation": lambda o, name: Break({name: 4}, "less than 4", product=Product.ATLAS_TRAINING),
 }
 
 
 class TestMatrix(LibraryTests):
-    subject = Subject(matrix.OPERATORS, calls=CALLS, references=REFERENCES, empty=EMPTY, breaks=BREAKS, default=TRAINED)
+    subject = Subject(
+        matrix.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes={"linalg_cross": (*REAL, *COMPLEX)},
+        empty=EMPTY,
+        breaks=BREAKS,
+        default=TRAINED,
+    )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+@pytest.mark.parametrize("beta", [0, 2])
+def test_what_is_multiplied_by_zero_may_be_nan(beta: int, dtype: type[np.floating[Any]]) -> None:
+    """PyTorch and CANN do not look at it; NaN was the result of aclnnAddr, and of matrices with an alpha of 0."""
+
+    def tensor(*shape: int) -> Placed:
+        return Placed(np.full(shape, np.nan, dtype), "contiguous")
+
+    numbers = {"beta": scalar(D.DOUBLE, beta), "alpha": scalar(D.DOUBLE, 0)}
+    for operator, factors in (
+        ("addmm", {"mat1": (1, 1), "mat2": (1, 1)}),
+        ("addbmm", {"batch1": (3, 1, 1), "batch2": (3, 1, 1)}),
+        ("addr", {"vec1": (1,), "vec2": (1,)}),
+    ):
+        placed = {
+            "self": tensor(1, 1),
+            "out": tensor(1, 1),
+            **{name: tensor(*shape) for name, shape in factors.items()},
+        }
+        if beta:
+            placed["self"].view[...] = 1.5
+        for name in factors if operator == "addr" else ():
+            placed[name].view[...] = 1
+        call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | numbers
+        if operator != "addr":
+            call["cubeMathType"] = 1
+        prepare(BY_NAME[operator], call, Product.ATLAS_A2).run()
+        assert placed["out"].view == 1.5 * beta, operator
+
+
+def test_a_single_number_is_added_to_a_product() -> None:
+    placed = {
+        name: Placed(np.full(shape, 2, np.float32), "contiguous")
+        for name, shape in {"self": (), "mat1": (2, 2), "mat2": (2, 3), "out": (2, 3)}.items()
+    }
+    numbers = {"beta": scalar(D.DOUBLE, 0.5), "alpha": scalar(D.DOUBLE, 1), "cubeMathType": 1}
+    prepare(BY_NAME["addmm"], numbers | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
+    assert (placed["out"].view == 9).all()

@@ -5,7 +5,7 @@ NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-b
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,35 +13,43 @@ import numpy as np
 from aclnn.core.checks import (
     axis,
     broadcast_shape,
+    broadcast_shape_of,
+    broadcastable,
     castable_from,
     dims_between,
     dtype_in,
     extents,
     floating,
+    limited_dims,
     listing,
     present,
     public_format,
     real,
     rule,
+    same_dtype,
     same_shape,
     shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
+    FORMS,
     NUMBERS,
     WITH_INFERENCE,
+    camel,
     library_operator,
     promoted,
     scalar,
+    support,
     tensor_in,
     tensor_out,
 )
 from aclnn.operators.library.dimensions import DIM
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_CROSSED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 _CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
 _OUT = tensor_out()
 _OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
@@ -65,14 +73,14 @@ def _cube(first: str, second: str) -> Check:
     return rule("allowed value: cubeMathType", complain)
 
 
-def _keeps_dtype(first: str) -> Check:
+def _keeps_dtype(first: str, out: str = "out") -> Check:
     def complain(call: Call) -> str | None:
         keeps = call["cubeMathType"] == _KEEP_DTYPE and call[first].dtype == D.FLOAT
-        if not keeps or call["out"].dtype != D.FLOAT16:
+        if not keeps or call[out].dtype != D.FLOAT16:
             return None
-        return f"out: expected data type ACL_FLOAT (that of {first}, which cubeMathType 0 keeps), got ACL_FLOAT16"
+        return f"{out}: expected data type ACL_FLOAT (that of {first}, which cubeMathType 0 keeps), got ACL_FLOAT16"
 
-    return rule("keeps the data type: out", complain)
+    return rule(f"keeps the data type: {out}", complain)
 
 
 def _types(first: str, second: str, *more: str) -> tuple[Check, ...]:
@@ -114,13 +122,17 @@ def _result_shape(first: Shape, second: Shape) -> Shape:
 
 
 def _shape_of_product(first: str, second: str) -> Check:
+    return _shape_of(first, second, lambda call: _result_shape(call[first].shape, call[second].shape))
+
+
+def _shape_of(first: str, second: str, shape: Callable[[Call], Shape], out: str = "out") -> Check:
     def complain(call: Call) -> str | None:
-        expected, got = _result_shape(call[first].shape, call[second].shape), call["out"].shape
+        expected, got = shape(call), call[out].shape
         if got == expected:
             return None
-        return f"out: expected shape {extents(expected)} (of the product of {first} and {second}), got {extents(got)}"
+        return f"{out}: expected shape {extents(expected)} (of the product of {first} and {second}), got {extents(got)}"
 
-    return rule("shape of the product: out", complain)
+    return rule(f"shape of the product: {out}", complain)
 
 
 def _operand_ranks(call: Call) -> str | None:
@@ -131,42 +143,50 @@ def _operand_ranks(call: Call) -> str | None:
     return None
 
 
-def _batch(call: Call) -> str | None:
-    mine, theirs = call["mat2"].shape[0], call["self"].shape[0]
-    if mine == theirs or 1 in (mine, theirs):
-        return None
-    return f"mat2: expected {theirs} matrices (as many as in self) or 1, got {mine}"
+def _broadcasts_to(what: str, shape: Callable[[Call], Shape]) -> Check:
+    def complain(call: Call) -> str | None:
+        mine, expected = call["self"].shape, shape(call)
+        if broadcast_shape(mine, expected) == expected:
+            return None
+        return f"self: expected a shape that broadcasts to {extents(expected)} (that of {what}), got {extents(mine)}"
+
+    return rule(f"broadcasts to {what}: self", complain)
 
 
-def _broadcasts_to_out(call: Call) -> str | None:
-    mine, out = call["self"].shape, _result_shape(call["mat1"].shape, call["mat2"].shape)
-    if 1 <= len(mine) <= 2 and broadcast_shape(mine, out) == out:
-        return None
-    return f"self: expected a shape that broadcasts to {extents(out)} (of the product), got {extents(mine)}"
+_FITS_OUT = _broadcasts_to("out", lambda call: call["out"].shape)
 
 
-def _fits_out(call: Call) -> str | None:
-    mine, out = call["self"].shape, call["out"].shape
-    if broadcast_shape(mine, out) == out:
-        return None
-    return f"self: expected a shape that broadcasts to {extents(out)} (that of out), got {extents(mine)}"
+def _of_three(call: Call) -> int:
+    """The dimension of the vectors that aclnnLinalgCross multiplies, from the end; a number from 0 on counts self's."""
+    rank, dim = len(call["self"].shape), call["dim"]
+    return int(dim - rank if dim >= 0 else dim)
 
 
 def _three(call: Call) -> str | None:
-    shape, dim = call["self"].shape, call["dim"]
-    return None if shape and shape[dim] == 3 else f"self: expected 3 elements along dim {dim}, got {extents(shape)}"
-
-
-def _batches_alike(call: Call) -> str | None:
-    expected, got = call["batch1"].shape[0], call["batch2"].shape[0]
-    return None if got == expected else f"batch2: expected {expected} matrices (as many as batch1), got {got}"
-
-
-def _broadcasts_to_batches(call: Call) -> str | None:
-    mine, out = call["self"].shape, _result_shape(call["batch1"].shape, call["batch2"].shape)
-    if broadcast_shape(mine, out) == out:
+    shape, dim = call["out"].shape, _of_three(call)
+    if call["self"].shape and shape[dim] == 3:
         return None
-    return f"self: expected a shape that broadcasts to {extents(out)} (of the products), got {extents(mine)}"
+    return f"out: expected 3 elements along dim {call['dim']} (of self), got {extents(shape)}"
+
+
+def _cross_work(call: Call) -> Library | None:
+    shape, dim = call["out"].shape, _of_three(call)
+
+    def cross(self: Any, other: Any) -> Any:
+        (a, b, c), (d, e, f) = (np.moveaxis(np.broadcast_to(each, shape), dim, 0) for each in (self, other))
+        return np.stack((b * f - c * e, c * d - a * f, a * e - b * d), dim)
+
+    return Library(cross, ("self", "other"), ("out",)) if call["out"].size else None
+
+
+def _batches_of(first: str, second: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected, got = call[first].shape[0], call[second].shape[0]
+        if got == expected or 1 in (got, expected):
+            return None
+        return f"{second}: expected {expected} matrices (as many as in {first}) or 1, got {got}"
+
+    return rule(f"as many matrices as {first}: {second}", complain)
 
 
 def _level2(call: Call) -> str | None:
@@ -187,6 +207,8 @@ def _product(self: Any, mat2: Any, cube: int, out: Any = None) -> Any:
 
 def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
     beta, alpha = float(beta), float(alpha)
+    if alpha == 0:  # the matrices may be NaN
+        return 0 if beta == 0 else np.float32(beta) * self
     product = _product(mat1, mat2, cube, None if out is None or np.may_share_memory(self, out) else out)
     if alpha != 1:
         product *= np.float32(alpha)
@@ -194,6 +216,14 @@ def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int, out:
         return product
     product += self if beta == 1 else np.float32(beta) * self
     return product
+
+
+def _sum_of_batches(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
+    """One product of all matrices side by side and all below one another."""
+    count = max(len(batch1), len(batch2))
+    left = np.broadcast_to(batch1, (count, *batch1.shape[1:])).swapaxes(0, 1)
+    right = np.broadcast_to(batch2, (count, *batch2.shape[1:]))
+    return _sum(self, left.reshape(len(left), -1), right.reshape(-1, right.shape[-1]), beta, alpha, cube, out)
 
 
 def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> Operator:
@@ -210,6 +240,63 @@ def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> 
         attributes=("cubeMathType",),
         fills=True,
     )
+
+
+def _added(
+    name: str,
+    product: str,
+    summary: str,
+    factors: tuple[str, str],
+    rank: int,
+    function: Callable[..., Any],
+    *checks: Check,
+    summed: bool = False,
+) -> Iterator[Operator]:
+    """The sum of a tensor and products of that many dimensions, of which ``summed`` adds all; and that in place."""
+    left, right = factors
+
+    def shape(call: Call) -> Shape:
+        return _result_shape(call[left].shape, call[right].shape)[summed:]
+
+    for form in FORMS:
+        first, out = form.first, form.out
+        yield library_operator(
+            form.prefix + name,
+            f"{out} = beta * {first} + alpha * ({product})",
+            form.summary(summary),
+            (
+                *form.parameters(
+                    tensor_in(left, "the left operands"),
+                    tensor_in(right, "the right operands"),
+                    scalar("beta", f"the factor of {first}"),
+                    scalar("alpha", "the factor of the product"),
+                    result=_OUT,
+                    const=not summed,
+                ),
+                _CUBE,
+            ),
+            (
+                present(*dict.fromkeys((first, left, right, "beta", "alpha", out))),
+                dtype_in(floating, *dict.fromkeys((first, left, right, out))),
+                real("beta", "alpha"),
+                dims_between(rank, rank, left, right),
+                _inner(left, right),
+                *([_batches_of(left, right)] if rank > 2 else []),
+                *([dims_between(1, 2, first)] if summed else []),
+                *([] if form.in_place else [_broadcasts_to("the product", shape)]),
+                _shape_of(left, right, shape, out),
+                _cube(left, right),
+                _keeps_dtype(left, out),
+                *checks,
+            ),
+            function,
+            header=name,
+            dtypes=_DTYPES,
+            products=WITH_INFERENCE,
+            inputs=(first, left, right, "beta", "alpha"),
+            attributes=("cubeMathType",),
+            fills=True,
+        )
 
 
 _both: Callable[..., tuple[Check, ...]] = lambda *checks: (  # noqa: E731  (three uses)
@@ -242,73 +329,35 @@ OPERATORS = (
         _both(
             dims_between(3, 3, "self", "mat2"),
             _inner("self", "mat2"),
-            rule("as many matrices as self: mat2", _batch),
+            _batches_of("self", "mat2"),
             public_format("self", "out"),
         ),
     ),
-    library_operator(
+    *_added(
         "addmm",
-        "out = beta * self + alpha * (mat1 @ mat2)",
-        "Add a multiple of a product of two matrices to a multiple of a third.",
-        (
-            tensor_in("self", "what is added; a row or a matrix"),
-            tensor_in("mat1", "the left operand"),
-            tensor_in("mat2", "the right operand"),
-            scalar("beta", "the factor of self"),
-            scalar("alpha", "the factor of the product"),
-            _OUT,
-            _CUBE,
-        ),
-        (
-            present("self", "mat1", "mat2", "beta", "alpha", "out"),
-            dtype_in(floating, "self", "mat1", "mat2", "out"),
-            real("beta", "alpha"),
-            dims_between(2, 2, "mat1", "mat2"),
-            _inner("mat1", "mat2"),
-            rule("broadcasts to the product: self", _broadcasts_to_out),
-            _shape_of_product("mat1", "mat2"),
-            _cube("mat1", "mat2"),
-            _keeps_dtype("mat1"),
-            rule("exact accumulation: cubeMathType", _level2),
-        ),
+        "mat1 @ mat2",
+        "Add a multiple of a product of two matrices to a multiple of a tensor.",
+        ("mat1", "mat2"),
+        2,
         _sum,
-        header="addmm",
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-        attributes=("cubeMathType",),
-        fills=True,
+        rule("exact accumulation: cubeMathType", _level2),
     ),
-    library_operator(
+    *_added(
         "baddbmm",
-        "out = beta * self + alpha * (batch1 @ batch2)",
-        "Add multiples of products of two batches of matrices to multiples of a third.",
-        (
-            tensor_in("self", "what is added; broadcasts to the products"),
-            tensor_in("batch1", "the left operands"),
-            tensor_in("batch2", "the right operands"),
-            scalar("beta", "the factor of self"),
-            scalar("alpha", "the factor of the products"),
-            _OUT,
-            _CUBE,
-        ),
-        (
-            present("self", "batch1", "batch2", "beta", "alpha", "out"),
-            dtype_in(floating, "self", "batch1", "batch2", "out"),
-            real("beta", "alpha"),
-            dims_between(3, 3, "batch1", "batch2"),
-            _inner("batch1", "batch2"),
-            rule("as many matrices as batch1: batch2", _batches_alike),
-            rule("broadcasts to the products: self", _broadcasts_to_batches),
-            _shape_of_product("batch1", "batch2"),
-            _cube("batch1", "batch2"),
-            _keeps_dtype("batch1"),
-        ),
+        "batch1 @ batch2",
+        "Add multiples of products of two batches of matrices to a multiple of a tensor.",
+        ("batch1", "batch2"),
+        3,
         _sum,
-        header="baddbmm",
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-        attributes=("cubeMathType",),
-        fills=True,
+    ),
+    *_added(
+        "addbmm",
+        "sum of batch1 @ batch2",
+        "Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.",
+        ("batch1", "batch2"),
+        3,
+        _sum_of_batches,
+        summed=True,
     ),
     library_operator(
         "mv",
@@ -351,7 +400,7 @@ OPERATORS = (
             dims_between(1, 1, "vec"),
             _inner("mat", "vec"),
             _shape_of_product("mat", "vec"),
-            rule("broadcasts to out: self", _fits_out),
+            _FITS_OUT,
         ),
         lambda self, mat, vec, alpha, beta, cube: _sum(self, mat, vec, beta, alpha, cube),
         header="addmv",
@@ -377,10 +426,11 @@ OPERATORS = (
             real("beta", "alpha"),
             dims_between(1, 1, "vec1", "vec2"),
             shape_is("a row for each of vec1", lambda call: (call["vec1"].size, call["vec2"].size), "out"),
-            rule("broadcasts to out: self", _fits_out),
+            _FITS_OUT,
         ),
         lambda self, vec1, vec2, beta, alpha: (
-            beta * self.astype(np.float64) + alpha * np.multiply.outer(vec1.astype(np.float64), vec2)
+            # With beta 0 self may be NaN.
+            (beta * self.astype(np.float64) if beta else 0) + alpha * np.multiply.outer(vec1.astype(np.float64), vec2)
         ),
         header="addr",
         dtypes=_DTYPES,
@@ -419,28 +469,24 @@ OPERATORS = (
         dtypes=_DTYPES,
         products=WITH_INFERENCE,
     ),
-    library_operator(
-        "linalg_cross",
-        "out = self x other along dim",
-        "Cross products of vectors along a dimension of three.",
-        (
-            tensor_in("self", "the first vectors"),
-            tensor_in("other", "the second"),
-            DIM,
-            _OUT,
-        ),
-        (
+    Operator(
+        name="linalg_cross",
+        function=camel("linalg_cross"),
+        summary="Cross products of vectors along a dimension of three.",
+        formula="out = self x other along dim",
+        parameters=(tensor_in("self", "the first vectors"), tensor_in("other", "the second"), DIM, _OUT),
+        support=support(_CROSSED),
+        checks=(
             present("self", "other", "out"),
-            dtype_in(floating, "self", "other", "out"),
+            dtype_in(where_supported(_CROSSED), "self"),
+            same_dtype("other", "self"),
+            same_dtype("out", "self"),
+            limited_dims("self", "other", "out"),
+            broadcastable("other", "self"),
+            broadcast_shape_of("out", "self", "other"),
             axis("dim", "self"),
-            rule("three along dim: self", _three),
-            same_shape("other", "self"),
-            same_shape("out", "self"),
+            rule("three along dim: out", _three),
         ),
-        lambda self, other, dim: np.cross(self.astype(np.float64), other.astype(np.float64), axis=dim),
-        header="linalg_cross",
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-        attributes=("dim",),
+        work=_cross_work,
     ),
 )
