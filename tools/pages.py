@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from aclnn import operators
 from aclnn.capi import stub
+from aclnn.capi.op_types import TYPES
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.checks import computed
 from aclnn.core.dtypes import DataType
@@ -22,7 +23,6 @@ from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.kernels.products import products
 from aclnn.operators import OPERATORS
-from aclnn.operators.by_type import TYPES
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub

@@ -12,8 +12,8 @@ import pytest
 
 import aclnn
 from aclnn import cann
+from aclnn.capi.op_types import TYPES
 from aclnn.core.dtypes import DataType as D
-from aclnn.operators.by_type import TYPES
 from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
 
 Array = np.ndarray[Any, Any]

@@ -1,6 +1,6 @@
 """aclopCompileAndExecute and aclopExecuteV2, the older way to call an operator: by its type.
 
-They take tensors as descriptions and buffers, and attributes by name. ``operators.by_type`` has the types.
+They take tensors as descriptions and buffers, and attributes by name. ``capi.op_types`` has the types.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from aclnn.capi.objects import live, take
+from aclnn.capi.op_types import TYPES, Given
 from aclnn.capi.prototype import c_function, c_value_function
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, CODES, AclnnError
 from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.execution.executor import prepare
-from aclnn.operators.by_type import TYPES, Given
 from aclnn.runtime import devices, handles, memory
 
 _HOST = (1, 2)

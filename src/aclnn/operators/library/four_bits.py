@@ -13,8 +13,8 @@ _PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(n
 """The two numbers of each byte, as the two bytes of one."""
 
 
-def unpacked(stored: Any, shape: Sequence[int], strides: Sequence[int]) -> Any:
-    """Return the numbers of a tensor without gaps from its bytes."""
+def unpacked(stored: Any, shape: Sequence[int], strides: Sequence[int] | None = None) -> Any:
+    """Return the numbers of a tensor without gaps, by default a contiguous one, from its bytes."""
     return np.ndarray(shape, np.int8, _PAIRS[stored].view(np.int8), 0, strides)
 
 

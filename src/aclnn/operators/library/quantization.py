@@ -36,7 +36,6 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.core.tensor import contiguous_strides
 from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpacked_words
 
@@ -451,7 +450,7 @@ def _restored_work(call: Call) -> Library | None:
 
     def restore(x: Any, scale: Any, offset: Any = None) -> Any:
         if dtype == D.INT4:
-            x = unpacked(x, y, contiguous_strides(y))
+            x = unpacked(x, y)
         elif dtype == D.INT32:
             x = unpacked_words(x.reshape(-1)).reshape(y)
         factor = _along(scale, axis).astype(np.float64)

@@ -30,7 +30,6 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Shape
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.quantization import given, optional_in, product_scale
@@ -100,7 +99,7 @@ def _reader(call: Call, name: str) -> Callable[[Any], Any]:
 
     def read(stored: Any) -> Any:
         if dtype == D.INT4:
-            stored = unpacked(stored, shape, contiguous_strides(shape))
+            stored = unpacked(stored, shape)
         elif turned:
             stored = stored.swapaxes(-1, -2)
         if dtype == D.INT32:
@@ -205,8 +204,7 @@ def _whole(call: Call, name: str) -> str | None:
         return f"expected 2 dimensions of four bits, got {len(shape)}"
     if shape[-1] % 2 or not shape[-1]:
         return f"expected an even number along the dimension that lies in memory as one, got {shape[-1]}"
-    lies = (tensor.shape, tensor.strides) if not turned else (_swapped(tensor.shape), _swapped(tensor.strides))
-    if Tensor(tensor.dtype, *lies).is_contiguous:
+    if tensor.is_transposed if turned else tensor.is_contiguous:
         return None
     return f"expected strides of contiguous or transposed matrices, got {extents(tensor.strides)}"
 

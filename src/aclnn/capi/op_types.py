@@ -18,7 +18,7 @@ from aclnn.core.operator import Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
 from aclnn.operators import C_OPERATORS
-from aclnn.operators.library import recurrent, types_only
+from aclnn.operators.library import of_types, recurrent
 
 
 class Given(NamedTuple):
@@ -283,14 +283,14 @@ TYPES: dict[str, ByType] = {
     "ArgMinWithValue": _function(
         "aclnnMinDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
-    "Cdist": _operator(types_only.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
-    "CdistGrad": _operator(types_only.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
+    "Cdist": _operator(of_types.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
+    "CdistGrad": _operator(of_types.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
     "DynamicRNN": _recurrent(recurrent.DYNAMIC_RNN, "x w b seq_length init_h init_c"),
     "DynamicRNNGrad": _recurrent(recurrent.DYNAMIC_RNN_GRAD),
     "DynamicRNNV2": _recurrent(recurrent.DYNAMIC_RNN_V2, "x weight_input weight_hidden b seq_length init_h init_c"),
     "DynamicRNNV2Grad": _recurrent(recurrent.DYNAMIC_RNN_V2_GRAD),
     "LogSpaceD": _operator(
-        types_only.LOG_SPACE,
+        of_types.LOG_SPACE,
         "assist",
         "y",
         start=_attribute("start", 0.0),
@@ -299,7 +299,7 @@ TYPES: dict[str, ByType] = {
         base=_attribute("base", 10.0),
     ),
     "Renorm": _operator(
-        types_only.RENORM,
+        of_types.RENORM,
         "self",
         "y",
         p=_attribute("p", 2.0),

@@ -1,4 +1,4 @@
-"""Operators that have a type in CANN's graphs and no ``aclnn`` function: ``operators.by_type`` alone calls them."""
+"""Operators that have a type in CANN's graphs and no ``aclnn`` function: ``capi.op_types`` alone calls them."""
 
 from __future__ import annotations
 
