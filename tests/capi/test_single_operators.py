@@ -144,6 +144,7 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
     "LogSoftmaxV2": ((X,), {"axes": (0,)}, aclnn.log_softmax(X, 0)),
     "Mish": ((X,), {}, aclnn.mish(X)),
     "MishGrad": ((DY, X), {}, aclnn.mish_backward(DY, X)),
+    "Qr": ((np.diag([2.0, 3.0]).astype(np.float32),), {"full_matrices": True}, (-np.eye(2), np.diag([-2.0, -3.0]))),
     "Relu": ((X,), {}, np.maximum(X, 0)),
     "ReluGrad": ((DY, X), {}, np.where(X > 0, DY, 0)),
     "Renorm": (
@@ -151,6 +152,7 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
         {"p": 1.0, "dim": 0, "maxnorm": 2.0},
         np.minimum(1, 2 / (np.abs(X.astype(float)).sum(1, keepdims=True) + 1e-7)).astype(np.float32),
     ),
+    "Round": ((X,), {"decimals": 1}, np.round(X.astype(np.float64), 1).astype(np.float32)),
     "ScatterElements": (
         (X, np.array([[1, 0]]), DY[:1, :2].copy()),
         {"axis": 1},
@@ -170,6 +172,11 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
         aclnn.softplus_backward(DY, SHIFTED, 2.0, 5.0),
     ),
     "Sub": ((X, DY), {}, X - DY),
+    "Svd": (
+        (np.diag([3.0, 2.0]).astype(np.float32),),
+        {"full_matrices": False, "compute_uv": True},
+        (np.array([3.0, 2.0]), np.eye(2), np.eye(2)),
+    ),
     "Swish": ((X,), {"scale": 1.5}, aclnn.swish(X, 1.5)),
     "SwishGrad": ((DY, X, X), {"scale": 1.5}, aclnn.swish_backward(DY, X, 1.5)),
     "Transpose": ((X, OnHost([1, 0])), {}, X.T),
@@ -190,7 +197,8 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
 def test_a_type_is_the_function(device: None, op_type: str) -> None:
     inputs, attributes, expected = CASES[op_type]
     wanted = expected if isinstance(expected, tuple) else (expected,)
-    outputs = [np.empty(each.shape, np.int32 if each.dtype == np.int64 else each.dtype) for each in wanted]
+    narrow = {np.dtype(np.int64): np.int32, np.dtype(np.float64): np.float32}
+    outputs = [np.empty(each.shape, narrow.get(each.dtype, each.dtype)) for each in wanted]
     assert call(op_type, inputs, outputs, attributes) == 0, refusal()
     for out, each in zip(outputs, wanted, strict=True):
         np.testing.assert_array_equal(out, each)

@@ -30,7 +30,7 @@ DTYPES = (
 SAMPLES = 60
 """Of an operator in a data type, at most."""
 #: Part of the largest element within which results agree: sums of rounded numbers have other orders.
-ROOM = {torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5, torch.float32: 2.0**-15, torch.float64: 2.0**-40}
+ROOM = {torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5, torch.float32: 2.0**-13, torch.float64: 2.0**-40}
 
 #: Operators whose results are random numbers or memory as it is: shapes and types are compared.
 ANY_VALUES = re.compile(

@@ -298,6 +298,7 @@ TYPES: dict[str, ByType] = {
         steps=_attribute("steps", 100),
         base=_attribute("base", 10.0),
     ),
+    "Qr": _function("aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))),
     "Renorm": _operator(
         of_types.RENORM,
         "self",
@@ -306,11 +307,19 @@ TYPES: dict[str, ByType] = {
         dim=_attribute("dim", 0),
         maxnorm=_attribute("maxnorm", 1.0),
     ),
+    "Round": _function("aclnnRoundDecimals", decimals=_attribute("decimals", 0)),
     "ScatterElements": _function(
         "aclnnScatter",
         "self index src",
         dim=_attribute("axis", 0),
         reduce=_choice("reduction", ("none", "add", "mul")),
+    ),
+    "Svd": _function(
+        "aclnnSvd",
+        "input",
+        "sigma u v",
+        fullMatrices=_attribute("full_matrices", False),
+        computeUV=_attribute("compute_uv", True),
     ),
     "Sub": _function("aclnnSub", "self other", alpha=_constant(1)),
 }
