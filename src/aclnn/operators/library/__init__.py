@@ -32,6 +32,7 @@ from aclnn.operators.library import (
     pointwise,
     pooling,
     quantization,
+    quantized_gates,
     quantized_norms,
     quantized_products,
     ranges,
@@ -89,6 +90,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         quantization,
         quantized_products,
         quantized_norms,
+        quantized_gates,
     )
     for operator in module.OPERATORS
 )
