@@ -485,6 +485,116 @@ def test_numbers_of_repeated_calls_are_their_own() -> None:
         assert [bits(each) for each in scaled] == [bits(x / value), bits(x / (value + 1))]
 
 
+def rounded(numbers: Any) -> Any:
+    return numbers.round().clamp(-128, 127)
+
+
+def by_rows(numbers: Any) -> tuple[Any, Any]:
+    scales = (numbers.abs().amax(-1) / 127).float()
+    return rounded(numbers / scales.double()[:, None]), scales
+
+
+def same(results: Any, expected: Any) -> None:
+    """Integers may be the next where the number before rounding lies between two."""
+    for got, wanted in zip(results, expected, strict=True):
+        if got.dtype == torch.int8:
+            assert (got.cpu().int() - wanted.int()).abs().max() <= 1
+            assert (got.cpu() != wanted.to(torch.int8)).double().mean() < 0.01
+        else:
+            torch.testing.assert_close(got.cpu().double(), wanted.double(), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_quantising_and_back(dtype: Any) -> None:
+    x, factors = sample(dtype, 4, 64), sample(dtype, 64, seed=1).abs() + 1
+    numbers = x.double()
+    same(torch_npu.npu_dynamic_quant(x.npu()), by_rows(numbers))
+    same(torch_npu.npu_dynamic_quant(x.npu(), smooth_scales=factors.npu()), by_rows(numbers * factors.double()))
+    ends = torch.tensor([1, 4], dtype=torch.int32)
+    two = torch.stack([factors, factors * 2])
+    grouped = torch_npu.npu_dynamic_quant(x.npu(), smooth_scales=two.npu(), group_index=ends.npu())
+    same(grouped, by_rows(numbers * two[[0, 1, 1, 1]].double()))
+    quantised = torch_npu.npu_quantize(x.npu(), factors.npu(), factors.npu(), torch.qint8, -1, False)
+    same([quantised], [rounded(numbers * factors.double() + factors.double())])
+    scale, zero = torch.full((64,), 0.5), torch.full((64,), 3, dtype=torch.int32)
+    quantised = torch_npu.npu_quantize(x.npu(), scale.npu(), zero.npu(), torch.qint8, -1, True)
+    same([quantised], [rounded(numbers / 0.5 + 3)])
+    integers = torch.arange(-128, 128, dtype=torch.int8).reshape(4, 64)
+    scale = scale.bfloat16() if dtype == torch.bfloat16 else scale
+    back = torch_npu.npu_anti_quant(integers.npu(), scale.npu(), dst_dtype=dtype)
+    assert bits(back) == bits((integers.double() / 2).to(dtype))
+
+
+def test_products_of_quantised_matrices() -> None:
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randint(-128, 128, size, generator=generator, dtype=torch.int8) for size in ((4, 64), (64, 32)))
+    columns, rows, bias = sample(torch.float32, 32).abs() / 1e3, sample(torch.float32, 4).abs(), torch.arange(32).int()
+    exact = x.double() @ weight.double()
+
+    def product(*operands: Any, **options: Any) -> Any:
+        on_npu = {key: value.npu() if isinstance(value, torch.Tensor) else value for key, value in options.items()}
+        return torch_npu.npu_quant_matmul(x.npu(), *(each.npu() for each in operands), **on_npu)
+
+    assert bits(product(weight, columns, output_dtype=torch.int32)) == bits(exact.int())
+    scaled = exact * columns.double()
+    transposed = weight.t().contiguous().npu().t()
+    for dtype in DTYPES[1:]:
+        by_token = product(weight, columns, pertoken_scale=rows, output_dtype=dtype)
+        same([by_token], [scaled * rows.double()[:, None]])
+        turned = torch_npu.npu_quant_matmul(
+            x.npu(), transposed, columns.npu(), pertoken_scale=rows.npu(), output_dtype=dtype
+        )
+        assert bits(turned) == bits(by_token)
+    same([product(weight, columns, bias=bias, output_dtype=torch.float16)], [(exact + bias) * columns.double()])
+    of_device = torch_npu.npu_trans_quant_param(columns.npu()).cpu()
+    rounded_off = columns.view(torch.int32) & ~0x1FFF  # to 11 bits, as the device multiplies
+    assert bits(of_device.int()) == bits(rounded_off)
+    wanted = rounded(exact * rounded_off.view(torch.float32).double())
+    same([product(weight, of_device, output_dtype=torch.int8)], [wanted])
+
+
+@pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
+def test_norms_with_quantised_results(dtype: Any) -> None:
+    x1, x2, gamma = sample(dtype, 4, 64), sample(dtype, 4, 64, seed=1), sample(dtype, 64, seed=2)
+    total = x1.double() + x2.double()
+
+    def norm(x: Any) -> Any:
+        return x / (x * x).mean(-1, keepdim=True).add(1e-6).sqrt() * gamma.double()
+
+    narrow = torch.bfloat16 if dtype == torch.bfloat16 else None
+    scales, zeros = torch.full((64,), 0.25, dtype=narrow or torch.float32), torch.ones(64, dtype=narrow or torch.int32)
+    y, _, summed = torch_npu.npu_add_rms_norm_quant(*(each.npu() for each in (x1, x2, gamma, scales, zeros)))
+    same([y, summed], [rounded(norm(total) / 0.25 + 1), total])
+    offset = torch.ones(1, dtype=torch.int8)
+    y = torch_npu.npu_rms_norm_quant(*(each.npu() for each in (x1, gamma, gamma, scales[:1].to(dtype), offset)))
+    same([y], [rounded((norm(x1.double()) + gamma.double()) / 0.25 + 1)])
+    y, _, summed, found, _ = torch_npu.npu_add_rms_norm_dynamic_quant(x1.npu(), x2.npu(), gamma.npu())
+    integers, wanted = by_rows(norm(total))
+    same([y, summed, found], [integers, total, wanted])
+
+
+def test_gates_with_quantised_results() -> None:
+    x, factors = sample(torch.float16, 4, 128), sample(torch.float32, 1, 64, seed=1).abs()
+    first, second = x.double().chunk(2, -1)
+    y = F.silu(first) * second * factors.double()
+    got, found = torch_npu.npu_swiglu_quant(x.npu(), smooth_scales=factors.npu(), activate_left=True, quant_mode=1)
+    integers, scales = by_rows(y)
+    same([got, found], [integers, 1 / scales])
+    numbers, weight, rows = (sample(torch.float32, 4, 128) * 100).int(), factors[0].repeat(2) / 50, torch.ones(4, 1)
+    first, second = (numbers.double() * weight.double()).chunk(2, -1)
+    counts = torch.tensor([4])
+    got = torch_npu.npu_dequant_swiglu_quant(
+        numbers.npu(),
+        weight_scale=weight.reshape(1, -1).npu(),
+        activation_scale=(rows if not ON_950 else rows[:, 0]).npu(),
+        quant_scale=factors.npu(),
+        group_index=counts.npu(),
+        activate_left=True,
+        quant_mode=1,
+    )
+    same(got, by_rows(F.silu(first) * second * factors.double()))
+
+
 def test_a_leaf_that_is_used_twice_adds_its_gradients() -> None:
     x = sample(torch.float32, 50)
     grads = []
