@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
@@ -28,6 +29,7 @@ from tests.helpers.library import (
     first,
     precise,
     scalar,
+    to_torch,
     torch,
 )
 
@@ -170,3 +172,20 @@ def test_a_scalar_takes_the_tensors_type_before_it_is_used() -> None:
         prepare(BY_NAME["muls"], {"self": self, "other": scalar(D.DOUBLE, 0.1), "out": out.tensor}, product).run()
         exact = np.float32(3) * np.float32(factor)
         assert out.view[0] == (exact if product is Product.ASCEND_950 else np.float32(np.float16(exact)))
+
+
+@pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
+def test_quotients_of_sixteen_bits_are_rounded_before_they_are_truncated(dtype: D) -> None:
+    """As CANN's division and PyTorch's give them: 2.9999 is 3."""
+    values = np.random.default_rng(7).normal(size=(2, 4096)).astype(np.float32) * 100
+    a, b = (Placed(each.astype(dtype.numpy), "contiguous") for each in values)
+    b.view[:2048] = (a.view[:2048].astype(np.float32) / 3).astype(dtype.numpy)
+    out = Placed(np.zeros(4096, dtype.numpy), "contiguous")
+    call = {"self": a.tensor, "other": b.tensor, "mode": 1, "out": out.tensor}
+    prepare(BY_NAME["div_mod"], call, Product.ASCEND_950).run()
+    wanted = torch.div(to_torch(a.view), to_torch(b.view), rounding_mode="trunc")
+    np.testing.assert_array_equal(out.view.astype(np.float32), wanted.float().numpy())
+    call |= {"other": scalar(D.DOUBLE, 3)}
+    prepare(BY_NAME["div_mods"], call, Product.ASCEND_950).run()
+    wanted = torch.div(to_torch(a.view), torch.tensor(3.0, dtype=wanted.dtype), rounding_mode="trunc")
+    np.testing.assert_array_equal(out.view.astype(np.float32), wanted.float().numpy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Work
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import castable, is_floating, is_integer
 from aclnn.operators.library.common import (
@@ -512,6 +513,30 @@ def _floor_quotient(self: Any, other: Any) -> Any:
 _MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards zero, 2: rounded down", c_type="int "),)
 _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
 
+
+def _quotients(name: str, kind: str, other: Parameter) -> Operator:
+    """Quotients rounded on demand; those of 16 bits before they are truncated too."""
+    operator = _real(
+        name,
+        "self / other, rounded as mode says",
+        f"Quotients by a {kind}, rounded on demand.",
+        _divided,
+        other,
+        mode=_MODE,
+        header="div",
+    )
+    dtype = _with_scalar("self", "out") if other is _NUMBER else _of_tensors("self")
+
+    def work(call: Call) -> Work | None:
+        found = operator.work(call)
+        if not isinstance(found, Library) or call["mode"] != 1 or dtype(call) not in (D.FLOAT16, D.BF16):
+            return found
+        narrow = dtype(call).numpy
+        return replace(found, function=lambda self, other: np.trunc((self / other).astype(narrow).astype(np.float32)))
+
+    return replace(operator, work=work)
+
+
 OPERATORS = (
     *_additive("add", "Add", "+", _sum, WITH_TRAINING),
     *_additive("sub", "Subtract", "-", _difference, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
@@ -600,16 +625,6 @@ OPERATORS = (
         _NUMBER,
         header="floor_divide",
     ),
-    *(
-        _real(
-            name,
-            "self / other, rounded as mode says",
-            f"Quotients by a {kind}, rounded on demand.",
-            _divided,
-            other,
-            mode=_MODE,
-            header="div",
-        )
-        for name, kind, other in (("div_mod", "tensor", _OTHER), ("div_mods", "number", _NUMBER))
-    ),
+    _quotients("div_mod", "tensor", _OTHER),
+    _quotients("div_mods", "number", _NUMBER),
 )
