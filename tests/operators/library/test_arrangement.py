@@ -173,3 +173,35 @@ def test_counts_that_do_not_fit_are_told_before_anything_is_written(counts: tupl
     with pytest.raises(AclnnError, match=message):
         prepare(BY_NAME["repeat_interleave_with_dim"], call, Product.ATLAS_A2).run()
     assert not out.view.any()
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_gradients_of_slices_are_added(dim: int) -> None:
+    """Those of more than two dimensions ended in an error of the task."""
+    shape = [2, 3, 4]
+    repeats = [2, 0, 1, 3][: shape[dim]]
+    gradient = np.random.default_rng(7).normal(size=[*shape[:dim], sum(repeats), *shape[dim + 1 :]]).astype(np.float32)
+    placed = {
+        "yGrad": Placed(gradient, "contiguous"),
+        "repeats": Placed(np.array(repeats), "contiguous"),
+        "out": Placed(np.zeros(shape, np.float32), "contiguous"),
+    }
+    call = {name: each.tensor for name, each in placed.items()} | {"axis": dim}
+    prepare(BY_NAME["repeat_interleave_grad"], call, Product.ATLAS_A2).run()
+    expected = spread({name: torch.from_numpy(each.view) for name, each in placed.items()} | {"axis": dim})
+    np.testing.assert_allclose(placed["out"].view, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("padding", [(-1, 1, -2, 1), (-4, 5, 0, 0), (3, -5, 0, 2), (1, -1, -1, 1)])
+@pytest.mark.parametrize("kind", ["reflection", "replication"])
+def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
+    """They were refused, but neither PyTorch nor CANN refuses them."""
+    if kind == "reflection" and max(padding) > 3:
+        padding = (-4, 3, 0, 0)
+    name = f"{kind}_pad2d"
+    x = np.random.default_rng(7).normal(size=(1, 3, 4, 4)).astype(np.float32)
+    wanted = getattr(torch.ops.aten, name)(torch.from_numpy(x), padding)
+    placed = {"self": Placed(x, "contiguous"), "out": Placed(np.zeros(wanted.shape, np.float32), "contiguous")}
+    call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | {"padding": padding}
+    prepare(BY_NAME[name], call, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed["out"].view, wanted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -190,7 +189,8 @@ def _gathered(call: Call) -> Library | None:
     def gather(gradient: Any, repeats: Any) -> Any:
         moved = np.moveaxis(np.atleast_1d(gradient), axis, 0)
         total = np.zeros((out[axis], *moved.shape[1:]))
-        add_rows(total.reshape(len(total), -1), _places(repeats, len(total), len(moved)), moved)
+        rows = total.reshape(len(total), -1)
+        add_rows(rows, _places(repeats, len(total), len(moved)), moved.reshape(len(moved), rows.shape[1]))
         return np.moveaxis(total, 0, axis).reshape(call["out"].shape)
 
     return Library(gather, ("yGrad", "repeats"), ("out",))
@@ -263,8 +263,8 @@ _TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
 _REAL_FIELDS = (*REAL_FLOATING, *COMPLEX)
 
 
-def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
-    """Padding of the last dimensions by what is there, and its gradient."""
+def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
+    """Padding of the last dimensions by what is there, where negative margins cut; and its gradient."""
     dtypes = (*REAL_FLOATING, *INTEGERS, *COMPLEX, D.BOOL)
     padding = _numbers("padding", "what stands before and after each dimension, the last first")
 
@@ -275,13 +275,16 @@ def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
         if len(got) != 2 * rank:
             return f"padding: expected {2 * rank} numbers, got {len(got)}"
         for n, pair in zip(shape[-rank:], _margins(got, rank), strict=True):
-            most = n - 1 if mode == "reflect" else math.inf
-            if any(not 0 <= each <= most for each in pair):
-                return f"padding: expected numbers from 0 to {most} in a dimension of {n}, got {list(pair)}"
+            if reflects and max(pair) >= n:
+                return f"padding: expected numbers of at most {n - 1} in a dimension of {n}, got {list(pair)}"
         return None
 
     def pad(self: Any, numbers: Sequence[int]) -> Any:
-        return np.pad(self, _margins(numbers, self.ndim), mode=mode)  # type: ignore[call-overload]
+        for dim, (before, after) in enumerate(_margins(numbers, self.ndim)):
+            last = self.shape[dim] - 1
+            places = np.arange(-before, last + 1 + after)
+            self = self.take(last - np.abs(last - np.abs(places)) if reflects else np.clip(places, 0, last), dim)
+        return self
 
     def spread(gradient: Any, self: Any, numbers: Sequence[int]) -> Any:
         places = pad(np.arange(self.size).reshape(self.shape), numbers).reshape(-1)
@@ -289,7 +292,7 @@ def _mirror(kind: str, mode: str, rank: int) -> tuple[Operator, Operator]:
         add_at(total, places, gradient.reshape(-1))
         return total.reshape(self.shape)
 
-    name, words = f"{kind}_pad{rank}d", f"padded by {'its mirror image' if mode == 'reflect' else 'its border'}"
+    name, words = f"{kind}_pad{rank}d", f"padded by {'its mirror image' if reflects else 'its border'}"
     fits = rule("fits self: padding", valid)
 
     def shape(call: Call) -> Shape:
@@ -468,8 +471,8 @@ OPERATORS = (
     ),
     *(
         each
-        for kind, mode in (("reflection", "reflect"), ("replication", "edge"))
+        for kind in ("reflection", "replication")
         for rank in (1, 2, 3)
-        for each in _mirror(kind, mode, rank)
+        for each in _mirror(kind, kind == "reflection", rank)
     ),
 )
