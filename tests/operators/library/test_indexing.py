@@ -11,6 +11,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
@@ -216,3 +217,17 @@ def test_nothing_to_update_has_any_shape() -> None:
     }
     index = Placed(np.zeros((), np.int64), "contiguous").tensor
     prepare(BY_NAME["scatter_nd_update"], tensors | {"indices": index}, Product.ATLAS_A2).run()
+
+
+def test_an_empty_index_may_have_any_data_type() -> None:
+    """As PyTorch's; CANN looks at the type of one that is not empty."""
+    arguments = {"self": Tensor(D.FLOAT, (5,)), "dim": 0}
+    arguments |= {"index": Tensor(D.UINT8, (0,)), "out": Tensor(D.FLOAT, (0,))}
+    prepare(BY_NAME["gather"], arguments, Product.ASCEND_950)
+
+
+def test_the_places_of_a_single_number_take_no_room() -> None:
+    """PyTorch passes room for none if it is 0."""
+    for out in ((0, 0), (1, 0)):
+        arguments = {"self": Tensor(D.FLOAT, ()), "out": Tensor(D.INT64, out)}
+        prepare(BY_NAME["nonzero"], arguments, Product.ASCEND_950)

@@ -312,7 +312,7 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
             dtype_in(_TAKEN, "self"),
             dtype_in(lambda product: {D.INT64}, "out"),
             limited_dims("self"),
-            rule("room for all: out", room),
+            *unless_empty(("out",), rule("room for all: out", room)),
         ),
         work=lambda call: Library(find, ("self",), ("out",), sized_by_result=True) if call["out"].size else None,
         in_header_of=name,
@@ -505,7 +505,7 @@ OPERATORS = (
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
-            dtype_in(_integers, "index"),
+            *unless_empty(("index",), dtype_in(_integers, "index")),
             same_dtype("out", "self"),
             limited_dims("self"),
             axis("dim", "self"),
