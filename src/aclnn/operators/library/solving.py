@@ -13,13 +13,14 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     one_of,
+    only_if,
     present,
     rule,
     same_dtype,
     shape_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.operators.library.common import (
     COMPLEX,
     MODERN,
@@ -81,7 +82,7 @@ def _solve(b: Any, a: Any, upper: bool, transpose: bool, unit: bool) -> tuple[An
         x[..., row, :] -= (factors[..., row, None, known] @ x[..., known, :])[..., 0, :]
         if not unit:
             x[..., row, :] /= factors[..., row, row, None]
-    return x, np.broadcast_to(triangle, (*batch, *a.shape[-2:]))
+    return x, np.broadcast_to(a, (*batch, *a.shape[-2:]))
 
 
 _QR_REDUCED, _QR_COMPLETE, _QR_R_ONLY = range(3)
@@ -119,6 +120,10 @@ def _svd_shapes(name: str) -> Callable[[Call], Shape]:
         return (*batch, extent, extent if call["fullMatrices"] else least)
 
     return shape
+
+
+def _of_factor(name: str) -> Check:
+    return only_if(shape_is("of the factor", _svd_shapes(name), name), "with computeUV", lambda call: call["computeUV"])
 
 
 def _svd_work(call: Call) -> Library | None:
@@ -183,7 +188,9 @@ OPERATORS = (
             dtype_in(lambda product: _DTYPES, "input"),
             *(same_dtype(name, "input") for name in _FACTORS),
             dims_between(2, 8, "input"),
-            *(shape_is("of the factor", _svd_shapes(name), name) for name in ("u", "sigma", "v")),
+            _of_factor("u"),
+            shape_is("of the factor", _svd_shapes("sigma"), "sigma"),
+            _of_factor("v"),
         ),
         work=_svd_work,
     ),
@@ -198,7 +205,7 @@ OPERATORS = (
             attribute("transpose", Kind.BOOL, "whether they are transposed"),
             attribute("unitriangular", Kind.BOOL, "whether ones are taken for their diagonals"),
             tensor_out("xOut", "the solutions"),
-            tensor_out("mOut", "the triangles"),
+            tensor_out("mOut", "the matrices"),
         ),
         (
             present("self", "A", "xOut", "mOut"),
