@@ -10,6 +10,8 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import matrix
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -31,7 +33,7 @@ from tests.helpers.library import (
 )
 
 #: What wraps where it exceeds its type.
-INTEGRAL = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "mm": lambda d: {"mat2": T(d, (3, 4)), "cubeMathType": 1, "out": T(d, (2, 4))},
@@ -88,7 +90,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "cubeMathType": 1,
         "out": T(d, (2,)),
     },
-    "addr": lambda d: {"self": T(d, (3,)), "vec1": T(d, (2,)), "vec2": T(d, (3,))},
+    "addr": lambda d: {
+        "self": T(d, (3,)),
+        "vec1": T(d, (2,)),
+        "vec2": T(d, (3,)),
+        # PyTorch takes 1 in its place.
+        **({"betaOptional": None} if d == D.INT16 else {}),
+    },
+    "inplace_addr": lambda d: {"vec1": T(d, (2,)), "vec2": T(d, (3,))},
     "linalg_cross": lambda d: {"self": T(d, (3,)), "other": T(d, (2, 1)), "dim": 0},
     "mv": lambda d: {"vec": T(d, (3,)), "cubeMathType": 1, "out": T(d, (2,))},
     "ger": lambda d: {"self": T(d, (2,)), "vec2": T(d, (3,))},
@@ -112,9 +121,14 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "addmv": lambda a: torch.addmv(
         *(wide(a[each]) for each in ("self", "mat", "vec")), beta=a["beta"], alpha=a["alpha"]
     ),
-    "addr": lambda a: torch.addr(
-        *(wide(a[each]) for each in ("self", "vec1", "vec2")), beta=a["beta"], alpha=a["alpha"]
-    ),
+    **{
+        f"{where}addr": lambda a: torch.addr(
+            *(x if x.dtype in INTEGRAL else wide(x) for x in (first(a), a["vec1"], a["vec2"])),
+            beta=1 if a["betaOptional"] is None else a["betaOptional"],
+            alpha=a["alphaOptional"],
+        )
+        for where in ("", "inplace_")
+    },
     "linalg_cross": lambda a: torch.linalg.cross(
         *torch.broadcast_tensors(*(x if x.dtype in INTEGRAL else precise(x) for x in (a["self"], a["other"]))),
         dim=-1,
@@ -154,6 +168,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "linalg_cross": {"dim": -1},
     "addmv": {"vec": {"shape": (3,)}, "self": {"shape": (1,)}, "out": {"shape": (0,)}},
     "addr": {"vec1": {"shape": (0,)}, "vec2": {"shape": (3,)}, "self": {"shape": (3,)}},
+    "inplace_addr": {"vec1": {"shape": (0,)}, "vec2": {"shape": (3,)}},
     "mv": {"vec": {"shape": (3,)}, "out": {"shape": (0,)}},
     "ger": {"self": {"shape": (0,)}, "vec2": {"shape": (3,)}, "out": {"shape": (0, 3)}},
     "dot": {"self": {"shape": (0,)}, "tensor": {"shape": (0,)}, "out": {"shape": ()}},
@@ -172,6 +187,9 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcasts with self": lambda o, name: Break(shape((4, 2), name), "broadcasts with"),
     "broadcast shape of self and other": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
     "dimension of self": lambda o, name: Break({name: 1}, "from -1 to 0"),
+    "fits the result": lambda o, name: Break({name: scalar(D.BOOL, True)}, "a number"),
+    "0 to 2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "0 to 2 dimensions"),
+    "broadcasts to the products": lambda o, name: Break(shape((4,), name), "[2, 3]"),
     "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2 dimensions"),
     "2 dimensions": lambda o, name: Break(shape((1, 3, 4), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
@@ -200,7 +218,7 @@ class TestMatrix(LibraryTests):
         matrix.OPERATORS,
         calls=CALLS,
         references=REFERENCES,
-        dtypes={"linalg_cross": (*REAL, *COMPLEX)},
+        dtypes={"linalg_cross": (*REAL, *COMPLEX), **dict.fromkeys(("addr", "inplace_addr"), (*REAL, D.BOOL))},
         empty=EMPTY,
         breaks=BREAKS,
         default=TRAINED,
@@ -215,7 +233,7 @@ def test_what_is_multiplied_by_zero_may_be_nan(beta: int, dtype: type[np.floatin
     def tensor(*shape: int) -> Placed:
         return Placed(np.full(shape, np.nan, dtype), "contiguous")
 
-    numbers = {"beta": scalar(D.DOUBLE, beta), "alpha": scalar(D.DOUBLE, 0)}
+    numbers = [scalar(D.DOUBLE, beta), scalar(D.DOUBLE, 0)]
     for operator, factors in (
         ("addmm", {"mat1": (1, 1), "mat2": (1, 1)}),
         ("addbmm", {"batch1": (3, 1, 1), "batch2": (3, 1, 1)}),
@@ -230,9 +248,11 @@ def test_what_is_multiplied_by_zero_may_be_nan(beta: int, dtype: type[np.floatin
             placed["self"].view[...] = 1.5
         for name in factors if operator == "addr" else ():
             placed[name].view[...] = 1
-        call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | numbers
-        if operator != "addr":
-            call["cubeMathType"] = 1
+        call: dict[str, Any] = {name: each.tensor for name, each in placed.items()}
+        if operator == "addr":
+            call |= zip(("betaOptional", "alphaOptional"), numbers, strict=True)
+        else:
+            call |= {"beta": numbers[0], "alpha": numbers[1], "cubeMathType": 1}
         prepare(BY_NAME[operator], call, Product.ATLAS_A2).run()
         assert placed["out"].view == 1.5 * beta, operator
 
@@ -245,3 +265,10 @@ def test_a_single_number_is_added_to_a_product() -> None:
     numbers = {"beta": scalar(D.DOUBLE, 0.5), "alpha": scalar(D.DOUBLE, 1), "cubeMathType": 1}
     prepare(BY_NAME["addmm"], numbers | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
     assert (placed["out"].view == 9).all()
+
+
+def test_integers_have_no_fractional_factors() -> None:
+    call = {"self": Tensor(D.INT32, ()), "vec1": Tensor(D.INT32, (2,)), "vec2": Tensor(D.BOOL, (2,))}
+    factors = {"betaOptional": scalar(D.INT64, 2), "alphaOptional": scalar(D.FLOAT, 2)}
+    with pytest.raises(AclnnError, match="alphaOptional: expected an integer"):
+        prepare(BY_NAME["addr"], call | {"out": Tensor(D.INT32, (2, 2))} | factors, Product.ATLAS_A2)

@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     castable_from,
     dims_between,
     dtype_in,
+    each,
     extents,
     floating,
     limited_dims,
@@ -34,13 +35,17 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     FORMS,
     NUMBERS,
+    REAL,
     WITH_INFERENCE,
+    Form,
     camel,
     library_operator,
     promoted,
+    promoted_dtype,
     scalar,
     support,
     tensor_in,
@@ -226,6 +231,70 @@ def _sum_of_batches(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any, 
     return _sum(self, left.reshape(len(left), -1), right.reshape(-1, right.shape[-1]), beta, alpha, cube, out)
 
 
+_FACTORS = ("betaOptional", "alphaOptional")
+
+
+def _outer_shape(call: Call) -> Shape:
+    return call["vec1"].size, call["vec2"].size
+
+
+def _outer_sum(form: Form) -> Operator:
+    """aclnnAddr, of numbers of any real type; booleans are multiplied by "and" and added by "or"."""
+    first, out = form.first, form.out
+    tensors = tuple(dict.fromkeys((first, "vec1", "vec2", out)))
+
+    def joint(call: Call) -> D:
+        return promoted_dtype(call[first].dtype, promoted(call, "vec1", "vec2"))
+
+    def fits(call: Call, name: str) -> str | None:
+        got, computed = call[name].dtype, joint(call)
+        if got == D.BOOL != computed:
+            return f"expected a number beside {computed.c_name} (that of the result), got ACL_BOOL"
+        if castable(got, D.INT64) or not castable(computed, D.INT64):
+            return None
+        return f"expected an integer beside {computed.c_name} (that of the result), got {got.c_name}"
+
+    def work(call: Call) -> Library | None:
+        if call[out].size == 0:
+            return None
+        beta, alpha = (1 if call[name] is None else call[name].value.item() for name in _FACTORS)
+
+        def compute(self: Any, vec1: Any, vec2: Any) -> Any:
+            wide = np.float64 if self.dtype.kind == "f" else self.dtype
+            whole, left, right = (each.astype(wide) for each in (self, vec1, vec2))
+            product = np.asarray(alpha, wide) * np.multiply.outer(left, right)
+            return product + np.asarray(beta, wide) * whole if beta else product  # with beta 0 self may be NaN
+
+        return Library(compute, (first, "vec1", "vec2"), (out,), joint(call))
+
+    return Operator(
+        name=f"{form.prefix}addr",
+        function=camel(f"{form.prefix}addr"),
+        summary=form.summary(
+            "Add a multiple of the products of all pairs of two vectors' elements to one of a matrix."
+        ),
+        formula=f"{out} = beta * {first} + alpha * vec1[i] * vec2[j]",
+        parameters=form.parameters(
+            tensor_in("vec1", "the elements of rows"),
+            tensor_in("vec2", "the elements of columns"),
+            Parameter("betaOptional", "beta", Kind.SCALAR, f"the factor of {first}; 1 by default", optional=True),
+            Parameter("alphaOptional", "alpha", Kind.SCALAR, "the factor of the products; 1 by default", optional=True),
+            result=_OUT,
+        ),
+        support=support(REAL),
+        checks=(
+            present(*tensors),
+            dtype_in(where_supported(REAL), *tensors, *_FACTORS),
+            each("fits the result", _FACTORS, fits),
+            dims_between(1, 1, "vec1", "vec2"),
+            *([] if form.in_place else [dims_between(0, 2, first), _broadcasts_to("the products", _outer_shape)]),
+            shape_is("a row for each of vec1", _outer_shape, out),
+        ),
+        work=work,
+        in_header_of="addr",
+    )
+
+
 def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> Operator:
     return library_operator(
         name,
@@ -408,34 +477,7 @@ OPERATORS = (
         products=WITH_INFERENCE,
         attributes=("cubeMathType",),
     ),
-    library_operator(
-        "addr",
-        "out = beta * self + alpha * vec1[i] * vec2[j]",
-        "Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.",
-        (
-            tensor_in("self", "what is added; broadcasts to the products"),
-            tensor_in("vec1", "the elements of rows"),
-            tensor_in("vec2", "the elements of columns"),
-            scalar("beta", "the factor of self"),
-            scalar("alpha", "the factor of the products"),
-            _OUT,
-        ),
-        (
-            present("self", "vec1", "vec2", "beta", "alpha", "out"),
-            dtype_in(floating, "self", "vec1", "vec2", "out"),
-            real("beta", "alpha"),
-            dims_between(1, 1, "vec1", "vec2"),
-            shape_is("a row for each of vec1", lambda call: (call["vec1"].size, call["vec2"].size), "out"),
-            _FITS_OUT,
-        ),
-        lambda self, vec1, vec2, beta, alpha: (
-            # With beta 0 self may be NaN.
-            (beta * self.astype(np.float64) if beta else 0) + alpha * np.multiply.outer(vec1.astype(np.float64), vec2)
-        ),
-        header="addr",
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-    ),
+    *(_outer_sum(form) for form in FORMS),
     library_operator(
         "ger",
         "out = self[i] * vec2[j]",
