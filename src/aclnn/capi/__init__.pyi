@@ -7457,6 +7457,91 @@ def aclnnMoeGatingTopKSoftmax(
     Phase two: queues the work.
     """
 
+def aclnnMoeTokenPermuteGetWorkspaceSize(
+    tokens: int | None,
+    indices: int | None,
+    numOutTokens: int,
+    paddedMode: int,
+    permuteTokensOut: int | None,
+    sortedIndicesOut: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert the rows of its tokens, one expert's after another's.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Give each expert the rows of its tokens, one expert's after another's.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenPermuteGradGetWorkspaceSize(
+    permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of permuted tokens: the sum over each token's rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of permuted tokens: the sum over each token's rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenUnpermuteGetWorkspaceSize(
+    permutedTokens: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up what a token's experts answered, by weights.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
+    permutedTokensOptional: int | None,
+    unpermutedTokensGrad: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    permutedTokensGradOut: int | None,
+    probsGradOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of tokens that were added up.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of tokens that were added up.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUniqueGetWorkspaceSize(
     self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
 ) -> tuple[int, int, int]:
