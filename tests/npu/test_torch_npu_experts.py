@@ -62,3 +62,93 @@ def test_tokens_with_one_expert_come_back_with_their_gradients() -> None:
     (y * y).sum().backward()
     assert torch.equal(y.cpu(), tokens.detach().cpu())
     assert torch.equal(tokens.grad.cpu(), 2 * tokens.detach().cpu())
+
+
+class Grouped(torch.autograd.Function):  # type: ignore[misc]
+    """Products of groups of rows with their matrices, with gradients as MindSpeed takes them."""
+
+    @staticmethod
+    def forward(context: Any, x: Any, weight: Any, ends: Any) -> Any:
+        context.save_for_backward(x, weight, ends)
+        return torch_npu.npu_grouped_matmul([x], [weight], group_list=ends, split_item=3, group_type=0)[0]
+
+    @staticmethod
+    def backward(context: Any, grad: Any) -> tuple[Any, Any, None]:
+        x, weight, ends = context.saved_tensors
+        of_x = torch_npu.npu_grouped_matmul([grad], [weight.mT], group_list=ends, split_item=3, group_type=0)[0]
+        of_weight = torch_npu.npu_grouped_matmul([x.T], [grad], group_list=ends, split_item=3, group_type=2)[0]
+        return of_x, of_weight, None
+
+
+def grouped(x: Any, weight: Any, ends: Any) -> Any:
+    if x.device.type == "npu":
+        return Grouped.apply(x, weight, ends)
+    sizes = torch.diff(ends, prepend=ends.new_zeros(1)).tolist()
+    return torch.cat([part @ factor for part, factor in zip(x.split(sizes), weight, strict=True)])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_grouped_products_with_their_gradients(dtype: Any) -> None:
+    ends, results = torch.tensor([2, 2, 7, 10]), []
+    for device in ("npu", "cpu"):
+        kind = dtype if device == "npu" else torch.float64
+        x, weight = (
+            sample(*of, seed=of[0]).to(dtype).to(device, kind).requires_grad_()
+            for of in ((10, HIDDEN), (EXPERTS, HIDDEN, 8))
+        )
+        y = grouped(x, weight, ends.to(device))
+        y.backward(sample(10, 8).to(dtype).to(device, kind))
+        results.append([each.detach().cpu().double() for each in (y, x.grad, weight.grad)])
+    tolerance = 4 * torch.finfo(dtype).eps
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=tolerance, atol=4 * tolerance)
+
+
+def test_grouped_products_by_lists_of_numbers() -> None:
+    x, weight = sample(6, HIDDEN).half(), [sample(HIDDEN, 8, seed=seed).half() for seed in (1, 2)]
+    wanted = [x[:4].double() @ weight[0].double(), x[4:].double() @ weight[1].double()]
+    on_device, factors = x.to("npu"), [each.to("npu") for each in weight]
+    product = torch_npu.npu_grouped_matmul
+    for found in (
+        product([on_device], factors, group_list=[4, 6], split_item=1),
+        product([on_device[:4], on_device[4:]], factors, split_item=0, group_type=-1),
+        product([on_device], factors, group_list=[4, 6], split_item=3)[0].split([4, 2]),
+        product([on_device[:4], on_device[4:]], factors, group_list=[4, 6], split_item=2)[0].split([4, 2]),
+    ):
+        for got, one in zip(found, wanted, strict=True):
+            torch.testing.assert_close(got.cpu().double(), one, rtol=2e-3, atol=4e-3)
+
+
+def test_a_layer_of_experts_trains_as_on_the_cpu() -> None:
+    """Gates, permutation, grouped products around SwiGLU, and back; on the CPU written out."""
+    losses = []
+    for device, dtype in (("npu", torch.float32), ("cpu", torch.float32), ("cpu", torch.float64)):
+        x, target = (sample(32, HIDDEN, seed=seed).to(device, dtype) for seed in (0, 1))
+        shapes = ((HIDDEN, EXPERTS), (EXPERTS, HIDDEN, 2 * HIDDEN), (EXPERTS, HIDDEN, HIDDEN))
+        parameters = [
+            (sample(*of, seed=2 + at) / HIDDEN**0.5).to(device, dtype).requires_grad_() for at, of in enumerate(shapes)
+        ]
+        optimizer = torch.optim.AdamW(parameters, 1e-2)
+        losses.append([])
+        for _ in range(20):
+            loss = (_experts(x, *parameters) - target).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses[-1].append(loss.item())
+    npu, cpu, exact = losses
+    assert exact[-1] < 0.8 * exact[0]
+    assert npu == pytest.approx(exact, rel=1e-5)
+    assert cpu == pytest.approx(exact, rel=1e-5)
+
+
+def _experts(x: Any, gate: Any, first: Any, second: Any) -> Any:
+    probs, indices = (x @ gate).softmax(-1).topk(CHOSEN)
+    ends = (indices.flatten()[:, None] == torch.arange(EXPERTS, device=x.device)).sum(0).cumsum(0)
+    if x.device.type == "npu":
+        rows, places = torch_npu.npu_moe_token_permute(x, indices)
+        hidden = torch_npu.npu_swiglu(grouped(rows, first, ends))
+        return torch_npu.npu_moe_token_unpermute(grouped(hidden, second, ends), places, probs)
+    rows, places = permute(x, indices)
+    left, right = grouped(rows, first, ends).chunk(2, -1)
+    return unpermute(grouped(torch.nn.functional.silu(left) * right, second, ends), places, probs)

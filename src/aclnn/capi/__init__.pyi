@@ -6546,6 +6546,57 @@ def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulV3GetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -6601,6 +6652,41 @@ def aclnnGroupedMatmulV4GetWorkspaceSize(
     """
 
 def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulV5GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply pairs of matrices, which may be parts of one.
 
     Phase two: queues the work.

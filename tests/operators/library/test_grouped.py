@@ -16,13 +16,14 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped
-from tests.cases.table import NO_KERNEL, Arguments, T, shape
-from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, torch, wide
+from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, shape
+from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, described, torch, wide
 
-OPERATOR, FOURTH = grouped.OPERATORS
+FIRST, SECOND, OPERATOR, FOURTH, FIFTH = grouped.OPERATORS
+OF_NUMBERS = (FIRST, SECOND)
 BIAS, GROUPS = "biasOptional", "groupListOptional"
 QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4, all null.
+#: Of V4 and V5, all null.
 MORE = (
     *("perTokenScaleOptional", "activationInputOptional", "activationQuantScaleOptional"),
     *("activationQuantOffsetOptional", "activationFeatureOutOptional", "dynQuantScaleOutOptional"),
@@ -53,8 +54,18 @@ def fourth(arguments: Arguments, group_list_type: int) -> Arguments:
     return others | dict.fromkeys(MORE) | {"groupListType": group_list_type, "actType": 0, "out": arguments["y"]}
 
 
+def fifth(arguments: Arguments, group_list_type: int) -> Arguments:
+    return fourth(arguments, group_list_type) | {"tuningConfigOptional": (2, 0)}
+
+
+def first(d: D) -> Arguments:
+    """Rows of one x have their weights; all rows are in a group."""
+    given = {name: value for name, value in call(d).items() if name != "groupType"}
+    return given | {"weight": (T(d, (3, 4)),) * 2, BIAS: (T(bias_type(d), (4,)),) * 2, GROUPS: (1, 5)}
+
+
 def out(operator: Operator) -> str:
-    return "out" if operator is FOURTH else "y"
+    return "out" if operator in (FOURTH, FIFTH) else "y"
 
 
 def product(a: Mapping[str, Any]) -> Any:
@@ -65,27 +76,43 @@ def product(a: Mapping[str, Any]) -> Any:
     return torch.cat([*parts, y[4:]])
 
 
+def whole_product(a: Mapping[str, Any]) -> Any:
+    (x,), weight, bias = (list(map(wide, a[name])) for name in ("x", "weight", BIAS))
+    if len(weight) == 1:
+        weight, bias = weight[0], bias[0]
+    return torch.cat([x[:1] @ weight[0] + bias[0], x[1:] @ weight[1] + bias[1]])
+
+
 def single(of: tuple[int, ...], strides: tuple[int, ...] | None = None) -> tuple[Tensor]:
     return (Tensor(FLOAT, of, strides),)
 
 
 class TestGrouped(LibraryTests):
     subject = Subject(
-        grouped.OPERATORS,
-        calls={OPERATOR.name: call, FOURTH.name: lambda d: fourth(call(d), 1)},
-        references=dict.fromkeys((OPERATOR.name, FOURTH.name), product),
+        grouped.OPERATORS[1:],
+        calls={
+            SECOND.name: lambda d: call(d) | {GROUPS: (1, 5)},
+            OPERATOR.name: call,
+            FOURTH.name: lambda d: fourth(call(d), 1),
+            FIFTH.name: lambda d: fifth(call(d), 1),
+        },
+        references={
+            SECOND.name: whole_product,
+            **dict.fromkeys((OPERATOR.name, FOURTH.name, FIFTH.name), product),
+        },
         default=TRAINED,
-        plain=(OPERATOR.name, FOURTH.name),
+        plain=tuple(operator.name for operator in grouped.OPERATORS),
         numbers=lambda operator, name, array: (
-            np.array([1, 3 if operator == FOURTH.name else 4]) if name == GROUPS else array
+            np.array([1, 4 if operator == OPERATOR.name else 3]) if name == GROUPS else array
         ),
         empty={
             o.name: {
                 "x": (T(FLOAT, (0, 3)),),
                 out(o): (T(FLOAT, (0, 4)),),
-                GROUPS: {"shape": (2,)},
+                GROUPS: (0, 0) if o is SECOND else {"shape": (2,)},
+                **({"tuningConfigOptional": None} if o is FIFTH else {}),
             }
-            for o in grouped.OPERATORS
+            for o in grouped.OPERATORS[1:]
         },
         breaks={
             "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
@@ -96,7 +123,12 @@ class TestGrouped(LibraryTests):
                     name, ({name: 1}, "0")
                 )
             ),
-            "goes with groupType": lambda o, name: Break({name: 0}, "2 or 3"),
+            "goes with groupType": lambda o, name: Break({name: 4 if o is SECOND else 0}, "2 or 3"),
+            "format of a weight": lambda o, name: Break(
+                {name: (T(FLOAT, (2, 3, 4), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+            ),
+            "numbers of groups": lambda o, name: Break({name: (1, 4)}, "2 numbers in order, from 0 on, the last 5"),
+            "rows of a group": lambda o, name: Break({name: (6,)}, "from 0 to 5"),
             "as many outputs as splitItem says": lambda o, name: Break({name: (T(FLOAT, (5, 4)),) * 2}, "1 tensors"),
             "as many as of weight, or one": lambda o, name: Break({name: (T(FLOAT, (5, 3)),) * 2}, "1 tensors"),
             "one weight": lambda o, name: Break({"groupType": 2, name: (T(FLOAT, (3, 4)),) * 2}, "1 tensor"),
@@ -126,6 +158,59 @@ class TestGrouped(LibraryTests):
                 {"x": single((5, 1 << 16)), "weight": single((2, 1 << 16, 4))}
                 if name == "x"
                 else {name: single((2, 3, 1 << 16)), out(o): single((5, 1 << 16)), BIAS: single((2, 1 << 16))},
+                "65535",
+            ),
+        },
+        codes={"not computed": NO_KERNEL},
+    )
+
+
+HALF = D.FLOAT16
+
+
+class TestFirst(LibraryTests):
+    subject = Subject(
+        (FIRST,),
+        calls={FIRST.name: first},
+        references={FIRST.name: whole_product},
+        default=TRAINED[1:],
+        plain=(FIRST.name,),
+        empty={FIRST.name: {"x": (T(HALF, (0, 3)),), "y": (T(HALF, (0, 4)),), GROUPS: (0, 0)}},
+        breaks={
+            "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
+            "not computed": lambda o, name: Break({name: (T(D.UINT64, (4,)),)}, "null"),
+            "one data type": lambda o, name: Break({name: (T(HALF, (3, 4)), T(D.BF16, (3, 4)))}, "ACL_FLOAT16"),
+            "data type beside x": lambda o, name: Break({name: (T(D.BF16, (4,)),) * 2}, "ACL_FLOAT16"),
+            "goes with groupType": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+            "as many outputs as splitItem says": lambda o, name: Break({name: (T(HALF, (5, 4)),) * 2}, "1 tensors"),
+            "as many as of weight, or one": lambda o, name: Break({name: (T(HALF, (5, 3)),) * 3}, "2 tensors"),
+            "public format of each": lambda o, name: Break(
+                {name: (T(HALF, (5, 3), Format.FORMAT_FRACTAL_NZ),) * (2 if name == BIAS else 1)}, "ACL_FORMAT_ND"
+            ),
+            "format of a weight": lambda o, name: Break(
+                {name: (T(HALF, (3, 4), Format.FORMAT_FRACTAL_NZ),) * 2},
+                "ACL_FORMAT_ND",
+                product=Product.ASCEND_950,
+            ),
+            "dimensions of each": lambda o, name: Break({name: (T(HALF, (5,)),) * (2 if name == "weight" else 1)}, "2"),
+            "extents of each": lambda o, name: Break(
+                {name: (T(HALF, (2**31 - 15, 3)),) * (2 if name == "weight" else 1)}, "2147483647"
+            ),
+            "shape of a weight": lambda o, name: Break({name: (T(HALF, (5, 4)),) * 2}, "[3, 4]"),
+            "shape of a product": lambda o, name: Break({name: (T(HALF, (4, 5)),)}, "[5, 4]"),
+            "as many biases as weights": lambda o, name: Break({name: (T(HALF, (4,)),)}, "2 tensors"),
+            "a row of a product": lambda o, name: Break({name: (T(HALF, (5,)),) * 2}, "[4]"),
+            "numbers of groups": lambda o, name: Break({name: None}, "the ends of groups"),
+            "lie as groupType says": lambda o, name: Break({name: (Tensor(HALF, (5, 3), (1, 5)),)}, "contiguous"),
+            "lie alike": lambda o, name: Break({name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"),
+            "short rows": lambda o, name: Break(
+                {"x": (T(HALF, (5, 1 << 16)),), "weight": (T(HALF, (1 << 16, 4)),) * 2}
+                if name == "x"
+                else {
+                    name: (T(HALF, (3, 1 << 16)),) * 2,
+                    "y": (T(HALF, (5, 1 << 16)),),
+                    BIAS: (T(HALF, (1 << 16,)),) * 2,
+                },
                 "65535",
             ),
         },
@@ -272,3 +357,98 @@ def test_v4_takes_more_tensors_on_950() -> None:
     prepare(FOURTH, many, Product.ASCEND_950)
     with pytest.raises(AclnnError, match="x: expected 1 to 128 tensors, got 129"):
         prepare(FOURTH, many, Product.ATLAS_A2)
+
+
+def numbered(
+    x: list[Any],
+    weight: list[Any],
+    ends: tuple[int, ...] | None,
+    split: int,
+    shapes: list[tuple[int, ...]],
+    kind: int | None = None,
+    product: Product = Product.ATLAS_A2,
+) -> list[Any]:
+    """Compute by the first version, or by V2 with a type of groups."""
+    y = [placed(np.full(of, 7, x[0].dtype)) for of in shapes]
+    arguments = first(HALF) | {
+        "x": tuple(placed(each, kind == 2) for each in x),
+        "weight": tuple(map(placed, weight)),
+        BIAS: None,
+        GROUPS: ends,
+        "splitItem": split,
+        "y": tuple(y),
+    }
+    if kind is None:
+        prepare(FIRST, arguments, product).run()
+    else:
+        prepare(SECOND, arguments | {"groupType": kind}, product).run()
+    return [each.owner for each in y]
+
+
+def test_numbers_divide_the_rows_of_one_x() -> None:
+    x, weight = normal(6, 3), [normal(3, 4), normal(3, 5)]
+    expected = [x[:4].astype(float) @ weight[0], x[4:].astype(float) @ weight[1]]
+    for kind in (None, 0):
+        for found, one in zip(numbered([x], weight, (4, 6), 0, [(4, 4), (2, 5)], kind), expected, strict=True):
+            close(found, one)
+    alike = [weight[0], weight[0] + 1]
+    together = np.concatenate([x[:4].astype(float) @ alike[0], x[4:].astype(float) @ alike[1]])
+    close(numbered([x], alike, (4, 6), 3, [(6, 4)])[0], together)
+    close(numbered([x], [np.stack(alike)], (4, 6), 3, [(6, 4)], 0)[0], together)
+
+
+@pytest.mark.parametrize("ends", [None, (), (4, 6)])
+def test_numbers_may_repeat_where_tensors_end(ends: tuple[int, ...] | None) -> None:
+    x, weight = [normal(4, 3), normal(2, 3)], [normal(3, 4), normal(3, 4) + 1]
+    expected = [left.astype(float) @ right for left, right in zip(x, weight, strict=True)]
+    for found, one in zip(numbered(x, weight, ends, 1, [(4, 4), (2, 4)]), expected, strict=True):
+        close(found, one)
+    close(numbered(x, weight, ends, 2, [(6, 4)])[0], np.concatenate(expected))
+    one = normal(4, 3)
+    close(numbered([one], weight[:1], (4,) if ends else ends, 0, [(4, 4)])[0], one.astype(float) @ weight[0])
+
+
+def test_numbers_divide_columns() -> None:
+    x, weight = normal(5, 6), normal(6, 4)
+    parts = [x[:, :4].astype(float) @ weight[:4], x[:, 4:].astype(float) @ weight[4:]]
+    close(numbered([x], [weight], (4, 6), 2, [(2, 5, 4)], 2)[0], parts)
+    for found, part in zip(numbered([x], [weight[:4], weight[4:]], (4, 6), 0, [(5, 4)] * 2, 2), parts, strict=True):
+        close(found, part)
+
+
+@pytest.mark.parametrize(
+    ("ends", "several", "text"),
+    [
+        ((4, 3), False, r"expected 2 numbers in order, from 0 on, the last 6, got \[4, 3\]"),
+        ((-1, 6), False, r"expected 2 numbers in order, from 0 on, the last 6, got \[-1, 6\]"),
+        ((4, 5), False, r"expected 2 numbers in order, from 0 on, the last 6, got \[4, 5\]"),
+        ((2, 4, 6), False, r"expected 2 numbers in order, from 0 on, the last 6, got \[2, 4, 6\]"),
+        ((3, 6), True, r"expected \[4, 6\] \(where the tensors of a list end\), got \[3, 6\]"),
+        (None, False, "expected the ends of groups, got null"),
+    ],
+)
+def test_numbers_that_no_groups_have(ends: tuple[int, ...] | None, several: bool, text: str) -> None:
+    x, weight = normal(6, 3), [normal(3, 4)] * 2
+    with pytest.raises(AclnnError, match=f"groupListOptional: {text}") as caught:
+        numbered([x[:4], x[4:]] if several else [x], weight, ends, 2, [(6, 4)])
+    assert caught.value.code == INVALID
+
+
+def test_an_x_of_its_own_may_have_more_dimensions() -> None:
+    x, weight = normal(2, 3, 5), normal(5, 4)
+    close(numbered([x], [weight], None, 0, [(2, 3, 4)])[0], x.astype(float) @ weight)
+    close(compute([x], [weight], [], None, -1, 0, [(2, 3, 4)])[0], x.astype(float) @ weight)
+    with pytest.raises(AclnnError, match=r"x\[0\]: expected 2 dimensions, got 3"):
+        numbered([x], [weight], None, 0, [(2, 3, 4)], product=Product.ASCEND_950)
+    with pytest.raises(AclnnError, match=r"y\[0\]: expected shape \[2, 3, 4\], got \[6, 4\]"):
+        numbered([x], [weight], None, 0, [(6, 4)])
+    with pytest.raises(AclnnError, match="groupListOptional: expected null with groupType -1 or more than 2 dim"):
+        numbered([x], [weight], (2,), 0, [(2, 3, 4)])
+
+
+def test_weights_of_16_bits_may_be_called_blocks() -> None:
+    weight = (Tensor(HALF, (2, 3, 4), format=Format.FORMAT_FRACTAL_NZ),)
+    arguments = fifth(described(call(HALF)), 0) | {"weight": weight}
+    prepare(FIFTH, arguments, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match=r"weight\[0\]: expected a format such as ACL_FORMAT_ND"):
+        prepare(FIFTH, arguments, Product.ASCEND_950)

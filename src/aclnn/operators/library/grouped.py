@@ -1,4 +1,4 @@
-"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmulV3, aclnnGroupedMatmulV4."""
+"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmul to aclnnGroupedMatmulV5."""
 
 from __future__ import annotations
 
@@ -19,25 +19,39 @@ from aclnn.core.checks import (
     rule,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
+_TUNING = "tuningConfigOptional"
+_TUNED = Parameter(
+    _TUNING,
+    _TUNING,
+    Kind.INT_ARRAY,
+    "the rows of a group that are expected, for speed alone",
+    optional=True,
+    c_type="aclIntArray *",
+)
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4 alone, and null: before the list of groups, after it, results.
+#: Of V4 and V5 alone, and null: before the list of groups, after it, results.
 _MORE = (
     ("perTokenScaleOptional",),
     ("activationInputOptional", "activationQuantScaleOptional", "activationQuantOffsetOptional"),
     ("activationFeatureOutOptional", "dynQuantScaleOutOptional"),
 )
+_VERSIONS = {"grouped_matmul": 1, **{f"grouped_matmul_v{number}": number for number in range(2, 6)}}
 _MOST_TENSORS, _MOST_TENSORS_950, _MOST_GROUPS = 128, 1024, 1024
+_MOST_DIMS = 6
 _MOST_INNER = 2**16 - 1
 _MOST, _ALIGNED_BYTES = 2**31 - 1, 32
 #: What groups divide: nothing, the rows of x, the columns of x with the rows of the weight.
 _NONE, _ROWS, _INNER = -1, 0, 2
+_NO_ENDS = f"{_GROUPS}: expected the ends of groups, got null"
+_TENSORS = "where the tensors of a list end"
 #: What the list of groups has of each: its end, its size.
 _ENDS, _SIZES = 0, 1
 
@@ -48,12 +62,25 @@ def _listed(name: str, meaning: str, optional: bool = False) -> Parameter:
     return Parameter(name, name, Kind.INPUT_LIST, meaning, optional=optional)
 
 
-def _is_fourth(call: Call) -> bool:
-    return "out" in call.arguments
+def _version(call: Call) -> int:
+    return _VERSIONS[call.operator.name]
+
+
+def _of_numbers(call: Call) -> bool:
+    """True where the list of groups is one of numbers, and no tensor."""
+    return _version(call) < 3
+
+
+def _kind(call: Call) -> int:
+    """What groups divide; the first version says it by what it is given."""
+    if _version(call) > 1:
+        return int(call["groupType"])
+    counts = [len(call[name]) for name in ("x", "weight", "y")]
+    return _NONE if counts == [1, 1, 1] or (counts[0] > 1 and counts[2] > 1) else _ROWS
 
 
 def _result(call: Call) -> str:
-    return "out" if _is_fourth(call) else "y"
+    return "out" if _version(call) > 3 else "y"
 
 
 def _lists(call: Call) -> tuple[str, ...]:
@@ -62,12 +89,12 @@ def _lists(call: Call) -> tuple[str, ...]:
 
 def _is_stacked(call: Call) -> bool:
     """True where one weight of three dimensions holds those of all groups."""
-    return call["groupType"] == _ROWS and len(call["weight"]) == 1 and len(call["weight"][0].shape) == 3
+    return _kind(call) == _ROWS and len(call["weight"]) == 1 and len(call["weight"][0].shape) == 3
 
 
 def _is_one(call: Call) -> bool:
     """True where all groups lie in one tensor each of x, weight and y."""
-    return _is_stacked(call) or (call["groupType"] == _INNER and call["splitItem"] > 1)
+    return _is_stacked(call) or (_kind(call) == _INNER and call["splitItem"] > 1)
 
 
 def _groups(call: Call) -> int:
@@ -78,7 +105,7 @@ def _groups(call: Call) -> int:
 
 
 def _few(call: Call, name: str) -> str | None:
-    most = _MOST_TENSORS_950 if _is_fourth(call) and call.product in CLASS_950 else _MOST_TENSORS
+    most = _MOST_TENSORS_950 if call.product in CLASS_950 and _version(call) in (2, 4, 5) else _MOST_TENSORS
     count = len(call[name])
     return None if 1 <= count <= most else f"expected 1 to {most} tensors, got {count}"
 
@@ -101,11 +128,15 @@ def _bias_dtype(call: Call, name: str, at: int) -> str | None:
 
 
 def _split(call: Call) -> str | None:
-    allowed = {_NONE: (0, 1), _ROWS: (2, 3), _INNER: (0, 1, 2, 3)}[call["groupType"]]
-    got = call["splitItem"]
-    if got in allowed:
-        return None
-    return f"splitItem: expected {listing(map(str, allowed))} with groupType {call['groupType']}, got {got}"
+    kind, got = _kind(call), call["splitItem"]
+    allowed: tuple[int, ...] = (0, 1, 2, 3)
+    if kind == _NONE and _version(call) > 1:
+        allowed = (0, 1)
+    elif kind == _ROWS and not _of_numbers(call):
+        allowed = (2, 3)
+    return (
+        None if got in allowed else f"splitItem: expected {listing(map(str, allowed))} with groupType {kind}, got {got}"
+    )
 
 
 def _outputs(call: Call) -> str | None:
@@ -118,7 +149,7 @@ def _outputs(call: Call) -> str | None:
 
 def _inputs(call: Call) -> str | None:
     weights, got = len(call["weight"]), len(call["x"])
-    allowed = {_NONE: {weights}, _ROWS: {1, weights}, _INNER: {1}}[call["groupType"]]
+    allowed = {_NONE: {weights}, _ROWS: {1, weights} if call["splitItem"] > 1 else {1}, _INNER: {1}}[_kind(call)]
     if got in allowed:
         return None
     return f"x: expected {listing(map(str, sorted(allowed)))} tensors for {weights} of weight, got {got}"
@@ -134,13 +165,23 @@ def _single_weight(call: Call) -> str | None:
 def _ranks(call: Call, name: str, at: int) -> str | None:
     got = len(call[name][at].shape)
     allowed: tuple[int, ...] = (2,)
-    if name == "weight" and call["groupType"] == _ROWS and len(call["x"]) == len(call["weight"]) == 1:
+    if name == "weight" and _kind(call) == _ROWS and len(call["x"]) == len(call["weight"]) == 1:
         allowed = (2, 3)
-    elif name == _result(call) and call["groupType"] == _INNER and _is_one(call):
+    elif name == _result(call) and _kind(call) == _INNER and _is_one(call):
         allowed = (3,)
+    elif name != "weight" and _kind(call) == _NONE and call.product not in CLASS_950:
+        allowed = tuple(range(2, _MOST_DIMS + 1))
     if got in allowed:
         return None
     return f"expected {listing(map(str, allowed))} dimensions, got {got}"
+
+
+def _weight_format(call: Call, name: str, at: int) -> str | None:
+    """Blocks of 16 bits are before the 950 products what they are without that label."""
+    tensor = call[name][at]
+    if tensor.format == Format.FORMAT_FRACTAL_NZ and tensor.dtype != D.FLOAT and call.product not in CLASS_950:
+        return None
+    return public(call, name, at)
 
 
 def _extents(call: Call, name: str, at: int) -> str | None:
@@ -155,9 +196,11 @@ def _shapes(call: Call) -> tuple[list[Shape], list[Shape]]:
     """Expected last two dimensions of weights, and shapes of outputs; -1 is any extent."""
     x, weight = ([tensor.shape for tensor in call[name]] for name in ("x", "weight"))
     n = weight[0][-1]
-    if call["groupType"] == _NONE:
-        return [(k, -1) for _, k in x], [(m, w[-1]) for (m, _), w in zip(x, weight, strict=True)]
-    if call["groupType"] == _ROWS:
+    if _kind(call) == _NONE:
+        return [(of[-1], -1) for of in x], [(*of[:-1], w[-1]) for of, w in zip(x, weight, strict=True)]
+    if _kind(call) == _ROWS and call["splitItem"] < 2:
+        return [(x[0][1], -1)] * len(weight), [(-1, w[-1]) for w in weight]
+    if _kind(call) == _ROWS:
         columns = [k for _, k in x] * (len(weight) // len(x))
         return [(k, n) for k in columns], [(sum(m for m, _ in x), n)]
     m, k = x[0]
@@ -167,7 +210,7 @@ def _shapes(call: Call) -> tuple[list[Shape], list[Shape]]:
 
 
 def _fits(got: Shape, expected: Shape) -> bool:
-    return all(wanted in (-1, extent) for extent, wanted in zip(got, expected, strict=True))
+    return len(got) == len(expected) and all(map(lambda extent, wanted: wanted in (-1, extent), got, expected))
 
 
 def _shown(shape: Shape) -> str:
@@ -185,14 +228,14 @@ def _output_shape(call: Call, name: str, at: int) -> str | None:
 
 
 def _enough_columns(call: Call) -> str | None:
-    if call["groupType"] != _INNER or _is_one(call):
+    if _kind(call) != _INNER or _is_one(call):
         return None
     most, got = call["x"][0].shape[1], sum(weight.shape[0] for weight in call["weight"])
     return None if got <= most else f"weight: expected at most {most} rows in all (the columns of x[0]), got {got}"
 
 
 def _bias_count(call: Call) -> str | None:
-    expected, got = 0 if call["groupType"] == _INNER else len(call["weight"]), len(call[_BIAS] or ())
+    expected, got = 0 if _kind(call) == _INNER else len(call["weight"]), len(call[_BIAS] or ())
     return None if got in (0, expected) else f"{_BIAS}: expected {expected or 'no'} tensors, got {got}"
 
 
@@ -203,11 +246,35 @@ def _bias_shape(call: Call, name: str, at: int) -> str | None:
 
 
 def _group_list(call: Call) -> str | None:
-    given, many = call[_GROUPS] is not None, len(call["x"]) > 1
-    each_apart = call["groupType"] == _INNER and not _is_one(call)
-    if call["groupType"] == _NONE or (each_apart and call.product not in CLASS_950):
-        return f"{_GROUPS}: expected null with groupType {call['groupType']}, got a tensor" if given else None
-    return None if given or many or each_apart else f"{_GROUPS}: expected the ends of groups, got null"
+    kind, given, many = _kind(call), call[_GROUPS] is not None, len(call["x"]) > 1
+    apart = kind == _INNER and not _is_one(call)
+    if kind == _NONE or (apart and call.product not in CLASS_950):
+        return f"{_GROUPS}: expected null with groupType {kind}, got a tensor" if given else None
+    return None if given or many or apart else _NO_ENDS
+
+
+def _sizes(call: Call) -> list[int] | None:
+    """The sizes of groups where tensors of a list have them."""
+    if len(call["x"]) > 1 or _kind(call) == _NONE:
+        return [tensor.shape[0] for tensor in call["x"]]
+    if _kind(call) == _ROWS:
+        return [tensor.shape[0] for tensor in call["y"]] if call["splitItem"] < 2 else None
+    return None if _is_one(call) else [tensor.shape[0] for tensor in call["weight"]]
+
+
+def _numbers(call: Call) -> str | None:
+    kind, ends, sizes = _kind(call), call[_GROUPS] or (), _sizes(call)
+    if not ends:
+        return _NO_ENDS if len(call["x"]) == 1 and (kind == _ROWS or _is_one(call)) else None
+    if kind == _NONE and (_version(call) > 1 or any(len(tensor.shape) > 2 for tensor in call["x"])):
+        return f"{_GROUPS}: expected null with groupType -1 or more than 2 dimensions, got {extents(ends)}"
+    if sizes is not None:
+        wanted = np.cumsum(sizes).tolist()
+        return None if [*ends] == wanted else f"{_GROUPS}: expected {extents(wanted)} ({_TENSORS}), got {extents(ends)}"
+    whole, count = call["x"][0].shape[kind == _INNER], _groups(call)
+    if len(ends) == count and [*ends] == sorted(ends) and ends[0] >= 0 and ends[-1] == whole:
+        return None
+    return f"{_GROUPS}: expected {count} numbers in order, from 0 on, the last {whole}, got {extents(ends)}"
 
 
 def _group_count(call: Call, name: str) -> str | None:
@@ -227,7 +294,7 @@ def _together(call: Call) -> str | None:
 
 
 def _orientation(call: Call) -> str | None:
-    wanted = call["groupType"] == _INNER
+    wanted = _kind(call) == _INNER
     for at, tensor in enumerate(call["x"]):
         if not (tensor.is_transposed if wanted else tensor.is_contiguous) and tensor.size > 1:
             what = "transposed" if wanted else "contiguous"
@@ -236,7 +303,7 @@ def _orientation(call: Call) -> str | None:
 
 
 def _alike_oriented(call: Call) -> str | None:
-    weights, may_be_transposed = call["weight"], call["groupType"] != _INNER
+    weights, may_be_transposed = call["weight"], _kind(call) != _INNER
     crooked = [at for at, weight in enumerate(weights) if not weight.is_contiguous]
     if not crooked or (may_be_transposed and all(weight.is_transposed for weight in weights)):
         return None
@@ -283,13 +350,15 @@ def _work(call: Call) -> Library | None:
     result, sized = _result(call), call.arguments.get("groupListType") == _SIZES
     if not any(tensor.size for tensor in call[result]):
         return None
-    kind, is_one, grouped = call["groupType"], _is_one(call), call[_GROUPS] is not None
+    kind, is_one, several = _kind(call), _is_one(call), call["splitItem"] < 2
+    numbers = np.array(call[_GROUPS]) if _of_numbers(call) and call[_GROUPS] else None
+    grouped = call[_GROUPS] is not None and not _of_numbers(call)
     ends_of_lists = np.cumsum([len(places[name]) for name in ("x", "weight", _BIAS)]).tolist()
     divided = kind == _ROWS and len(call["x"]) == 1
 
     def multiply(*operands: Any) -> Any:
         x, weight, bias = (operands[part] for part in map(slice, [0, *ends_of_lists], ends_of_lists))
-        ends = operands[ends_of_lists[-1]] if grouped else None
+        ends = operands[ends_of_lists[-1]] if grouped else numbers
         if sized and grouped:
             ends = _ends_of(ends)
         if kind == _INNER:
@@ -298,9 +367,15 @@ def _work(call: Call) -> Library | None:
             weight, bias = weight[0], bias[0] if bias else bias
         terms = bias if len(bias) else [0.0] * len(weight)
         if divided:
+            parts = _parts(ends, len(x[0]))
+            products = tuple(
+                x[0][rows] @ factor + term for rows, factor, term in zip(parts, weight, terms, strict=True)
+            )
+            if several:
+                return products
             y = operands[-1].copy()
-            for rows, factor, term in zip(_parts(ends, len(x[0])), weight, terms, strict=True):
-                y[rows] = x[0][rows] @ factor + term
+            for rows, product in zip(parts, products, strict=True):
+                y[rows] = product
             return y
         if ends is not None:
             _expect_ends(ends, [len(operand) for operand in x])
@@ -308,7 +383,7 @@ def _work(call: Call) -> Library | None:
         return np.concatenate(products) if kind == _ROWS else products
 
     # Rows after the last group stay.
-    stays = places[result] if divided else []
+    stays = places[result] if divided and not several else []
     inputs = (*places["x"], *places["weight"], *places[_BIAS], *([_GROUPS] if grouped else []), *stays)
     return Library(multiply, inputs, tuple(places[result]))
 
@@ -323,9 +398,23 @@ def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
     return tuple(x[:, part] @ factor for part, factor in zip(parts, weight, strict=True))
 
 
-def _grouped(name: str, out: str) -> Operator:
-    lists, is_fourth = ("x", "weight", out), out == "out"
-    before, after, more = _MORE if is_fourth else ((), (), ())
+def _tuned(call: Call) -> str | None:
+    most, got = call["x"][0].shape[0], (call[_TUNING] or (0,))[0]
+    return None if 0 <= got <= most else f"{_TUNING}: expected from 0 to {most} rows (of x[0]) first, got {got}"
+
+
+def _grouped(name: str) -> Operator:
+    version = _VERSIONS[name]
+    of_numbers, has_more = version < 3, version > 3
+    out, dtypes = "out" if has_more else "y", FLOATING if version > 1 else (D.FLOAT16, D.BF16)
+    lists = ("x", "weight", out)
+    before, after, more = _MORE if has_more else ((), (), ())
+    kinds = attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x")
+    groups: tuple[Check, ...] = (
+        rule("ends of groups: groupListOptional", _group_list),
+        each("an end for each group", (_GROUPS,), _group_count),
+        each("few groups", (_GROUPS,), _few_groups),
+    )
     return Operator(
         name=name,
         function=camel(name),
@@ -336,49 +425,52 @@ def _grouped(name: str, out: str) -> Operator:
             _listed("weight", "the right operands"),
             _listed(_BIAS, "what is added to each row of a product", optional=True),
             *(_listed(name, "null", optional=True) for name in (*_QUANTIZATION, *before)),
-            Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
+            Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "where groups end", optional=True)
+            if of_numbers
+            else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
             *(_listed(name, "null", optional=True) for name in after),
             attribute("splitItem", Kind.INT64, f"0, 1: {out} has an output for each product, 2, 3: one for all"),
-            attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x"),
+            *((kinds,) if version > 1 else ()),
             *(
                 (
                     attribute("groupListType", Kind.INT64, "what groupListOptional has, 0: ends, 1: sizes"),
                     attribute("actType", Kind.INT64, "0: no activation"),
                 )
-                if is_fourth
+                if has_more
                 else ()
             ),
-            Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if is_fourth else Kind.INPUT_LIST.value),
+            *((_TUNED,) if version > 4 else ()),
+            Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if has_more else Kind.INPUT_LIST.value),
             *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),
-        support=support(FLOATING, MODERN),
+        support=support(dtypes, MODERN),
         checks=(
             present(*lists),
             each("few tensors", lists, _few),
             each_of("no null among them", (*lists, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each("not computed", (*_QUANTIZATION, *before, *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
-            each_of("data type of each", lists, of_types(FLOATING)),
+            each_of("data type of each", lists, of_types(dtypes)),
             each_of("one data type", lists, alike("x")),
             each_of("data type beside x", (_BIAS,), _bias_dtype),
-            dtype_in(lambda product: {D.INT64}, _GROUPS),
-            one_of("groupType", _NONE, _ROWS, _INNER),
-            *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if is_fourth else ()),
+            *(() if of_numbers else (dtype_in(lambda product: {D.INT64}, _GROUPS),)),
+            *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
+            *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
             rule("goes with groupType: splitItem", _split),
             rule(f"as many outputs as splitItem says: {out}", _outputs),
             rule("as many as of weight, or one: x", _inputs),
-            rule("one weight: weight", _single_weight),
-            each_of("public format of each", (*lists, _BIAS), public),
+            *((rule("one weight: weight", _single_weight),) if version > 1 else ()),
+            each_of("public format of each", ("x", out, _BIAS), public),
+            each_of("format of a weight", ("weight",), _weight_format),
             each_of("dimensions of each", lists, _ranks),
             each_of("extents of each", ("x", "weight"), _extents),
-            *elsewhere(CLASS_950, rule("16 bits: x", _together)),
+            *(elsewhere(CLASS_950, rule("16 bits: x", _together)) if version > 1 else ()),
             each_of("shape of a weight", ("weight",), _weight_shape),
-            rule("enough columns in x: weight", _enough_columns),
+            *((rule("enough columns in x: weight", _enough_columns),) if version > 1 else ()),
             each_of("shape of a product", (out,), _output_shape),
             rule("as many biases as weights: biasOptional", _bias_count),
             each_of("a row of a product", (_BIAS,), _bias_shape),
-            rule("ends of groups: groupListOptional", _group_list),
-            each("an end for each group", (_GROUPS,), _group_count),
-            each("few groups", (_GROUPS,), _few_groups),
+            *((rule("numbers of groups: groupListOptional", _numbers),) if of_numbers else groups),
+            *((rule("rows of a group: tuningConfigOptional", _tuned),) if version > 4 else ()),
             rule("lie as groupType says: x", _orientation),
             rule("lie alike: weight", _alike_oriented),
             *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
@@ -389,4 +481,4 @@ def _grouped(name: str, out: str) -> Operator:
     )
 
 
-OPERATORS = (_grouped("grouped_matmul_v3", "y"), _grouped("grouped_matmul_v4", "out"))
+OPERATORS = tuple(map(_grouped, _VERSIONS))
