@@ -78,6 +78,7 @@ EXTREMES = {
     "bool": (False, True),
     "uint16_t": (0, 1, 0x7C00, 0xFFFF),
     "int8_t": (0, 1, 2, 3, -1, 127, -128),
+    "uint8_t": (0, 1, 2, 255),
     "int32_t": (0, 0, 1, -1, 2, 10, 2**31 - 1, -(2**31)),
     "uint32_t": (0, 1, 2, 8, 0x10, 0x20, 2**32 - 1),
     "int64_t": (0, 1, 2, -1, 7, 2**40, 2**63 - 1, -(2**63)),
@@ -237,6 +238,13 @@ class Fuzzer:
         pointers = [values[name] for name in ("dst", "src", "devPtr") if name in values]
         if "count" in values and pointers and all(map(self.is_host, pointers)):
             values["count"] = min(values["count"], MOST_BYTES)
+        for pointer, count in (("data", "size"), ("dataBuffer", "length")):
+            if count in values and self.is_host(values.get(pointer)):
+                values[count] = min(values[count], MOST_BYTES)
+        lengths = values.get("numValues")
+        if isinstance(lengths, ctypes.Array):
+            for at, length in enumerate(lengths):
+                lengths[at] = min(length, 8)
         dims = values.get("viewDims")
         if dims is not None and "stride" in values:
             size = 1

@@ -323,6 +323,19 @@ def test_memory_that_is_freed_is_named(device: None) -> None:
         assert places
 
 
+def test_arrays_and_bytes_that_are_missing_are_refused(device: None) -> None:
+    with described([X, OnHost([1, 0])]) as (read, read_at, _), described([X]) as (written, written_at, _):
+        rest = (1, written, written_at, 0, 0)
+        assert cann.aclopExecuteV2("Transpose", 2, None, read_at, *rest) == 100000
+        assert "inputDesc: expected it and inputs, got one and null" in refusal()
+        assert cann.aclUpdateDataBuffer(read_at[1], cann.aclGetDataBufferAddr(read_at[1]), 15) == 0
+        assert cann.aclopExecuteV2("Transpose", 2, read, read_at, *rest) == 100000
+        assert "inputs[1]: expected 16 bytes, got 15" in refusal()
+        unknown = cann.aclCreateTensorDesc(D.FLOAT, 2, [-1, 4], cann.ACL_FORMAT_ND)
+        assert cann.aclopExecuteV2("Swish", 1, [unknown], read_at, *rest) == 100000
+        assert "inputDesc[0]: expected extents of at least 0, got [-1, 4]" in refusal()
+
+
 def test_a_call_leaves_no_memory(device: None) -> None:
     before = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
     for _ in range(3):

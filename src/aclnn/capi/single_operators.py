@@ -41,6 +41,11 @@ class TensorDesc:
         """Number of elements; 0 where a dimension is not known."""
         return math.prod(self.shape) if min(self.shape, default=0) >= 0 else 0
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements."""
+        return -(-self.elements * self.dtype.bits // 8)
+
 
 class DataBuffer:
     """``aclDataBuffer``: memory that somebody else owns."""
@@ -103,7 +108,7 @@ def aclGetTensorDescElementCount(desc: int) -> int:
 @c_value_function("size_t aclGetTensorDescSize(const aclTensorDesc *desc)")
 def aclGetTensorDescSize(desc: int) -> int:
     """Bytes of the elements."""
-    return -(-_desc(desc).elements * _desc(desc).dtype.bits // 8)
+    return _desc(desc).nbytes
 
 
 @c_value_function("size_t aclGetTensorDescNumDims(const aclTensorDesc *desc)")
@@ -258,36 +263,55 @@ def aclopSetAttrListListInt(
     """Set an attribute to a list of lists."""
     lists = []
     for count, address in zip(numValues or (), values or (), strict=False):
+        if count < 0:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"numValues: expected numbers of at least 0, got {count}")
         memory.check_range(address or 0, 8 * count, "values")
         lists.append(tuple((ctypes.c_int64 * count).from_address(address or 0)))
     _set(attr, attrName, tuple(lists))
 
 
-def _given(descs: Sequence[int | None] | None, buffers: Sequence[int | None] | None, what: str) -> list[Tensor | None]:
-    """Return the tensors of descriptions and memory; None for those that are absent."""
-    found: list[Tensor | None] = []
-    for at, (handle, memory_of) in enumerate(zip(descs or (), buffers or (), strict=False)):
-        desc = _desc(handle or 0, f"{what}Desc[{at}]")
-        buffer = _buffer(memory_of or 0, f"{what}s[{at}]")
-        if desc.dtype == DataType.DT_UNDEFINED or (not buffer.address and desc.constant is None and desc.elements):
-            found.append(None)
-            continue
-        shape = desc.shape
-        strides = contiguous_strides(shape)
-        found.append(Tensor(desc.dtype, shape, strides, 0, Format.FORMAT_ND, shape, buffer.address))
-    return found
+class _Operand:
+    """A tensor of a call: its description and memory."""
+
+    def __init__(self, desc: int | None, buffer: int | None, what: str, at: int) -> None:
+        self.name = f"{what}s[{at}]"
+        self.desc, self.buffer = _desc(desc or 0, f"{what}Desc[{at}]"), _buffer(buffer or 0, self.name)
+        shape = self.desc.shape
+        if min(shape, default=0) < 0:
+            text = f"{what}Desc[{at}]: expected extents of at least 0, got {list(shape)}"
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, text)
+        nowhere = not self.buffer.address and self.desc.constant is None and self.desc.elements
+        self.tensor = None
+        if self.desc.dtype != DataType.DT_UNDEFINED and not nowhere:
+            strides = contiguous_strides(shape)
+            self.tensor = Tensor(self.desc.dtype, shape, strides, 0, Format.FORMAT_ND, shape, self.buffer.address)
+
+    @property
+    def is_on_host(self) -> bool:
+        """True if the values are in the host's memory."""
+        return self.tensor is not None and (self.desc.on_host or self.desc.constant is not None)
 
 
-def _on_device(desc: TensorDesc, buffer: DataBuffer, tensor: Tensor, budget: memory.Budget) -> np.ndarray[Any, Any]:
-    """Copy a tensor of the host's to the device; return its values."""
+def _operands(descs: Sequence[int | None] | None, buffers: Sequence[int | None] | None, what: str) -> list[_Operand]:
+    if (descs is None) != (buffers is None):
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{what}Desc: expected it and {what}s, got one and null")
+    pairs = zip(descs or (), buffers or (), strict=True)
+    return [_Operand(desc, buffer, what, at) for at, (desc, buffer) in enumerate(pairs)]
+
+
+def _on_device(operand: _Operand, tensor: Tensor, budget: memory.Budget) -> np.ndarray[Any, Any] | None:
+    """Copy a tensor of the host's to the device; return its values, if NumPy has such numbers."""
+    desc, buffer = operand.desc, operand.buffer
+    nbytes, got = desc.nbytes, buffer.nbytes if desc.constant is None else len(desc.constant)
+    if got < nbytes:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{operand.name}: expected {nbytes} bytes, got {got}")
     data = desc.constant
     if data is None:
-        memory.check_range(buffer.address, buffer.nbytes, "inputs")
-        data = ctypes.string_at(buffer.address, buffer.nbytes)
-    held = memory.allocate(max(1, len(data)), budget)
-    ctypes.memmove(held.address, data, len(data))
-    tensor.address = held.address
-    return np.frombuffer(data, desc.dtype.numpy, desc.elements).reshape(desc.shape)
+        memory.check_range(buffer.address, nbytes, operand.name)
+        data = ctypes.string_at(buffer.address, nbytes)
+    tensor.address = memory.allocate(max(1, nbytes), budget).address
+    ctypes.memmove(tensor.address, data, nbytes)
+    return np.frombuffer(data, desc.dtype.numpy, desc.elements).reshape(desc.shape) if desc.dtype.has_numpy else None
 
 
 def _execute(
@@ -306,18 +330,18 @@ def _execute(
         text = f"opType: expected a type of the list in docs/c-functions.md, got {op_type}"
         raise AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], text)
     attributes = live(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM) if attr else {}
-    read, written = _given(input_descs, inputs, "input"), _given(output_descs, outputs, "output")
+    read, written = _operands(input_descs, inputs, "input"), _operands(output_descs, outputs, "output")
+    values: list[np.ndarray[Any, Any] | None] = []
     with ExitStack() as done:
-        values: list[np.ndarray[Any, Any] | None] = []
-        for tensor, handle, buffer in zip(read, input_descs or (), inputs or (), strict=True):
-            desc = None if tensor is None else _desc(handle or 0)
-            if tensor is None or desc is None or not (desc.on_host or desc.constant is not None):
-                values.append(None)
-                continue
-            values.append(_on_device(desc, _buffer(buffer or 0), tensor, device.budget))
-            done.callback(memory.free, tensor.address, "inputs")
+        for operand in read:
+            found = None
+            if operand.tensor is not None and operand.is_on_host:
+                found = _on_device(operand, operand.tensor, device.budget)
+                done.callback(memory.free, operand.tensor.address, operand.name)
+            values.append(found)
+        given = Given([each.tensor for each in read], [each.tensor for each in written], attributes, values)
         try:
-            executor = prepare(known.operator, known.arguments(Given(read, written, attributes, values)))
+            executor = prepare(known.operator, known.arguments(given))
             nbytes = executor.workspace_bytes
             workspace = memory.allocate(nbytes, device.budget).address if nbytes else 0
             if workspace:
