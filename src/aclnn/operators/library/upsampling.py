@@ -43,6 +43,21 @@ def _places(before: int, after: int, scale: float, align: bool) -> Any:
     return (np.arange(after) + 0.5) * _step(before, after, scale) - 0.5
 
 
+def cubic(distances: Any) -> Any:
+    """Return the weights of elements at distances of up to 2, by the cubic kernel."""
+    near = ((_CUBIC + 2) * distances - (_CUBIC + 3)) * distances**2 + 1
+    far = ((distances - 5) * distances + 8) * distances * _CUBIC - 4 * _CUBIC
+    return np.where(distances <= 1, near, far)
+
+
+def cubic_slope(differences: Any) -> Any:
+    """Return the derivatives of ``cubic`` for differences, whose distances they are."""
+    distances = np.abs(differences)
+    near = (3 * (_CUBIC + 2) * distances - 2 * (_CUBIC + 3)) * distances
+    far = ((3 * distances - 10) * distances + 8) * _CUBIC
+    return np.sign(differences) * np.where(distances <= 1, near, far)
+
+
 def _linear(before: int, after: int, scale: float, align: bool) -> Any:
     places = np.maximum(_places(before, after, scale, align), 0)
     first = np.floor(places)
@@ -53,10 +68,10 @@ def _linear(before: int, after: int, scale: float, align: bool) -> Any:
 def _cubic(before: int, after: int, scale: float, align: bool) -> Any:
     places = _places(before, after, scale, align)
     first = np.floor(places)
-    distances = np.abs((places - first)[:, None] - [-1, 0, 1, 2])
-    near = ((_CUBIC + 2) * distances - (_CUBIC + 3)) * distances**2 + 1
-    far = ((distances - 5) * distances + 8) * distances * _CUBIC - 4 * _CUBIC
-    return _matrix(before, first[:, None].astype(np.int64) + [-1, 0, 1, 2], np.where(distances <= 1, near, far))
+    offsets = [-1, 0, 1, 2]
+    return _matrix(
+        before, first[:, None].astype(np.int64) + offsets, cubic(np.abs((places - first)[:, None] - offsets))
+    )
 
 
 def _matrix(before: int, places: Any, values: Any) -> Any:

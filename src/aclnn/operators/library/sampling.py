@@ -1,0 +1,325 @@
+"""Planes and volumes sampled at the places of a grid: aclnnGridSampler2D, aclnnGridSampler3D and their gradients.
+
+A sample is a weighted sum of the elements around its place. Weights are products of one for each dimension, and so are
+their slopes, from which the grid's gradient comes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    extents,
+    one_of,
+    only_if,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
+from aclnn.operators.library.common import (
+    MODERN,
+    REAL_FLOATING,
+    WITH_INFERENCE,
+    WITH_TRAINING,
+    add_at,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.operators.library.upsampling import cubic, cubic_slope
+
+_LINEAR, _NEAREST, _CUBIC = 0, 1, 2
+_ZEROS, _BORDER, _REFLECTION = 0, 1, 2
+#: Beyond it, a place is as far from every element as it needs to be.
+_FAR = 2.0**31
+
+
+class _Tap(NamedTuple):
+    """What one element along a dimension counts for, for each place of the grid."""
+
+    index: Any
+    weight: Any
+    slope: Any
+
+
+def _within(places: Any, n: int, padding: int, align: bool) -> tuple[Any, Any]:
+    """Bring places into a dimension as the padding says; with the slope of that."""
+    slope: Any = np.ones_like(places)
+    if padding == _REFLECTION:
+        low, span = (0.0, n - 1) if align else (-0.5, n)
+        turns, rest = np.divmod(np.abs(places - low), span) if span else (0 * places, 0 * places)
+        back = turns % 2 == 1
+        slope = np.where(back, -1.0, 1.0) * np.where(places < low, -1.0, 1.0)
+        places = np.where(back, span - rest, rest) + low
+    if padding != _ZEROS:
+        slope = np.where((places > 0) & (places < n - 1), slope, 0.0)
+        places = places.clip(0, n - 1)
+    return np.where(np.abs(places) < _FAR, places, -_FAR), slope
+
+
+def _taps(grid: Any, n: int, mode: int, padding: int, align: bool) -> list[_Tap]:
+    """The taps of one dimension, from its coordinates, which are -1 to 1 from end to end."""
+    factor = (n - 1) / 2 if align else n / 2
+    places = (grid + 1) * factor - (0.0 if align else 0.5)
+    if mode == _CUBIC:
+        places, _ = _within(places, n, _ZEROS, align)
+        first = np.floor(places)
+        found = []
+        for offset in (-1, 0, 1, 2):
+            distances = places - first - offset
+            index, _ = _within(first + offset, n, padding, align)
+            found.append(_Tap(index, cubic(np.abs(distances)), factor * cubic_slope(distances)))
+    else:
+        places, slope = _within(places, n, padding, align)
+        if mode == _NEAREST:
+            found = [_Tap(np.rint(places), np.ones_like(places), np.zeros_like(places))]
+        else:
+            first = np.floor(places)
+            found = [
+                _Tap(first, 1 - (places - first), -factor * slope),
+                _Tap(first + 1, places - first, factor * slope),
+            ]
+    return [tap._replace(index=tap.index.astype(np.int64)) for tap in found]
+
+
+def _corners(
+    grid: Any, size: Sequence[int], mode: int, padding: int, align: bool
+) -> Iterator[tuple[Any, Any, list[_Tap]]]:
+    """The elements around each place, (N, places): their indices, which of them there are, their taps."""
+    # The grid's first coordinate is along the last dimension.
+    coordinates = np.moveaxis(grid.astype(np.float64).reshape(len(grid), -1, len(size)), -1, 0)[::-1]
+    lines = [_taps(at, n, mode, padding, align) for at, n in zip(coordinates, size, strict=True)]
+    for taps in product(*lines):
+        inside: Any = np.logical_and.reduce(
+            [(tap.index >= 0) & (tap.index < n) for tap, n in zip(taps, size, strict=True)]
+        )
+        index: Any = np.zeros(inside.shape, np.int64)
+        for tap, n in zip(taps, size, strict=True):
+            index = index * n + tap.index
+        yield np.where(inside, index, 0), inside, list(taps)
+
+
+def _weight(taps: Sequence[_Tap], but: int | None = None) -> Any:
+    """The product of the taps' weights, with the slope of one of them in the place of its weight."""
+    return math.prod(tap.slope if axis == but else tap.weight for axis, tap in enumerate(taps))
+
+
+def _channels(x: Any) -> Any:
+    """One line of elements for each channel, in float64."""
+    return x.astype(np.float64).reshape(*x.shape[:2], -1)
+
+
+def _taken(planes: Any, index: Any, inside: Any) -> Any:
+    """The elements of each channel, 0 for those that there are not."""
+    return np.where(inside[:, None], np.take_along_axis(planes, index[:, None], 2), 0.0)
+
+
+def _samples(x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+    planes = _channels(x)
+    total = np.zeros((*x.shape[:2], math.prod(grid.shape[1:-1])))
+    for index, inside, taps in _corners(grid, x.shape[2:], mode, padding, align):
+        total += _taken(planes, index, inside) * np.expand_dims(_weight(taps), -2)
+    return total.reshape(*x.shape[:2], *grid.shape[1:-1])
+
+
+def _input_gradient(dy: Any, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+    lines, size = _channels(dy), math.prod(x.shape[2:])
+    total = np.zeros((*x.shape[:2], size))
+    rows = np.arange(math.prod(x.shape[:2])).reshape(*x.shape[:2], 1) * size
+    for index, inside, taps in _corners(grid, x.shape[2:], mode, padding, align):
+        shares = np.where(inside[:, None], lines * np.expand_dims(_weight(taps), -2), 0.0)
+        add_at(total, rows + index[:, None], shares)
+    return total.reshape(x.shape)
+
+
+def _grid_gradient(dy: Any, x: Any, grid: Any, mode: int, padding: int, align: bool) -> Any:
+    lines, planes = _channels(dy), _channels(x)
+    total = np.zeros((len(grid), math.prod(grid.shape[1:-1]), grid.shape[-1]))
+    for index, inside, taps in _corners(grid, x.shape[2:], mode, padding, align):
+        shares = (_taken(planes, index, inside) * lines).sum(1)
+        for axis in range(len(taps)):
+            total[..., -1 - axis] += shares * _weight(taps, axis)
+    return total.reshape(grid.shape)
+
+
+def _rank(call: Call) -> int:
+    return 3 if "3d" in call.operator.name else 2
+
+
+def _attributes(call: Call) -> dict[str, Any]:
+    return {
+        "mode": call["interpolationMode"],
+        "padding": call["paddingMode"],
+        "align": bool(call["alignCorners"]),
+    }
+
+
+def _forward_work(call: Call) -> Library | None:
+    if call["input"].size == 0 or call["grid"].size == 0:
+        return None
+    return Library(partial(_samples, **_attributes(call)), ("input", "grid"), ("out",))
+
+
+def _wanted(call: Call) -> list[str]:
+    return [name for name, wanted in zip(("inputGrad", "gridGrad"), call["outputMask"] or (), strict=False) if wanted]
+
+
+def _backward_work(call: Call) -> Library | None:
+    wanted = _wanted(call)
+    if not wanted or any(call[name].size == 0 for name in ("gradOutput", "input", "grid")):
+        return None
+    gradients: dict[str, Callable[..., Any]] = {"inputGrad": _input_gradient, "gridGrad": _grid_gradient}
+    functions = [partial(gradients[name], **_attributes(call)) for name in wanted]
+    return Library(
+        lambda *operands: tuple(function(*operands) for function in functions),
+        ("gradOutput", "input", "grid"),
+        tuple(wanted),
+    )
+
+
+def _coordinates(call: Call) -> str | None:
+    rank, got, batch = _rank(call), call["grid"].shape, call["input"].shape[0]
+    if got[0] == batch and got[-1] == rank:
+        return None
+    return f"grid: expected {batch} samples (as input) of places of {rank} coordinates, got {extents(got)}"
+
+
+def _elements(call: Call) -> str | None:
+    got = call["input"].shape
+    return None if 0 not in got[-2:] else f"input: expected planes that have elements, got {extents(got)}"
+
+
+def _channels_first(*names: str) -> tuple[Check, ...]:
+    def complain(name: str) -> Callable[[Call], str | None]:
+        expected = "format ACL_FORMAT_ND or ACL_FORMAT_NCDHW"
+        return lambda call: (
+            None
+            if call[name].format in (Format.FORMAT_ND, Format.FORMAT_NCDHW)
+            else f"{name}: expected {expected}, got {call[name].format.c_name}"
+        )
+
+    return tuple(rule(f"channels before places: {name}", complain(name)) for name in names)
+
+
+def _cubic_is_computed(call: Call) -> str | None:
+    if call["interpolationMode"] != _CUBIC or (call.product in MODERN and call["input"].dtype != D.DOUBLE):
+        return None
+    given = f"{call['input'].dtype.c_name} on {call.product.title}"
+    return f"interpolationMode: expected 0 or 1 with {given}, got {call['interpolationMode']}"
+
+
+def _sampler(rank: int) -> tuple[Operator, Operator]:
+    """The sampler of planes or volumes, and its gradients."""
+    planar = rank == 2
+    size, places = ("H, W", "h, w") if planar else ("D, H, W", "d, h, w")
+    given = (
+        tensor_in("input", f"(N, C, {size})"),
+        tensor_in("grid", f"(N, {places}, {rank}): for each sample its place, x first, -1 to 1 from end to end"),
+        Parameter(
+            "interpolationMode",
+            "interpolation_mode",
+            Kind.INT64,
+            f"0: linear, 1: the nearest element{', 2: cubic' if planar else ''}",
+        ),
+        Parameter(
+            "paddingMode", "padding_mode", Kind.INT64, "what is outside, 0: zeros, 1: the border, 2: reflections"
+        ),
+        Parameter("alignCorners", "align_corners", Kind.BOOL, "-1 and 1 are the centres of elements, not their edges"),
+    )
+    products = WITH_INFERENCE | {Product.ATLAS_200I_500_A2} if planar else WITH_TRAINING
+    before_950 = frozenset({D.BF16}) if planar else frozenset()
+
+    def taken(product: Product) -> frozenset[D]:
+        found = where_supported(REAL_FLOATING)(product)
+        return found if product in CLASS_950 else found - before_950
+
+    def fitting(other: str) -> tuple[Check, ...]:
+        modes = (_LINEAR, _NEAREST, _CUBIC) if planar else (_LINEAR, _NEAREST)
+        return (
+            one_of("interpolationMode", *modes),
+            one_of("paddingMode", _ZEROS, _BORDER, _REFLECTION),
+            dims_between(rank + 2, rank + 2, "input", "grid", other),
+            rule("samples, coordinates: grid", _coordinates),
+            shape_is(
+                "channels of input at places of grid",
+                lambda call: (*call["input"].shape[:2], *call["grid"].shape[1:-1]),
+                other,
+            ),
+        )
+
+    forward = Operator(
+        name=f"grid_sampler{rank}d",
+        function=f"aclnnGridSampler{rank}D",
+        summary=f"{'Planes' if planar else 'Volumes'} sampled at the places of a grid.",
+        formula="out = elements of input around the places of grid, weighted",
+        parameters=(*given, tensor_out("out", f"(N, C, {places})")),
+        support={product: taken(product) for product in products},
+        checks=(
+            present("input", "grid", "out"),
+            same_dtype("grid", "input"),
+            same_dtype("out", "input"),
+            dtype_in(taken, "input"),
+            *(() if planar else _channels_first("input", "out")),
+            *fitting("out"),
+            rule("planes have elements: input", _elements),
+            *((rule("cubic curves are computed: interpolationMode", _cubic_is_computed),) if planar else ()),
+        ),
+        work=_forward_work,
+    )
+    tensors = ("gradOutput", "input", "grid", "inputGrad", "gridGrad")
+    trained = (D.FLOAT, D.FLOAT16) if planar else REAL_FLOATING
+    backward = Operator(
+        name=f"grid_sampler{rank}d_backward",
+        function=f"aclnnGridSampler{rank}DBackward",
+        summary=f"Gradients of {'planes' if planar else 'volumes'} sampled at the places of a grid.",
+        formula="inputGrad, gridGrad = gradients of input and grid",
+        parameters=(
+            tensor_in("gradOutput", "the gradient arriving at the samples"),
+            *given,
+            Parameter(
+                "outputMask",
+                "output_mask",
+                Kind.BOOL_ARRAY,
+                "which of the two are wanted; null: neither",
+                optional=True,
+            ),
+            Parameter("inputGrad", "input_grad", Kind.OUTPUT, "the gradient of input"),
+            Parameter("gridGrad", "grid_grad", Kind.OUTPUT, "the gradient of grid"),
+        ),
+        support={**support(trained, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
+        checks=tuple(
+            only_if(check, "where outputMask wants one", lambda call: bool(_wanted(call)))
+            for check in (
+                present(*tensors),
+                *(same_dtype(name, "input") for name in tensors if name != "input"),
+                dtype_in(
+                    lambda product: where_supported(REAL_FLOATING if product in MODERN else trained)(product), "input"
+                ),
+                *(() if planar else _channels_first("input", "gradOutput")),
+                *fitting("gradOutput"),
+                *((rule("planes have elements: input", _elements),) if planar else ()),
+                same_shape("inputGrad", "input"),
+                same_shape("gridGrad", "grid"),
+            )
+        ),
+        work=_backward_work,
+    )
+    return forward, backward
+
+
+OPERATORS = (*_sampler(2), *_sampler(3))
