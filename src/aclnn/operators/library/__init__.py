@@ -47,6 +47,7 @@ from aclnn.operators.library import (
     solving,
     sorting,
     unary,
+    unpooling,
     upsampling,
     weights,
 )
@@ -86,6 +87,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         optimizer,
         convolution,
         pooling,
+        unpooling,
         upsampling,
         sampling,
         recurrent,
