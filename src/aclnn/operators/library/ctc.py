@@ -1,0 +1,304 @@
+"""Connectionist temporal classification: aclnnCtcLoss and its gradient.
+
+A target's states are its labels with blanks around them. Logarithms of the probabilities to come to a state, alpha,
+or to go on from it, beta, are computed in float64, one time step after the other, for all samples at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    extents,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
+from aclnn.operators.library.common import (
+    MODERN,
+    REAL_FLOATING,
+    WITH_INFERENCE,
+    WITH_TRAINING,
+    add_at,
+    attribute,
+    camel,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+_TARGETS = (D.INT32, D.INT64, D.BOOL, D.FLOAT, D.FLOAT16)
+_WIDE = (D.FLOAT, D.DOUBLE)
+#: Before Ascend 950 the states are padded to a multiple of this.
+_ALIGNED = 8
+_NEVER = -np.inf
+
+
+class _Lattice(NamedTuple):
+    """The states of each sample, and what it takes to come to them."""
+
+    states: Any
+    """The class of each, (samples, states); blanks beyond the last."""
+    emitted: Any
+    """The logarithm of its probability, (time, samples, states); -inf beyond the last."""
+    skips: Any
+    """Whether a state may follow the one before its predecessor."""
+    times: Any
+    """Of each sample, how many steps."""
+    labels: Any
+    """Of each sample, how many labels."""
+
+
+def _lattice(lp: Any, targets: Any, times: Sequence[int], lengths: Sequence[int], blank: int) -> _Lattice:
+    labels, classes = np.array(lengths, np.int64), lp.shape[2]
+    count = labels.max(initial=0)
+    given = np.arange(count) < labels[:, None]
+    # Targets of one dimension stand one after the other.
+    found = (targets[:, :count][given] if targets.ndim == 2 else targets).astype(np.int64)
+    beyond = found[(found < 0) | (found >= classes)]
+    if beyond.size:
+        raise IndexError(f"targets: expected classes from 0 to {classes - 1}, got {beyond[0]}")
+    states = np.full((len(labels), 2 * count + 1), blank, np.int64)
+    states[:, 1::2][given] = found
+    there = np.arange(states.shape[1]) <= 2 * labels[:, None]
+    emitted = np.where(there, np.take_along_axis(lp, states[None], 2), _NEVER)
+    skips = np.zeros(states.shape, bool)
+    skips[:, 2:] = states[:, 2:] != states[:, :-2]
+    return _Lattice(states, emitted, skips, np.array(times, np.int64), labels)
+
+
+def _back(values: Any, by: int, fill: Any) -> Any:
+    """For each state, what the one that many before it has."""
+    return np.concatenate([np.full((len(values), by), fill), values], 1)[:, : values.shape[1]]
+
+
+def _ahead(values: Any, by: int, fill: Any) -> Any:
+    """For each state, what the one that many behind it has."""
+    return np.concatenate([values, np.full((len(values), by), fill)], 1)[:, by:]
+
+
+def _alphas(lattice: _Lattice) -> Any:
+    """The logarithms of the probabilities to have come to each state, (time, samples, states)."""
+    found = np.full(lattice.emitted.shape, _NEVER)
+    found[0, :, :2] = lattice.emitted[0, :, :2]
+    for time in range(1, len(found)):
+        before = found[time - 1]
+        skipped = np.where(lattice.skips, _back(before, 2, _NEVER), _NEVER)
+        came = np.logaddexp(np.logaddexp(before, _back(before, 1, _NEVER)), skipped)
+        found[time] = came + lattice.emitted[time]
+    return found
+
+
+def _is_last(lattice: _Lattice) -> Any:
+    """Whether a target may end in a state: its last label or the blank behind it."""
+    return np.isin(np.arange(lattice.states.shape[1]) - 2 * lattice.labels[:, None], (-1, 0))
+
+
+def _likelihoods(lattice: _Lattice, alphas: Any) -> Any:
+    """The logarithm of each target's probability; without any step, only one without labels is likely."""
+    ends = alphas[np.maximum(lattice.times - 1, 0), np.arange(len(lattice.times))]
+    found = np.logaddexp.reduce(np.where(_is_last(lattice), ends, _NEVER), 1)
+    return np.where(lattice.times > 0, found, np.where(lattice.labels > 0, _NEVER, 0.0))
+
+
+def _loss(lattice: _Lattice, zero_infinity: bool, width: int) -> tuple[Any, Any]:
+    alphas = _alphas(lattice)
+    losses = -_likelihoods(lattice, alphas)
+    padded = np.full((*alphas.shape[:2], width), _NEVER)
+    padded[..., : alphas.shape[2]] = alphas
+    return np.where(np.isinf(losses), 0.0, losses) if zero_infinity else losses, padded.swapaxes(0, 1)
+
+
+def _gradient(lp: Any, lattice: _Lattice, zero_infinity: bool, dy: Any) -> Any:
+    # Alpha and the loss are computed anew: those of 16 bits are too far from what they were.
+    alphas = _alphas(lattice)
+    likelihoods, betas = _likelihoods(lattice, alphas), np.full(lattice.states.shape, _NEVER)
+    is_last, samples = _is_last(lattice), np.arange(len(lattice.states))
+    result, places = np.exp(lp, order="C"), samples[:, None] * lp.shape[2] + lattice.states
+    for time in range(len(lp) - 1, -1, -1):
+        skipped = np.where(_ahead(lattice.skips, 2, False), _ahead(betas, 2, _NEVER), _NEVER)
+        onwards = np.logaddexp(np.logaddexp(betas, _ahead(betas, 1, _NEVER)), skipped)
+        ending = np.where(is_last, 0.0, _NEVER)
+        betas = np.where((time == lattice.times - 1)[:, None], ending, onwards)
+        # The probability to pass a state, which alpha has up to its emission, beta after it.
+        add_at(result[time], places, -np.exp(alphas[time] + betas - likelihoods[:, None]))
+        betas = betas + lattice.emitted[time]
+    unlikely = np.isneginf(likelihoods)[:, None]
+    result = np.where(unlikely, 0.0 if zero_infinity else np.nan, result * dy[:, None])
+    return np.where((np.arange(len(lp))[:, None] < lattice.times)[..., None], result, 0.0)
+
+
+def _batch(call: Call) -> int:
+    shape = call["logProbs"].shape
+    return shape[1] if len(shape) == 3 else 1
+
+
+def _over_samples(call: Call, function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of logProbs, targets and others, from one of logProbs in three dimensions and what follows of them."""
+    times, lengths, blank = call["inputLengths"], call["targetLengths"], call["blank"]
+    zero_infinity, batch = bool(call["zeroInfinity"]), _batch(call)
+
+    def compute(log_probs: Any, targets: Any, *others: Any) -> Any:
+        lp = log_probs.astype(np.float64).reshape(len(log_probs), batch, -1)
+        return function(lp, _lattice(lp, targets, times, lengths, blank), zero_infinity, *others)
+
+    return compute
+
+
+def _loss_work(call: Call) -> Library | None:
+    if call["logProbs"].size == 0:
+        return None
+    width, shape = call["logAlphaOut"].shape[-1], call["negLogLikelihoodOut"].shape
+
+    def compute(lp: Any, lattice: _Lattice, zero_infinity: bool) -> tuple[Any, Any]:
+        losses, alphas = _loss(lattice, zero_infinity, width)
+        return losses.reshape(shape), alphas
+
+    return Library(_over_samples(call, compute), ("logProbs", "targets"), ("negLogLikelihoodOut", "logAlphaOut"))
+
+
+def _gradient_work(call: Call) -> Library | None:
+    if call["logProbs"].size == 0:
+        return None
+    return Library(_over_samples(call, _gradient), ("logProbs", "targets", "gradOut"), ("out",))
+
+
+def _steps(call: Call) -> str | None:
+    got = call["logProbs"].shape
+    return None if got[0] > 0 else f"logProbs: expected at least one time step, got {extents(got)}"
+
+
+def _class(call: Call) -> str | None:
+    classes, got = call["logProbs"].shape[-1], call["blank"]
+    return None if 0 <= got < classes else f"blank: expected from 0 to {classes - 1}, got {got}"
+
+
+def _lengths(name: str, most: Callable[[Call], int | None]) -> Check:
+    def complain(call: Call) -> str | None:
+        got, batch, limit = call[name], _batch(call), most(call)
+        if len(got) == batch and all(0 <= length <= (length if limit is None else limit) for length in got):
+            return None
+        upper = "up" if limit is None else f"to {limit}"
+        return f"{name}: expected {batch} numbers from 0 {upper}, got {extents(got)}"
+
+    return rule(f"one for each sample: {name}", complain)
+
+
+def _targets(call: Call) -> str | None:
+    got, lengths = call["targets"].shape, call["targetLengths"]
+    if len(got) == 1:
+        total = sum(lengths)
+        return None if got == (total,) else f"targets: expected shape {extents((total,))}, got {extents(got)}"
+    batch, most = _batch(call), max(lengths, default=0)
+    if got[0] == batch and got[1] >= most:
+        return None
+    return f"targets: expected {batch} rows of at least {most} labels, got {extents(got)}"
+
+
+def _alpha_shape(call: Call) -> tuple[int, ...]:
+    states = 2 * max(call["targetLengths"], default=0) + 1
+    if call.product not in CLASS_950:
+        states = -(-states // _ALIGNED) * _ALIGNED
+    return _batch(call), call["logProbs"].shape[0], states
+
+
+def _alphas_fit(call: Call) -> str | None:
+    expected, got = (*_alpha_shape(call)[:2], 2 * max(call["targetLengths"], default=0) + 1), call["logAlpha"].shape
+    if len(got) == 3 and got[:2] == expected[:2] and got[2] >= expected[2]:
+        return None
+    return f"logAlpha: expected shape {extents(expected)}, or more states, got {extents(got)}"
+
+
+def _dtypes(product: Product) -> frozenset[D]:
+    return where_supported(REAL_FLOATING if product in MODERN else _WIDE)(product)
+
+
+_GIVEN = (
+    tensor_in("logProbs", "logarithms of the classes' probabilities, (time, samples, classes)"),
+    tensor_in("targets", "labels, one row a sample, or one sample after the other"),
+    Parameter("inputLengths", "input_lengths", Kind.INT_ARRAY, "of each sample, how many time steps"),
+    Parameter("targetLengths", "target_lengths", Kind.INT_ARRAY, "of each sample, how many labels"),
+)
+_CHOICES = (
+    attribute("blank", Kind.INT64, "the class that is no label"),
+    Parameter("zeroInfinity", "zero_infinity", Kind.BOOL, "infinite losses and their gradients are 0"),
+)
+_FITTING = (
+    rule("time steps: logProbs", _steps),
+    dims_between(1, 2, "targets"),
+    rule("a class: blank", _class),
+    _lengths("inputLengths", lambda call: int(call["logProbs"].shape[0])),
+    _lengths("targetLengths", lambda call: None),
+    rule("labels of all samples: targets", _targets),
+)
+_FORMULA = "-ln of the sum over alignments of targets of the products of their probabilities"
+
+OPERATORS = (
+    Operator(
+        name="ctc_loss",
+        function=camel("ctc_loss"),
+        summary="Connectionist temporal classification: how unlikely sequences of labels are.",
+        formula=f"negLogLikelihoodOut = {_FORMULA}",
+        parameters=(
+            *_GIVEN,
+            *_CHOICES,
+            tensor_out("negLogLikelihoodOut", "the loss of each sample"),
+            tensor_out("logAlphaOut", "logarithms of the probabilities to have come to a state"),
+        ),
+        support={**support(_WIDE, WITH_INFERENCE), **support(REAL_FLOATING, MODERN)},
+        checks=(
+            present("logProbs", "targets", "inputLengths", "targetLengths", "negLogLikelihoodOut", "logAlphaOut"),
+            dims_between(2, 3, "logProbs"),
+            *_FITTING,
+            shape_is("one for each sample", lambda call: call["logProbs"].shape[1:-1], "negLogLikelihoodOut"),
+            shape_is("samples, time, states", _alpha_shape, "logAlphaOut"),
+            dtype_in(_dtypes, "logProbs"),
+            dtype_in(lambda product: set(_TARGETS), "targets"),
+            same_dtype("negLogLikelihoodOut", "logProbs"),
+            same_dtype("logAlphaOut", "logProbs"),
+        ),
+        work=_loss_work,
+        in_header_of="ctc_loss",
+    ),
+    Operator(
+        name="ctc_loss_backward",
+        function=camel("ctc_loss_backward"),
+        summary="Gradient of connectionist temporal classification.",
+        formula=f"out = gradOut * gradient of {_FORMULA}",
+        parameters=(
+            tensor_in("gradOut", "the gradient arriving at each sample's loss"),
+            *_GIVEN,
+            tensor_in("negLogLikelihood", "the losses"),
+            tensor_in("logAlpha", "what the forward function wrote beside them"),
+            *_CHOICES,
+            tensor_out("out", "the gradient of logProbs"),
+        ),
+        support={**support(_WIDE, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
+        checks=(
+            present(
+                "gradOut", "logProbs", "targets", "inputLengths", "targetLengths", "negLogLikelihood", "logAlpha", "out"
+            ),
+            dims_between(3, 3, "logProbs"),
+            *_FITTING,
+            shape_is("one for each sample", lambda call: call["logProbs"].shape[1:2], "gradOut", "negLogLikelihood"),
+            rule("samples, time, states: logAlpha", _alphas_fit),
+            same_shape("out", "logProbs"),
+            dtype_in(_dtypes, "logProbs"),
+            *(same_dtype(name, "logProbs") for name in ("gradOut", "negLogLikelihood", "logAlpha", "out")),
+            dtype_in(lambda product: set(_TARGETS), "targets"),
+        ),
+        work=_gradient_work,
+        in_header_of="ctc_loss_backward",
+    ),
+)
