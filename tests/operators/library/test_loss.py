@@ -29,7 +29,7 @@ from tests.helpers.library import (
 )
 
 PROBABILITIES = {("binary_cross_entropy", "self")} | {
-    (name, "target") for name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div")
+    (name, "target") for name in ("binary_cross_entropy", "binary_cross_entropy_with_logits", "kl_div", "kl_div_target")
 }
 
 
@@ -53,6 +53,10 @@ PAIRWISE: Mapping[str, Callable[[Any, Mapping[str, Any]], Any]] = {
     "kl_div": lambda x, a: torch.kl_div(x, a["target"], 1, log_target=a["logTarget"]),
 }
 
+#: Of three samples with four classes, the classes of each.
+LABELLED = (3, 4)
+LABELS = np.array([[2, 0, -1, 1], [3, 3, 1, -1], [-1, 2, 2, 0]])
+
 PIXELS = {"target": T(D.INT64, (2, 5, 4))}
 
 
@@ -65,6 +69,14 @@ def _loss(name: str, a: Mapping[str, Any], leaf: Any = None) -> Any:
 def _slope(name: str, a: Mapping[str, Any]) -> Any:
     leaf = wide(a["self"]).requires_grad_()
     _loss(name, a, leaf).backward(wide(a["gradOutput"]))
+    return leaf.grad
+
+
+def _target_slope(a: Mapping[str, Any]) -> Any:
+    leaf = wide(a["target"]).requires_grad_()
+    losses = torch.nn.functional.kl_div(wide(a["self"]), leaf.expand(GRID), reduction="none", log_target=a["logTarget"])
+    count = {1: losses.numel(), 3: len(losses)}.get(a["reduction"], 1)
+    (losses / count).backward(wide(a["gradOutput"]).expand(GRID))
     return leaf.grad
 
 
@@ -82,6 +94,19 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     **{
         f"{name}_backward": lambda d: {"gradOutput": T(d, ()), "reduction": 1, "beta": 1.5, "logTarget": False}
         for name in PAIRWISE
+    },
+    "kl_div_target_backward": lambda d: {
+        "gradOutput": T(d, (2, 1)),
+        "target": T(d, (3,)),
+        "reduction": 1,
+        "logTarget": False,
+        "gradTarget": T(d, (3,)),
+    },
+    "multilabel_margin_loss": lambda d: {
+        **{name: T(d, LABELLED) for name in ("self", "isTarget")},
+        "target": T(D.INT64, LABELLED),
+        "reduction": 1,
+        "out": T(d, ()),
     },
     "nll_loss2d": lambda d: (
         NLL | PIXELS | {"self": T(d, IMAGES), "weight": T(d, (4,)), "out": T(d, ()), "totalWeight": T(d, ())}
@@ -105,6 +130,10 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     ),
     **{name: lambda a, name=name: _loss(name, a) for name in PAIRWISE},
     **{f"{name}_backward": lambda a, name=name: _slope(name, a) for name in PAIRWISE},
+    "kl_div_target_backward": _target_slope,
+    "multilabel_margin_loss": lambda a: torch.ops.aten.multilabel_margin_loss_forward(
+        wide(a["self"]), a["target"], a["reduction"]
+    ),
     "nll_loss2d": lambda a: torch.ops.aten.nll_loss2d_forward(wide(a["self"]), a["target"], wide(a["weight"]), 1, -100),
     "nll_loss2d_backward": lambda a: torch.ops.aten.nll_loss2d_backward(
         *(wide(a["gradOutput"]), wide(a["self"]), a["target"], wide(a["weight"])),
@@ -128,6 +157,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         "totalWeight": {"shape": ()},
     },
     **{name: {"reduction": 0} for name in PAIRWISE},
+    "multilabel_margin_loss": {"reduction": 0, "out": {"shape": (0,)}},
     **{
         name: {
             "self": {"shape": (0, 4, 5, 4)},
@@ -162,11 +192,18 @@ BREAKS: Mapping[str, Breaking] = {
     "one element, or one a sample": lambda o, name: Break(shape((2,), name), "one element"),
     "classes": lambda o, name: Break(shape((2, 0), name) | shape((0,), "weight"), "classes"),
     "shape of the loss": lambda o, name: Break(shape((1,), name), "shape []"),
+    "broadcasts to the others": lambda o, name: Break(shape((4, 1, 3), name), "broadcasts to"),
+    "same data type as target": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "same shape as target": lambda o, name: Break(shape((4,), name), "that of target"),
+    "samples of classes": lambda o, name: Break(shape((3, 0), name), "C not 0"),
+    "as many labels as classes": lambda o, name: Break(shape((4, 3), name), "[3, 4]"),
     "broadcast shape of all": lambda o, name: Break(shape((1, 2, 3), name), "shape [2, 3]"),
 }
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
+    if (operator, name) == ("multilabel_margin_loss", "target"):
+        return LABELS
     if (operator.removesuffix("_backward"), name) not in PROBABILITIES:
         return array
     return np.abs(np.sin(array.astype(np.float64))) * 0.9 + 0.05
@@ -213,3 +250,41 @@ def test_a_class_that_there_is_not_is_an_error(target: int) -> None:
     call = {name: placed.tensor for name, placed in given.items()} | {"reduction": 1, "ignoreIndex": -100}
     with pytest.raises(AclnnError, match=f"target: expected classes from 0 to 2, or -100, got {target}"):
         prepare(BY_NAME["nll_loss"], call, Product.ATLAS_A2).run()
+
+
+@pytest.mark.parametrize("reduction", [0, 2, 3])
+@pytest.mark.parametrize("log_target", [False, True])
+def test_a_targets_gradient_is_of_what_the_reduction_says(reduction: int, log_target: bool) -> None:
+    random = np.random.default_rng(2)
+    shapes = {"gradOutput": GRID, "self": GRID, "target": (1, 3)}
+    given = {name: Placed(random.random(of).astype(np.float32), "contiguous") for name, of in shapes.items()}
+    out = Placed(np.zeros((1, 3), np.float32), "contiguous")
+    numbers = {"reduction": reduction, "logTarget": log_target}
+    call = {name: placed.tensor for name, placed in given.items()} | numbers | {"gradTarget": out.tensor}
+    prepare(BY_NAME["kl_div_target_backward"], call, Product.ASCEND_950).run()
+    expected = _target_slope({name: torch.from_numpy(placed.view) for name, placed in given.items()} | numbers)
+    np.testing.assert_allclose(out.view, expected.numpy(), 1e-6)
+
+
+@pytest.mark.parametrize(("reduction", "shape"), [(0, (3, 4)), (2, (3, 4)), (0, (4,)), (0, ())])
+def test_margins_of_one_sample_or_several(reduction: int, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(2).normal(size=shape).astype(np.float32)
+    labels = LABELS[: len(x)] if x.ndim == 2 else LABELS[0] if shape else np.array(0)
+    out = np.zeros(shape[:1] if x.ndim == 2 and not reduction else (), np.float32)
+    given = {"self": x, "target": labels, "out": out, "isTarget": np.zeros_like(x)}
+    placed = {name: Placed(array, "contiguous") for name, array in given.items()}
+    call = {name: each.tensor for name, each in placed.items()} | {"reduction": reduction}
+    prepare(BY_NAME["multilabel_margin_loss"], call, Product.ASCEND_950).run()
+    expected = torch.ops.aten.multilabel_margin_loss_forward(
+        torch.from_numpy(np.array(x)).double(), torch.from_numpy(np.array(labels)), reduction
+    )
+    for name, wanted in zip(("out", "isTarget"), expected, strict=True):
+        np.testing.assert_allclose(placed[name].view, wanted.numpy(), 1e-6, err_msg=name)
+
+
+def test_a_label_beyond_the_classes_is_an_error() -> None:
+    given = {"self": np.zeros(2, np.float32), "target": np.array([0, 2]), "out": np.zeros((), np.float32)}
+    placed = {name: Placed(array, "contiguous") for name, array in (given | {"isTarget": given["self"]}).items()}
+    call = {name: each.tensor for name, each in placed.items()} | {"reduction": 0}
+    with pytest.raises(AclnnError, match="target: expected classes from -1 to 1, got 2"):
+        prepare(BY_NAME["multilabel_margin_loss"], call, Product.ATLAS_A2).run()

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     limited_dims,
     listing,
     present,
+    public_format,
     rule,
     same_dtype,
     same_shape,
@@ -377,6 +378,74 @@ def _divergence_slope(self: Any, target: Any, log_target: bool) -> Any:
     return -np.exp(target) + 0 * self if log_target else np.where(target > 0, -target, 0) + 0 * self
 
 
+def _target_slope(self: Any, target: Any, log_target: bool) -> Any:
+    """The derivative for target."""
+    return np.exp(target) * (target + 1 - self) if log_target else np.log(target) + 1 - self
+
+
+def _summed_to(shape: Sequence[int], values: Any) -> Any:
+    """Sums over the dimensions along which a shape was broadcast."""
+    added = values.ndim - len(shape)
+    dims = tuple(dim for dim in range(values.ndim) if dim < added or shape[dim - added] != values.shape[dim])
+    return values.sum(dims).reshape(shape)
+
+
+def _target_work(call: Call) -> Library | None:
+    if call["self"].size == 0 or call["target"].size == 0:
+        return None
+    shape, log_target = call["target"].shape, call["logTarget"]
+    common = _common(call, ("self", "target")) or ()
+    count = {_MEAN: math.prod(common), _BATCH_MEAN: (*common, 1)[0]}.get(call["reduction"], 1)
+
+    def gradient(dy: Any, self: Any, target: Any) -> Any:
+        slope = _target_slope(self.astype(np.float64), target.astype(np.float64), log_target)
+        return _summed_to(shape, np.broadcast_to(dy * slope / count, common))
+
+    return Library(gradient, ("gradOutput", "self", "target"), ("gradTarget",))
+
+
+def _target_shapes(call: Call) -> str | None:
+    common, got = _common(call, ("self", "target")), call["gradOutput"].shape
+    if common is not None and broadcast_shape(common, got) == common:
+        return None
+    texts = " and ".join(extents(call[each].shape) for each in ("self", "target"))
+    return f"gradOutput: expected a shape that broadcasts to that of {texts}, got {extents(got)}"
+
+
+def _multilabel(self: Any, target: Any, reduction: int) -> tuple[Any, Any]:
+    rows, labels = (np.atleast_2d(each) for each in (self, target))
+    rows, classes = rows.astype(np.float64), rows.shape[1]
+    counted = (labels < 0).cumsum(1) == 0
+    beyond = labels[counted & (labels >= classes)]
+    if beyond.size:
+        raise IndexError(f"target: expected classes from -1 to {classes - 1}, got {beyond[0]}")
+    samples = np.arange(len(rows))
+    chosen = np.zeros(rows.shape, bool)
+    chosen[np.nonzero(counted)[0], labels[counted]] = True
+    losses = np.zeros(len(rows))
+    for column in range(counted.sum(1).max(initial=0)):
+        margins = 1 - rows[samples, np.where(counted[:, column], labels[:, column], 0)][:, None] + rows
+        losses += np.where(counted[:, column, None] & ~chosen, np.maximum(margins, 0), 0.0).sum(1)
+    losses /= classes
+    total = losses.mean() if reduction == _MEAN else losses.sum()
+    return losses if reduction == _NONE and self.ndim == 2 else total, chosen.reshape(self.shape)
+
+
+def _labelled(call: Call) -> str | None:
+    got = call["self"].shape
+    if len(got) <= 2 and 0 not in got[-1:]:
+        return None
+    return f"self: expected (N, C), (C) or (), C not 0, got {extents(got)}"
+
+
+def _labels(call: Call) -> str | None:
+    expected, got = call["self"].shape, call["target"].shape
+    # A single sample's classes may have a dimension or not.
+    if got == expected or (len(expected) < 2 and len(got) < 2 and math.prod(got) == math.prod(expected)):
+        return None
+    return f"target: expected shape {extents(expected)} (that of self), got {extents(got)}"
+
+
 _WEIGHT_OF_EACH = Parameter("weightOptional", "weight", Kind.INPUT, "the weight of each element", optional=True)
 _POSITIVE = Parameter("posWeightOptional", "pos_weight", Kind.INPUT, "the weight of positive targets", optional=True)
 
@@ -581,5 +650,61 @@ OPERATORS = (
         _divergence_slope,
         numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),),
         most=_BATCH_MEAN,
+    ),
+    Operator(
+        name="kl_div_target_backward",
+        function=camel("kl_div_target_backward"),
+        summary="Gradient of kl_div for its second argument.",
+        formula="gradTarget = gradOutput * (ln target + 1 - self), or e^target * (target + 1 - self) with logTarget",
+        parameters=(
+            tensor_in("gradOutput", "the gradient arriving at the loss"),
+            tensor_in("self", "the first"),
+            tensor_in("target", "the second"),
+            Parameter("reduction", "reduction", Kind.INT64, f"{_REDUCTION.meaning}, 3: sum / samples"),
+            Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),
+            Parameter("gradTarget", "grad_target", Kind.OUTPUT, "the gradient of target"),
+        ),
+        support=support(_DTYPES, MODERN),
+        checks=(
+            present("gradOutput", "self", "target", "gradTarget"),
+            dtype_in(floating, "gradOutput", "self", "target", "gradTarget"),
+            same_dtype("gradTarget", "target"),
+            limited_dims("gradOutput", "self", "target"),
+            broadcastable("target", "self"),
+            rule("broadcasts to the others: gradOutput", _target_shapes),
+            same_shape("gradTarget", "target"),
+            public_format("gradOutput", "self", "target", "gradTarget"),
+        ),
+        work=_target_work,
+        in_header_of="kl_div_target_backward",
+    ),
+    library_operator(
+        "multilabel_margin_loss",
+        "out = sum of max(0, 1 - self[j] + self[i]) / C over targets j and others i; mean or sum of them",
+        "Margins of the samples' classes before all others, each sample of several classes.",
+        (
+            tensor_in("self", "one row a sample, one column a class; or a single row"),
+            tensor_in("target", "the classes of each sample, before the first -1"),
+            _REDUCTION,
+            tensor_out("out", "the loss"),
+            tensor_out("isTarget", "1 for a sample's classes, else 0"),
+        ),
+        (
+            present("self", "target", "out", "isTarget"),
+            dtype_in(floating, "self"),
+            dtype_in(lambda product: {D.INT64, D.INT32}, "target"),
+            same_dtype("out", "self"),
+            same_dtype("isTarget", "self"),
+            rule("samples of classes: self", _labelled),
+            rule("as many labels as classes: target", _labels),
+            _one_or_samples("out"),
+            same_shape("isTarget", "target"),
+        ),
+        _multilabel,
+        header="multilabel_margin_loss",
+        dtypes=_DTYPES,
+        products=WITH_TRAINING,
+        attributes=("reduction",),
+        empty=("self",),
     ),
 )
