@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
@@ -27,6 +28,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    first,
     scalar,
     torch,
     wide,
@@ -34,6 +36,7 @@ from tests.helpers.library import (
 
 DRAWN = {"seed": 5, "offset": 3}
 NORMAL = ("normal_tensor_tensor", "normal_tensor_float", "normal_float_tensor", "normal_float_float")
+RRELU = ("rrelu_with_noise", "inplace_rrelu_with_noise")
 #: Up to these numbers PyTorch draws where no bounds are given; of integers, to their greatest.
 GREATEST = {D.FLOAT: 2**24, D.FLOAT16: 2**11, D.BF16: 2**8, D.BOOL: 1}
 
@@ -66,6 +69,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
     "inplace_random_without_from_to": lambda d: DRAWN,
     "sim_thread_exponential": lambda d: DRAWN | {"count": 6, "lambd": math.inf},
+    # Slopes of one size are drawn.
+    **dict.fromkeys(
+        RRELU,
+        lambda d: (
+            DRAWN
+            | {"noise": T(d, (4, 2)), "lower": scalar(D.FLOAT, 0.25), "upper": scalar(D.FLOAT, 0.25), "training": True}
+        ),
+    ),
     # One of three has a chance.
     "multinomial": lambda d: DRAWN | {"numsamples": 2, "replacement": True, "out": T(D.INT64, (2, 2))},
     "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
@@ -74,6 +85,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "multinomial": (D.FLOAT, D.BF16),
+    **dict.fromkeys(RRELU, TRAINED),
     "dropout_gen_mask_v2": (D.UINT8,),
     "dropout_do_mask": TRAINED,
     "dropout_v3": TRAINED,
@@ -84,7 +96,17 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("inplace_bernoulli", "inplace_bernoulli_tensor", "inplace_random"), (*REAL, D.BOOL)),
 }
 
+
+def _slopes(a: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What was drawn, and in its end what noise had; what comes of it."""
+    x = first(a)
+    slopes = torch.where(x > 0, 1.0, 0.25)
+    drawn = torch.cat([slopes.flatten(), a["noise"].flatten()[6:]]).reshape(4, 2)
+    return (drawn, wide(x) * slopes) if "self" in a else (wide(x) * slopes, drawn)
+
+
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    **dict.fromkeys(RRELU, _slopes),
     "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
     "inplace_normal": lambda a: torch.full(GRID, 1.5),
     "normal_tensor_tensor": lambda a: a["mean"].expand(GRID),
@@ -131,6 +153,8 @@ BREAKS: Mapping[str, Breaking] = {
     "less than high": lambda o, name: Break({name: 4}, "less than high"),
     "at most high": lambda o, name: Break({name: 3.0}, "at most high"),
     "as many as n": lambda o, name: Break(shape((2,), name), "shape [1]"),
+    "room for the slopes": lambda o, name: Break(shape((5,), name), "at least 6 elements"),
+    "same format as selfRef": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
     "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
     "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
 }
@@ -155,6 +179,35 @@ class TestDrawing(LibraryTests):
         breaks=BREAKS,
         elsewhere=("inplace_random_without_from_to",),
     )
+
+
+@pytest.mark.parametrize("d", TRAINED)
+def test_slopes_are_drawn_for_what_is_not_positive(d: D) -> None:
+    x = np.random.default_rng(1).normal(size=20_000).astype(d.numpy)
+    x[:3] = 0, -np.inf, np.nan
+    given = {name: Placed(array, "contiguous") for name, array in (("self", x), ("noise", x), ("out", x))}
+    call = {name: each.tensor for name, each in given.items()} | DRAWN
+    call |= {"lower": scalar(D.DOUBLE, 0.125), "upper": scalar(D.DOUBLE, 0.5), "training": True}
+    prepare(BY_NAME["rrelu_with_noise"], call, Product.ATLAS_A2).run()
+    slopes = given["noise"].view.astype(np.float32)
+    rounded = (x.astype(np.float32) * slopes).astype(d.numpy)
+    np.testing.assert_array_equal(given["out"].view.astype(np.float32), rounded.astype(np.float32))
+    positive = x.astype(np.float32) > 0
+    assert (slopes[positive] == 1).all()
+    drawn = slopes[~positive]
+    assert drawn.min() >= 0.125
+    assert drawn.max() <= 0.5
+    assert abs(drawn.mean() - 0.3125) < 5 * 0.375 / math.sqrt(12 * drawn.size)
+
+
+def test_slopes_are_the_mean_where_nothing_is_trained() -> None:
+    x = np.array([-2, 0, 3], np.float32)
+    given = {name: Placed(array, "contiguous") for name, array in (("selfRef", x), ("noise", x[:1]))}
+    call = {name: each.tensor for name, each in given.items()} | DRAWN
+    call |= {"lower": scalar(D.FLOAT, 0.25), "upper": scalar(D.FLOAT, 0.75), "training": False}
+    prepare(BY_NAME["inplace_rrelu_with_noise"], call, Product.ATLAS_A2).run()
+    assert given["selfRef"].view.tolist() == [-1, 0, 3]
+    assert given["noise"].view.tolist() == [-2]
 
 
 def test_a_dropout_keeps_as_many_as_its_probability_says() -> None:

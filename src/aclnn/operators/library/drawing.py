@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -23,6 +24,7 @@ from aclnn.core.checks import (
     real,
     rule,
     same_dtype,
+    same_format,
     same_shape,
     shape_is,
     size_is,
@@ -286,6 +288,74 @@ def _up_to_the_greatest(generator: np.random.Generator, given: Mapping[str, Any]
     return generator.integers(0, greatest, out.shape, endpoint=True)
 
 
+_SLOPES = where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE))
+
+
+def _rrelu(prefix: str, x: str, out: str) -> Operator:
+    """The function with an output of its own, or the one that replaces its argument."""
+    own = x != out
+
+    def room(call: Call) -> str | None:
+        size, got = call[x].size, call["noise"]
+        if not call["training"] or got.size >= size:
+            return None
+        return f"noise: expected at least {size} elements (those of {x}), got {extents(got.shape)}"
+
+    def work(call: Call) -> Library | None:
+        if call[x].size == 0 or call["noise"].size == 0:
+            return None
+        if not call["training"]:
+            return Library(
+                lambda self, lower, upper: np.where(self > 0, self, self * ((float(lower) + float(upper)) / 2)),
+                (x, "lower", "upper"),
+                (out,),
+            )
+        generator, dtype = generator_of(call), call["noise"].dtype.numpy
+
+        def draw(self: Any, noise: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
+            slopes = float(lower) + (float(upper) - float(lower)) * generator().random(self.shape)
+            # Gradients multiply by what has been rounded.
+            factors = np.where(self > 0, 1.0, slopes).astype(dtype).astype(self.dtype)
+            kept = noise.reshape(-1)[self.size :]
+            replaced, result = np.concatenate([factors.reshape(-1), kept]).reshape(noise.shape), self * factors
+            return (replaced, result) if own else (result, replaced)
+
+        outputs = ("noise", out) if own else (out, "noise")
+        return Library(draw, (x, "noise", "lower", "upper"), outputs)
+
+    return Operator(
+        name=f"{prefix}rrelu_with_noise",
+        function=f"aclnn{prefix.removesuffix('_').capitalize()}RReluWithNoise",
+        summary="Randomized leaky ReLU, with the slopes that were drawn.",
+        formula=f"{out} = {x} * noise, noise = 1 where {x} > 0, else uniform from lower to upper",
+        parameters=(
+            tensor_in(x, "x") if own else tensor_out(x, "x, replaced by the result", const=True),
+            tensor_out("noise", "the slopes, written where training", const=True),
+            scalar("lower", "the least slope"),
+            scalar("upper", "the greatest slope"),
+            attribute("training", Kind.BOOL, "slopes are drawn; otherwise each is the mean of lower and upper"),
+            *_seeds(Kind.INT64),
+            *((tensor_out(),) if own else ()),
+        ),
+        support=support(FLOATING, WITH_TRAINING),
+        checks=(
+            present(x, "noise", "lower", "upper", *((out,) if own else ())),
+            dtype_in(floating, x),
+            dtype_in(_SLOPES, "lower", "upper"),
+            *((same_dtype(out, x),) if own else ()),
+            same_dtype("noise", x),
+            *((same_shape(out, x),) if own else ()),
+            rule("room for the slopes: noise", room),
+            *((same_format(out, x),) if own else ()),
+            same_format("noise", x),
+        ),
+        work=work,
+        numbers=("lower", "upper"),
+        stream_type="const aclrtStream ",
+        in_header_of="rrelu_with_noise",
+    )
+
+
 OPERATORS = (
     Operator(
         name="dropout_gen_mask_v2",
@@ -493,4 +563,6 @@ OPERATORS = (
         work=_multinomial_work,
         in_header_of="multinomial",
     ),
+    _rrelu("", "self", "out"),
+    _rrelu("inplace_", "selfRef", "selfRef"),
 )
