@@ -66,6 +66,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         if d != D.BF16
         else {"yGrad": T(d, (4, 7)), "repeats": T(D.INT32, (1,)), "axis": -2, "out": T(d, (2, 7))}
     ),
+    "channel_shuffle": lambda d: {"self": T(d, (2, 6, 3)), "groups": 3, "out": T(d, (2, 6, 3))},
     "constant_pad_nd": lambda d: {"pad": (-1, 2, 1, 0), "out": T(d, (3, 4))},
     **{name: lambda d, name=name: padded(name, d) for name in PADS},
     **{
@@ -102,6 +103,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "repeat_interleave_with_dim": lambda a: a["self"].repeat_interleave(a["repeats"], a["dim"]),
     "repeat_interleave_tensor": lambda a: torch.repeat_interleave(a["repeats"]),
     "repeat_interleave_grad": spread,
+    "channel_shuffle": lambda a: torch.channel_shuffle(a["self"], 3),
     "constant_pad_nd": lambda a: torch.constant_pad_nd(a["self"], (-1, 2, 1, 0), a["value"]),
     **{name: lambda a, name=name: getattr(torch.ops.aten, name)(a["self"], a["padding"]) for name in PADS},
     **{
@@ -122,6 +124,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "repeat_interleave_with_dim": {"repeats": {"shape": (3,)}, "outputSize": 5, "out": {"shape": (0, 5)}},
     "repeat_interleave_tensor": {"repeats": {"shape": (0,)}, "outputSize": 0, "out": {"shape": (0,)}},
     "repeat_interleave_grad": {"repeats": {"shape": (3,)}, "out": {"shape": (0, 3)}},
+    "channel_shuffle": {name: {"shape": (0, 6, 3)} for name in ("self", "out")},
     "constant_pad_nd": {"out": {"shape": (1, 4)}},
     **{
         f"{name}{what}": no_samples(BY_NAME[f"{name}{what}"], CALLS[f"{name}{what}"](D.FLOAT))
@@ -143,6 +146,8 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as yGrad": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "dimension of yGrad": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "yGrad with one slice for each of repeats": lambda o, name: Break(shape((2, 5), name), "shape [2, 6]"),
+    "groups of as many channels": lambda o, name: Break({name: 4}, "a divisor of 6"),
+    "3 to 7 dimensions": lambda o, name: Break(shape((2, 6), name), "3 to 7"),
     "fits self": lambda o, name: Break({name: (1,)}, "numbers"),
 }
 

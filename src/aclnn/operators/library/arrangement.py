@@ -343,6 +343,18 @@ def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
     return forward, backward
 
 
+def _even_groups(call: Call) -> str | None:
+    groups, channels = call["groups"], call["self"].shape[1]
+    if groups > 0 and channels % groups == 0:
+        return None
+    return f"groups: expected a divisor of {channels} (the channels of self), got {groups}"
+
+
+def _shuffled(self: Any, groups: int) -> Any:
+    batch, channels, *plane = self.shape
+    return self.reshape(batch, groups, channels // groups, *plane).swapaxes(1, 2).reshape(self.shape)
+
+
 OPERATORS = (
     _moved(
         "permute",
@@ -468,6 +480,23 @@ OPERATORS = (
         lambda call: _padded(call["self"].shape, call["pad"]),
         _constant,
         number=(scalar("value", "the number"),),
+    ),
+    library_operator(
+        "channel_shuffle",
+        "out[:, i * groups + g] = self[:, g * channels / groups + i]",
+        "Channels of several groups, in turn from each.",
+        (_SELF, Parameter("groups", "groups", Kind.INT64, "how many"), _OUT),
+        (
+            present("self", "out"),
+            same_dtype("out", "self"),
+            dtype_in(where_supported(NUMBERS), "self"),
+            dims_between(3, 7, "self"),
+            rule("groups of as many channels: groups", _even_groups),
+            same_shape("out", "self"),
+        ),
+        _shuffled,
+        header="channel_shuffle",
+        attributes=("groups",),
     ),
     *(
         each
