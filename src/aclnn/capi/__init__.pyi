@@ -188,20 +188,6 @@ class aclMemType(IntEnum):
 
     ACL_MEMTYPE_DEVICE = 0
     ACL_MEMTYPE_HOST = 1
-    ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
-
-class aclopEngineType(IntEnum):
-    """The enumeration ``aclopEngineType``."""
-
-    ACL_ENGINE_SYS = 0
-    ACL_ENGINE_AICORE = 1
-    ACL_ENGINE_VECTOR = 2
-
-class aclopCompileType(IntEnum):
-    """The enumeration ``aclopCompileType``."""
-
-    ACL_COMPILE_SYS = 0
-    ACL_COMPILE_UNREGISTERED = 1
 
 ACL_MEM_MALLOC_HUGE_FIRST: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_FIRST
 ACL_MEM_MALLOC_HUGE_ONLY: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_ONLY
@@ -303,12 +289,6 @@ ACL_WARNING: Final = aclLogLevel.ACL_WARNING
 ACL_ERROR: Final = aclLogLevel.ACL_ERROR
 ACL_MEMTYPE_DEVICE: Final = aclMemType.ACL_MEMTYPE_DEVICE
 ACL_MEMTYPE_HOST: Final = aclMemType.ACL_MEMTYPE_HOST
-ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT: Final = aclMemType.ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT
-ACL_ENGINE_SYS: Final = aclopEngineType.ACL_ENGINE_SYS
-ACL_ENGINE_AICORE: Final = aclopEngineType.ACL_ENGINE_AICORE
-ACL_ENGINE_VECTOR: Final = aclopEngineType.ACL_ENGINE_VECTOR
-ACL_COMPILE_SYS: Final = aclopCompileType.ACL_COMPILE_SYS
-ACL_COMPILE_UNREGISTERED: Final = aclopCompileType.ACL_COMPILE_UNREGISTERED
 ACL_DT_UNDEFINED: Final = aclDataType.DT_UNDEFINED
 ACL_FLOAT: Final = aclDataType.FLOAT
 ACL_FLOAT16: Final = aclDataType.FLOAT16
@@ -6316,6 +6296,47 @@ def aclnnMultinomial(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnRReluWithNoiseGetWorkspaceSize(
+    self: int | None,
+    noise: int | None,
+    lower: int | None,
+    upper: int | None,
+    training: int,
+    seed: int,
+    offset: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRReluWithNoise(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRReluWithNoiseGetWorkspaceSize(
+    selfRef: int | None, noise: int | None, lower: int | None, upper: int | None, training: int, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRReluWithNoise(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -6546,57 +6567,6 @@ def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
-def aclnnGroupedMatmulGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    groupListOptional: int | None,
-    splitItem: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGroupedMatmulV2GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    groupListOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase two: queues the work.
-    """
-
 def aclnnGroupedMatmulV3GetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -6652,41 +6622,6 @@ def aclnnGroupedMatmulV4GetWorkspaceSize(
     """
 
 def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGroupedMatmulV5GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    perTokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    activationInputOptional: int | None,
-    activationQuantScaleOptional: int | None,
-    activationQuantOffsetOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    groupListType: int,
-    actType: int,
-    tuningConfigOptional: int | None,
-    out: int | None,
-    activationFeatureOutOptional: int | None,
-    dynQuantScaleOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply pairs of matrices, which may be parts of one.
 
     Phase two: queues the work.
@@ -7062,6 +6997,90 @@ def aclnnKlDivBackwardGetWorkspaceSize(
 
 def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of kl_div for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKlDivTargetBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
+) -> tuple[int, int, int]:
+    """Gradient of kl_div for its second argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDivTargetBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of kl_div for its second argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMultilabelMarginLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
+) -> tuple[int, int, int]:
+    """Margins of the samples' classes before all others, each sample of several classes.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultilabelMarginLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Margins of the samples' classes before all others, each sample of several classes.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCtcLossGetWorkspaceSize(
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    blank: int,
+    zeroInfinity: int,
+    negLogLikelihoodOut: int | None,
+    logAlphaOut: int | None,
+) -> tuple[int, int, int]:
+    """Connectionist temporal classification: how unlikely sequences of labels are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Connectionist temporal classification: how unlikely sequences of labels are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCtcLossBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    negLogLikelihood: int | None,
+    logAlpha: int | None,
+    blank: int,
+    zeroInfinity: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of connectionist temporal classification.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of connectionist temporal classification.
 
     Phase two: queues the work.
     """
@@ -7543,87 +7562,94 @@ def aclnnMoeGatingTopKSoftmax(
     Phase two: queues the work.
     """
 
-def aclnnMoeTokenPermuteGetWorkspaceSize(
-    tokens: int | None,
-    indices: int | None,
-    numOutTokens: int,
-    paddedMode: int,
-    permuteTokensOut: int | None,
-    sortedIndicesOut: int | None,
+def aclnnCdistGetWorkspaceSize(
+    x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of its tokens, one expert's after another's.
+    """Distances of each row of one matrix from each of another.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Give each expert the rows of its tokens, one expert's after another's.
+def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of each row of one matrix from each of another.
 
     Phase two: queues the work.
     """
 
-def aclnnMoeTokenPermuteGradGetWorkspaceSize(
-    permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
+def aclnnCdistBackwardGetWorkspaceSize(
+    grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of permuted tokens: the sum over each token's rows.
+    """Gradient of distances with respect to the first rows.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMoeTokenPermuteGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of permuted tokens: the sum over each token's rows.
+def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of distances with respect to the first rows.
 
     Phase two: queues the work.
     """
 
-def aclnnMoeTokenUnpermuteGetWorkspaceSize(
-    permutedTokens: int | None,
-    sortedIndices: int | None,
-    probsOptional: int | None,
-    paddedMode: int,
-    restoreShapeOptional: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights.
+def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
+    """Distances of a matrix's rows from one another.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up what a token's experts answered, by weights.
+def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of a matrix's rows from one another.
 
     Phase two: queues the work.
     """
 
-def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
-    permutedTokensOptional: int | None,
-    unpermutedTokensGrad: int | None,
-    sortedIndices: int | None,
-    probsOptional: int | None,
-    paddedMode: int,
-    restoreShapeOptional: int | None,
-    permutedTokensGradOut: int | None,
-    probsGradOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of tokens that were added up.
+def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Distances of a matrix's rows from one another.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMoeTokenUnpermuteGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of tokens that were added up.
+def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of a matrix's rows from one another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRenormGetWorkspaceSize(
+    self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Scale slices down to a norm.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale slices down to a norm.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRenormGetWorkspaceSize(
+    selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
+) -> tuple[int, int, int]:
+    """Scale slices down to a norm.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale slices down to a norm.
 
     Phase two: queues the work.
     """
@@ -7948,6 +7974,20 @@ def aclnnConstantPadNdGetWorkspaceSize(
 
 def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Pad dimensions by a number; negative margins cut.
+
+    Phase two: queues the work.
+    """
+
+def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
+    """Channels of several groups, in turn from each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Channels of several groups, in turn from each.
 
     Phase two: queues the work.
     """
@@ -9228,6 +9268,85 @@ def aclnnAdaptiveMaxPool3dBackward(
     Phase two: queues the work.
     """
 
+def aclnnMaxUnpool2dGetWorkspaceSize(
+    self: int | None, indices: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Planes with elements where pooling found them, and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes with elements where pooling found them, and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, indices: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of planes with elements where pooling found them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of planes with elements where pooling found them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool3dGetWorkspaceSize(
+    self: int | None,
+    indices: int | None,
+    outputSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Volumes with elements where pooling found them, and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes with elements where pooling found them, and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    indices: int | None,
+    outputSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of volumes with elements where pooling found them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of volumes with elements where pooling found them.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUpsampleNearest1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -9606,6 +9725,90 @@ def aclnnUpsampleBicubic2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Planes, interpolated by cubic curves, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler2DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Planes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler2DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of planes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of planes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler3DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Volumes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler3DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of volumes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of volumes sampled at the places of a grid.
 
     Phase two: queues the work.
     """
@@ -10776,140 +10979,6 @@ def aclFloat16ToFloat(value: int) -> float:
 
 def aclFloatToFloat16(value: float) -> int:
     """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
-
-def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
-    """A description of a contiguous tensor."""
-
-def aclDestroyTensorDesc(desc: int | None) -> int:
-    """Release a description; null is fine."""
-
-def aclGetTensorDescType(desc: int | None) -> int:
-    """The elements' type."""
-
-def aclGetTensorDescFormat(desc: int | None) -> int:
-    """The format."""
-
-def aclGetTensorDescElementCount(desc: int | None) -> int:
-    """Number of elements."""
-
-def aclGetTensorDescSize(desc: int | None) -> int:
-    """Bytes of the elements."""
-
-def aclGetTensorDescNumDims(desc: int | None) -> int:
-    """Number of dimensions."""
-
-def aclGetTensorDescDimV2(desc: int | None, index: int) -> tuple[int, int]:
-    """The extent of a dimension.
-
-    Returns ``(ret, dimSize)``.
-    """
-
-def aclSetTensorDescName(desc: int | None, name: str | bytes | None) -> int:
-    """Name a tensor; operators find theirs by place."""
-
-def aclGetTensorDescName(desc: int | None) -> str:
-    """The name."""
-
-def aclSetTensorFormat(desc: int | None, format: int) -> int:
-    """Say the format in memory."""
-
-def aclSetTensorShape(desc: int | None, numDims: int, dims: Sequence[int] | None) -> int:
-    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
-
-def aclSetTensorPlaceMent(desc: int | None, memType: int) -> int:
-    """Say where the data are: on the device, or on the host, from where they are copied."""
-
-def aclSetTensorConst(desc: int | None, dataBuffer: int | None, length: int) -> int:
-    """Give a tensor's values, of the host's memory, which are copied."""
-
-def aclCreateDataBuffer(data: int | None, size: int) -> int:
-    """Describe memory."""
-
-def aclDestroyDataBuffer(dataBuffer: int | None) -> int:
-    """Release a description of memory; the memory stays."""
-
-def aclUpdateDataBuffer(dataBuffer: int | None, data: int | None, size: int) -> int:
-    """Describe other memory."""
-
-def aclGetDataBufferAddr(dataBuffer: int | None) -> int:
-    """The memory's address."""
-
-def aclGetDataBufferSizeV2(dataBuffer: int | None) -> int:
-    """The memory's bytes."""
-
-def aclopCreateAttr() -> int:
-    """An empty set of attributes."""
-
-def aclopDestroyAttr(attr: int | None) -> int:
-    """Release attributes; null is fine."""
-
-def aclopSetAttrBool(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
-    """Set an attribute."""
-
-def aclopSetAttrInt(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
-    """Set an attribute."""
-
-def aclopSetAttrFloat(attr: int | None, attrName: str | bytes | None, attrValue: float) -> int:
-    """Set an attribute."""
-
-def aclopSetAttrString(attr: int | None, attrName: str | bytes | None, attrValue: str | bytes | None) -> int:
-    """Set an attribute."""
-
-def aclopSetAttrDataType(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
-    """Set an attribute."""
-
-def aclopSetAttrListBool(
-    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
-) -> int:
-    """Set an attribute to a list."""
-
-def aclopSetAttrListInt(
-    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
-) -> int:
-    """Set an attribute to a list."""
-
-def aclopSetAttrListFloat(
-    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[float] | None
-) -> int:
-    """Set an attribute to a list."""
-
-def aclopSetAttrListListInt(
-    attr: int | None,
-    attrName: str | bytes | None,
-    numLists: int,
-    numValues: Sequence[int] | None,
-    values: Sequence[int | None] | None,
-) -> int:
-    """Set an attribute to a list of lists."""
-
-def aclopCompileAndExecute(
-    opType: str | bytes | None,
-    numInputs: int,
-    inputDesc: Sequence[int | None] | None,
-    inputs: Sequence[int | None] | None,
-    numOutputs: int,
-    outputDesc: Sequence[int | None] | None,
-    outputs: Sequence[int | None] | None,
-    attr: int | None,
-    engineType: int,
-    compileFlag: int,
-    opPath: str | bytes | None,
-    stream: int | None,
-) -> int:
-    """Queue an operator by its type."""
-
-def aclopExecuteV2(
-    opType: str | bytes | None,
-    numInputs: int,
-    inputDesc: Sequence[int | None] | None,
-    inputs: Sequence[int | None] | None,
-    numOutputs: int,
-    outputDesc: Sequence[int | None] | None,
-    outputs: Sequence[int | None] | None,
-    attr: int | None,
-    stream: int | None,
-) -> int:
-    """Queue an operator by its type."""
 
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
     """Keep a parameter of this process. Computations are deterministic with any."""
