@@ -305,6 +305,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     ),
     "no dimension": lambda x: x.sum().flip(0) + x[:, :0].sum(),
 }
+if ON_950:  # elsewhere torch_npu calls some of them by their operators' names
+    FUNCTIONS |= {
+        "grids": lambda x: F.grid_sample(x[None, None], x.tanh().reshape(1, 3, 4, 2), align_corners=False),
+        "volumes of grids": lambda x: F.grid_sample(
+            x.reshape(1, 1, 2, 3, 4), x.tanh().reshape(1, 2, 2, 2, 3), "nearest", "border", align_corners=True
+        ),
+        "maxima put back": lambda x: F.max_unpool2d(*F.max_pool2d(x[None], 2, return_indices=True), 2),
+        "sequences": lambda x: F.ctc_loss(
+            x.reshape(6, 1, 4).log_softmax(2), torch.tensor([[1, 2]], device=x.device), (6,), (2,)
+        ),
+        "distances": lambda x: torch.cdist(x, x.cos(), 3.0).sum() + F.pdist(x).sum(),
+        "norms": lambda x: torch.renorm(x, 2, 0, 1.0).renorm(1, 1, 0.5),
+        "targets": lambda x: F.kl_div(x, x.softmax(1), reduction="batchmean"),
+        "margins": lambda x: F.multilabel_margin_loss(x, x.argmax(1, keepdim=True).repeat(1, 6)),
+        "slopes": lambda x: F.rrelu(x, 0.25, 0.25, training=True) + F.rrelu(x),
+        "groups": lambda x: torch.channel_shuffle(x[None, :, :, None], 2),
+    }
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -617,7 +634,7 @@ ERRORS: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: torch.ones(3, device="npu") + torch.ones(4, device="npu"),
         "must match|broadcast",
     ),
-    "no such operator": (lambda: torch.cdist(torch.ones(3, 3, device="npu"), torch.ones(3, 3, device="npu")), "Cdist"),
+    "no such operator": (lambda: F.affine_grid(torch.ones(1, 2, 3, device="npu"), (1, 1, 2, 2)), "AffineGrid"),
     "no such device": (_wrong_context, "device|Device|invalid"),
     "two devices": (lambda: torch.ones(3, device="npu") + torch.ones(3), "device"),
     "too much memory": (lambda: torch.empty(1 << 50, device="npu"), "memory"),
