@@ -221,9 +221,13 @@ def test_nothing_to_update_has_any_shape() -> None:
 
 def test_an_empty_index_may_have_any_data_type() -> None:
     """As PyTorch's; CANN looks at the type of one that is not empty."""
-    arguments = {"self": Tensor(D.FLOAT, (5,)), "dim": 0}
-    arguments |= {"index": Tensor(D.UINT8, (0,)), "out": Tensor(D.FLOAT, (0,))}
-    prepare(BY_NAME["gather"], arguments, Product.ASCEND_950)
+    x, out = (Placed(each, "contiguous") for each in (np.arange(5.0, dtype=np.float32), np.zeros(5, np.float32)))
+    index, nothing = Tensor(D.UINT8, (2, 0)), Tensor(D.FLOAT, (0,))
+    gathered = {"self": x.tensor, "dim": 0, "index": Tensor(D.UINT8, (0,)), "out": nothing}
+    prepare(BY_NAME["gather"], gathered, Product.ASCEND_950)
+    added = {"self": x.tensor, "dim": 0, "index": index, "src": nothing, "out": out.tensor}
+    prepare(BY_NAME["scatter_add"], added, Product.ASCEND_950).run()
+    np.testing.assert_array_equal(out.view, x.view)
 
 
 def test_the_places_of_a_single_number_take_no_room() -> None:

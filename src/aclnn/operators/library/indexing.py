@@ -188,6 +188,8 @@ def _open(index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any:
+    if index.size == 0:
+        return self
     places = np.atleast_1d(index)
     wide = np.float64 if reduce and self.dtype == np.float32 else self.dtype
     result = np.array(np.atleast_1d(self), dtype=wide, order="C")
@@ -215,12 +217,13 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
         (
             present(first.name, "index", source.name, *(() if in_place else ("out",))),
             dtype_in(_TAKEN, first.name),
-            dtype_in(_integers, "index"),
+            *unless_empty(("index",), dtype_in(_integers, "index")),
             *((same_dtype(source.name, first.name),) if is_tensor else ()),
             *(() if in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
             limited_dims(first.name),
-            axis("dim", first.name),
-            _within(first.name, *((source.name,) if is_tensor else ())),
+            *unless_empty(
+                ("index",), axis("dim", first.name), _within(first.name, *((source.name,) if is_tensor else ()))
+            ),
             *(() if adds else (one_of("reduce", 0, 1, 2),)),
         ),
         function,
