@@ -2858,6 +2858,22 @@ def aclnnInplacePowTensorTensor(
     Phase two: queues the work.
     """
 
+def aclnnRsubGetWorkspaceSize(
+    self: int | None, other: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract a tensor from another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRsub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a tensor from another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRsubsGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -3641,7 +3657,7 @@ def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None,
 def aclnnMedianDimGetWorkspaceSize(
     self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3649,7 +3665,37 @@ def aclnnMedianDimGetWorkspaceSize(
     """
 
 def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The middle element of all, the lower of two; NaN if all are, or no element.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The middle element of all, the lower of two; NaN if all are, or no element.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNanMedianDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
 
     Phase two: queues the work.
     """
@@ -3812,6 +3858,50 @@ def aclnnRoundGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 
 def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round to the next integer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int | None) -> tuple[int, int, int]:
+    """Round to decimals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoundDecimals(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round to decimals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRoundDecimalsGetWorkspaceSize(selfRef: int | None, decimals: int) -> tuple[int, int, int]:
+    """Round to decimals, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRoundDecimals(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round to decimals, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAngleV2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Angles of numbers: 0 or pi for real ones.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAngleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Angles of numbers: 0 or pi for real ones.
 
     Phase two: queues the work.
     """
@@ -4700,6 +4790,34 @@ def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, in
 
 def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell zeros from other numbers, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Greatest common divisors of integers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest common divisors of integers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complex numbers of two parts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complex numbers of two parts.
 
     Phase two: queues the work.
     """
@@ -6016,6 +6134,22 @@ def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnLogSpaceGetWorkspaceSize(
+    start: int | None, end: int | None, steps: int, base: float, result: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with powers whose exponents go from one number to another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with powers whose exponents go from one number to another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
     """Fill a matrix with ones on its diagonal.
 
@@ -6394,7 +6528,7 @@ def aclnnAddmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two matrices to a multiple of a third.
+    """Add a multiple of a product of two matrices to a multiple of a tensor.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6402,7 +6536,23 @@ def aclnnAddmmGetWorkspaceSize(
     """
 
 def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two matrices to a multiple of a third.
+    """Add a multiple of a product of two matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddmmGetWorkspaceSize(
+    selfRef: int | None, mat1: int | None, mat2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
 
     Phase two: queues the work.
     """
@@ -6416,7 +6566,7 @@ def aclnnBaddbmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add multiples of products of two batches of matrices to multiples of a third.
+    """Add multiples of products of two batches of matrices to a multiple of a tensor.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6424,7 +6574,61 @@ def aclnnBaddbmmGetWorkspaceSize(
     """
 
 def aclnnBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of products of two batches of matrices to multiples of a third.
+    """Add multiples of products of two batches of matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBaddbmmGetWorkspaceSize(
+    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddbmmGetWorkspaceSize(
+    self: int | None,
+    batch1: int | None,
+    batch2: int | None,
+    beta: int | None,
+    alpha: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddbmmGetWorkspaceSize(
+    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
 
     Phase two: queues the work.
     """
@@ -6468,9 +6672,14 @@ def aclnnAddmv(workspace: int | None, workspaceSize: int, executor: int | None, 
     """
 
 def aclnnAddrGetWorkspaceSize(
-    self: int | None, vec1: int | None, vec2: int | None, beta: int | None, alpha: int | None, out: int | None
+    self: int | None,
+    vec1: int | None,
+    vec2: int | None,
+    betaOptional: int | None,
+    alphaOptional: int | None,
+    out: int | None,
 ) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6478,7 +6687,23 @@ def aclnnAddrGetWorkspaceSize(
     """
 
 def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddrGetWorkspaceSize(
+    selfRef: int | None, vec1: int | None, vec2: int | None, betaOptional: int | None, alphaOptional: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
 
     Phase two: queues the work.
     """
@@ -6623,6 +6848,36 @@ def aclnnGroupedMatmulV4GetWorkspaceSize(
 
 def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
+    """Factor matrices into orthogonal ones and upper triangles.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Factor matrices into orthogonal ones and upper triangles.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSvdGetWorkspaceSize(
+    input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
+) -> tuple[int, int, int]:
+    """Factor matrices into orthogonal ones and singular values.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Factor matrices into orthogonal ones and singular values.
 
     Phase two: queues the work.
     """

@@ -41,6 +41,7 @@ from aclnn.operators.library.common import (
     NUMBERS,
     REAL,
     WITH_INFERENCE,
+    WITH_TRAINING,
     Form,
     camel,
     library_operator,
@@ -281,7 +282,7 @@ def _outer_sum(form: Form) -> Operator:
             Parameter("alphaOptional", "alpha", Kind.SCALAR, "the factor of the products; 1 by default", optional=True),
             result=_OUT,
         ),
-        support=support(REAL),
+        support=support(REAL, WITH_TRAINING),
         checks=(
             present(*tensors),
             dtype_in(where_supported(REAL), *tensors, *_FACTORS),
