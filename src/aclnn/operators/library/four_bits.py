@@ -14,7 +14,7 @@ _PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(n
 
 
 def unpacked(stored: Any, shape: Sequence[int], strides: Sequence[int] | None = None) -> Any:
-    """Return the numbers of a tensor without gaps, by default a contiguous one, from its bytes."""
+    """Return the numbers of a tensor without gaps from its bytes; by default in row-major order."""
     return np.ndarray(shape, np.int8, _PAIRS[stored].view(np.int8), 0, strides)
 
 
