@@ -11049,6 +11049,554 @@ def aclnnApplyRotaryPosEmbV2(
     Phase two: queues the work.
     """
 
+def aclnnQuantizeGetWorkspaceSize(
+    x: int | None, scales: int | None, zeroPoints: int | None, dtype: int, axis: int, out: int | None
+) -> tuple[int, int, int]:
+    """Quantise with given divisors and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given divisors and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendQuantGetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    offset: int | None,
+    sqrtMode: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with given scales and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given scales and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendQuantV3GetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    offset: int | None,
+    sqrtMode: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    axis: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with given scales and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given scales and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantGetWorkspaceSize(
+    x: int | None, smoothScalesOptional: int | None, yOut: int | None, scaleOut: int | None
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV2GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV3GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    isSymmetrical: int,
+    quantMode: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV4GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    isSymmetrical: int,
+    quantMode: str | bytes | None,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransQuantParamV2GetWorkspaceSize(
+    scale: int | None, offset: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransQuantParamV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransQuantParamV3GetWorkspaceSize(
+    scale: int | None, offset: int | None, roundMode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransQuantParamV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendAntiQuantGetWorkspaceSize(
+    x: int | None, scale: int | None, offset: int | None, dstType: int, sqrtMode: int, y: int | None
+) -> tuple[int, int, int]:
+    """Scale quantised numbers back.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale quantised numbers back.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    offset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV4GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    offset: int | None,
+    pertokenScaleOptional: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV5GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    betaOptional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    rmsNormOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRmsNormQuantGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    scale: int | None,
+    offset: int | None,
+    epsilon: float,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantised.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the last dimension, quantised.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    epsilon: float,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    betaOptional: int | None,
+    epsilon: float,
+    outputMask: int | None,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwiGluQuantGetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwiGluQuantV2GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    groupListType: int,
+    dstType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDequantSwigluQuantGetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDequantSwigluQuantV2GetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    dstType: int,
+    roundModeOptional: str | bytes | None,
+    activateDim: int,
+    swigluMode: int,
+    clampLimit: float,
+    gluAlpha: float,
+    gluBias: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 
