@@ -2858,22 +2858,6 @@ def aclnnInplacePowTensorTensor(
     Phase two: queues the work.
     """
 
-def aclnnRsubGetWorkspaceSize(
-    self: int | None, other: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Subtract a tensor from another.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRsub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract a tensor from another.
-
-    Phase two: queues the work.
-    """
-
 def aclnnRsubsGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -3657,7 +3641,7 @@ def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None,
 def aclnnMedianDimGetWorkspaceSize(
     self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
+    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3665,37 +3649,7 @@ def aclnnMedianDimGetWorkspaceSize(
     """
 
 def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
-
-    Phase two: queues the work.
-    """
-
-def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The middle element of all, the lower of two; NaN if all are, or no element.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The middle element of all, the lower of two; NaN if all are, or no element.
-
-    Phase two: queues the work.
-    """
-
-def aclnnNanMedianDimGetWorkspaceSize(
-    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
-) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
+    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
 
     Phase two: queues the work.
     """
@@ -3858,50 +3812,6 @@ def aclnnRoundGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 
 def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round to the next integer.
-
-    Phase two: queues the work.
-    """
-
-def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int | None) -> tuple[int, int, int]:
-    """Round to decimals.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRoundDecimals(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Round to decimals.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceRoundDecimalsGetWorkspaceSize(selfRef: int | None, decimals: int) -> tuple[int, int, int]:
-    """Round to decimals, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceRoundDecimals(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Round to decimals, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAngleV2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Angles of numbers: 0 or pi for real ones.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAngleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Angles of numbers: 0 or pi for real ones.
 
     Phase two: queues the work.
     """
@@ -4790,34 +4700,6 @@ def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, in
 
 def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell zeros from other numbers, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Greatest common divisors of integers.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest common divisors of integers.
-
-    Phase two: queues the work.
-    """
-
-def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers of two parts.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers of two parts.
 
     Phase two: queues the work.
     """
@@ -6134,22 +6016,6 @@ def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
-def aclnnLogSpaceGetWorkspaceSize(
-    start: int | None, end: int | None, steps: int, base: float, result: int | None
-) -> tuple[int, int, int]:
-    """Fill a vector with powers whose exponents go from one number to another.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with powers whose exponents go from one number to another.
-
-    Phase two: queues the work.
-    """
-
 def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
     """Fill a matrix with ones on its diagonal.
 
@@ -6430,47 +6296,6 @@ def aclnnMultinomial(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
-def aclnnRReluWithNoiseGetWorkspaceSize(
-    self: int | None,
-    noise: int | None,
-    lower: int | None,
-    upper: int | None,
-    training: int,
-    seed: int,
-    offset: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Randomized leaky ReLU, with the slopes that were drawn.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRReluWithNoise(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Randomized leaky ReLU, with the slopes that were drawn.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceRReluWithNoiseGetWorkspaceSize(
-    selfRef: int | None, noise: int | None, lower: int | None, upper: int | None, training: int, seed: int, offset: int
-) -> tuple[int, int, int]:
-    """Randomized leaky ReLU, with the slopes that were drawn.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceRReluWithNoise(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Randomized leaky ReLU, with the slopes that were drawn.
-
-    Phase two: queues the work.
-    """
-
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -6528,7 +6353,7 @@ def aclnnAddmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two matrices to a multiple of a tensor.
+    """Add a multiple of a product of two matrices to a multiple of a third.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6536,23 +6361,7 @@ def aclnnAddmmGetWorkspaceSize(
     """
 
 def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two matrices to a multiple of a tensor.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceAddmmGetWorkspaceSize(
-    selfRef: int | None, mat1: int | None, mat2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
-) -> tuple[int, int, int]:
-    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
+    """Add a multiple of a product of two matrices to a multiple of a third.
 
     Phase two: queues the work.
     """
@@ -6566,7 +6375,7 @@ def aclnnBaddbmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add multiples of products of two batches of matrices to a multiple of a tensor.
+    """Add multiples of products of two batches of matrices to multiples of a third.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6574,61 +6383,7 @@ def aclnnBaddbmmGetWorkspaceSize(
     """
 
 def aclnnBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of products of two batches of matrices to a multiple of a tensor.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceBaddbmmGetWorkspaceSize(
-    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
-) -> tuple[int, int, int]:
-    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAddbmmGetWorkspaceSize(
-    self: int | None,
-    batch1: int | None,
-    batch2: int | None,
-    beta: int | None,
-    alpha: int | None,
-    out: int | None,
-    cubeMathType: int,
-) -> tuple[int, int, int]:
-    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceAddbmmGetWorkspaceSize(
-    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
-) -> tuple[int, int, int]:
-    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
+    """Add multiples of products of two batches of matrices to multiples of a third.
 
     Phase two: queues the work.
     """
@@ -6672,14 +6427,9 @@ def aclnnAddmv(workspace: int | None, workspaceSize: int, executor: int | None, 
     """
 
 def aclnnAddrGetWorkspaceSize(
-    self: int | None,
-    vec1: int | None,
-    vec2: int | None,
-    betaOptional: int | None,
-    alphaOptional: int | None,
-    out: int | None,
+    self: int | None, vec1: int | None, vec2: int | None, beta: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
+    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6687,23 +6437,7 @@ def aclnnAddrGetWorkspaceSize(
     """
 
 def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceAddrGetWorkspaceSize(
-    selfRef: int | None, vec1: int | None, vec2: int | None, betaOptional: int | None, alphaOptional: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
+    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
 
     Phase two: queues the work.
     """
@@ -6792,6 +6526,57 @@ def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulV3GetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -6852,32 +6637,37 @@ def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
-def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
-    """Factor matrices into orthogonal ones and upper triangles.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Factor matrices into orthogonal ones and upper triangles.
-
-    Phase two: queues the work.
-    """
-
-def aclnnSvdGetWorkspaceSize(
-    input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
+def aclnnGroupedMatmulV5GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Factor matrices into orthogonal ones and singular values.
+    """Multiply pairs of matrices, which may be parts of one.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Factor matrices into orthogonal ones and singular values.
+def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
 
     Phase two: queues the work.
     """
@@ -7252,90 +7042,6 @@ def aclnnKlDivBackwardGetWorkspaceSize(
 
 def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of kl_div for its first argument.
-
-    Phase two: queues the work.
-    """
-
-def aclnnKlDivTargetBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
-) -> tuple[int, int, int]:
-    """Gradient of kl_div for its second argument.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKlDivTargetBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of kl_div for its second argument.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMultilabelMarginLossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
-) -> tuple[int, int, int]:
-    """Margins of the samples' classes before all others, each sample of several classes.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMultilabelMarginLoss(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Margins of the samples' classes before all others, each sample of several classes.
-
-    Phase two: queues the work.
-    """
-
-def aclnnCtcLossGetWorkspaceSize(
-    logProbs: int | None,
-    targets: int | None,
-    inputLengths: int | None,
-    targetLengths: int | None,
-    blank: int,
-    zeroInfinity: int,
-    negLogLikelihoodOut: int | None,
-    logAlphaOut: int | None,
-) -> tuple[int, int, int]:
-    """Connectionist temporal classification: how unlikely sequences of labels are.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Connectionist temporal classification: how unlikely sequences of labels are.
-
-    Phase two: queues the work.
-    """
-
-def aclnnCtcLossBackwardGetWorkspaceSize(
-    gradOut: int | None,
-    logProbs: int | None,
-    targets: int | None,
-    inputLengths: int | None,
-    targetLengths: int | None,
-    negLogLikelihood: int | None,
-    logAlpha: int | None,
-    blank: int,
-    zeroInfinity: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of connectionist temporal classification.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of connectionist temporal classification.
 
     Phase two: queues the work.
     """
@@ -7817,94 +7523,87 @@ def aclnnMoeGatingTopKSoftmax(
     Phase two: queues the work.
     """
 
-def aclnnCdistGetWorkspaceSize(
-    x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
+def aclnnMoeTokenPermuteGetWorkspaceSize(
+    tokens: int | None,
+    indices: int | None,
+    numOutTokens: int,
+    paddedMode: int,
+    permuteTokensOut: int | None,
+    sortedIndicesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Distances of each row of one matrix from each of another.
+    """Give each expert the rows of its tokens, one expert's after another's.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of each row of one matrix from each of another.
+def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Give each expert the rows of its tokens, one expert's after another's.
 
     Phase two: queues the work.
     """
 
-def aclnnCdistBackwardGetWorkspaceSize(
-    grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
+def aclnnMoeTokenPermuteGradGetWorkspaceSize(
+    permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of distances with respect to the first rows.
+    """Gradient of permuted tokens: the sum over each token's rows.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of distances with respect to the first rows.
+def aclnnMoeTokenPermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of permuted tokens: the sum over each token's rows.
 
     Phase two: queues the work.
     """
 
-def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
-    """Distances of a matrix's rows from one another.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of a matrix's rows from one another.
-
-    Phase two: queues the work.
-    """
-
-def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Distances of a matrix's rows from one another.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of a matrix's rows from one another.
-
-    Phase two: queues the work.
-    """
-
-def aclnnRenormGetWorkspaceSize(
-    self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
+def aclnnMoeTokenUnpermuteGetWorkspaceSize(
+    permutedTokens: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    out: int | None,
 ) -> tuple[int, int, int]:
-    """Scale slices down to a norm.
+    """Add up what a token's experts answered, by weights.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale slices down to a norm.
+def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up what a token's experts answered, by weights.
 
     Phase two: queues the work.
     """
 
-def aclnnInplaceRenormGetWorkspaceSize(
-    selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
+def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
+    permutedTokensOptional: int | None,
+    unpermutedTokensGrad: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    permutedTokensGradOut: int | None,
+    probsGradOut: int | None,
 ) -> tuple[int, int, int]:
-    """Scale slices down to a norm.
+    """Gradients of tokens that were added up.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale slices down to a norm.
+def aclnnMoeTokenUnpermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of tokens that were added up.
 
     Phase two: queues the work.
     """
@@ -8229,20 +7928,6 @@ def aclnnConstantPadNdGetWorkspaceSize(
 
 def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Pad dimensions by a number; negative margins cut.
-
-    Phase two: queues the work.
-    """
-
-def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
-    """Channels of several groups, in turn from each.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Channels of several groups, in turn from each.
 
     Phase two: queues the work.
     """
@@ -9523,85 +9208,6 @@ def aclnnAdaptiveMaxPool3dBackward(
     Phase two: queues the work.
     """
 
-def aclnnMaxUnpool2dGetWorkspaceSize(
-    self: int | None, indices: int | None, outputSize: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Planes with elements where pooling found them, and zeros.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaxUnpool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes with elements where pooling found them, and zeros.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, indices: int | None, outputSize: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of planes with elements where pooling found them.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaxUnpool2dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of planes with elements where pooling found them.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMaxUnpool3dGetWorkspaceSize(
-    self: int | None,
-    indices: int | None,
-    outputSize: int | None,
-    stride: int | None,
-    padding: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Volumes with elements where pooling found them, and zeros.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaxUnpool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes with elements where pooling found them, and zeros.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    self: int | None,
-    indices: int | None,
-    outputSize: int | None,
-    stride: int | None,
-    padding: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of volumes with elements where pooling found them.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaxUnpool3dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of volumes with elements where pooling found them.
-
-    Phase two: queues the work.
-    """
-
 def aclnnUpsampleNearest1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -9980,90 +9586,6 @@ def aclnnUpsampleBicubic2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Planes, interpolated by cubic curves, the gradient.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGridSampler2DGetWorkspaceSize(
-    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
-) -> tuple[int, int, int]:
-    """Planes sampled at the places of a grid.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes sampled at the places of a grid.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGridSampler2DBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    input: int | None,
-    grid: int | None,
-    interpolationMode: int,
-    paddingMode: int,
-    alignCorners: int,
-    outputMask: int | None,
-    inputGrad: int | None,
-    gridGrad: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of planes sampled at the places of a grid.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGridSampler2DBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of planes sampled at the places of a grid.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGridSampler3DGetWorkspaceSize(
-    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
-) -> tuple[int, int, int]:
-    """Volumes sampled at the places of a grid.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes sampled at the places of a grid.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGridSampler3DBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    input: int | None,
-    grid: int | None,
-    interpolationMode: int,
-    paddingMode: int,
-    alignCorners: int,
-    outputMask: int | None,
-    inputGrad: int | None,
-    gridGrad: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of volumes sampled at the places of a grid.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGridSampler3DBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of volumes sampled at the places of a grid.
 
     Phase two: queues the work.
     """
@@ -11045,554 +10567,6 @@ def aclnnApplyRotaryPosEmbV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Turns pairs of elements of queries and keys by angles, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnQuantizeGetWorkspaceSize(
-    x: int | None, scales: int | None, zeroPoints: int | None, dtype: int, axis: int, out: int | None
-) -> tuple[int, int, int]:
-    """Quantise with given divisors and offsets.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given divisors and offsets.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAscendQuantGetWorkspaceSize(
-    x: int | None,
-    scale: int | None,
-    offset: int | None,
-    sqrtMode: int,
-    roundMode: str | bytes | None,
-    dstType: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Quantise with given scales and offsets.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAscendQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given scales and offsets.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAscendQuantV3GetWorkspaceSize(
-    x: int | None,
-    scale: int | None,
-    offset: int | None,
-    sqrtMode: int,
-    roundMode: str | bytes | None,
-    dstType: int,
-    axis: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Quantise with given scales and offsets.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAscendQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given scales and offsets.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDynamicQuantGetWorkspaceSize(
-    x: int | None, smoothScalesOptional: int | None, yOut: int | None, scaleOut: int | None
-) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDynamicQuantV2GetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    groupIndexOptional: int | None,
-    dstType: int,
-    yOut: int | None,
-    scaleOut: int | None,
-    offsetOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDynamicQuantV3GetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    groupIndexOptional: int | None,
-    dstType: int,
-    isSymmetrical: int,
-    quantMode: str | bytes | None,
-    yOut: int | None,
-    scaleOut: int | None,
-    offsetOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDynamicQuantV4GetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    groupIndexOptional: int | None,
-    dstType: int,
-    isSymmetrical: int,
-    quantMode: str | bytes | None,
-    dstTypeMax: float,
-    yOut: int | None,
-    scaleOut: int | None,
-    offsetOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicQuantV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
-
-    Phase two: queues the work.
-    """
-
-def aclnnTransQuantParamV2GetWorkspaceSize(
-    scale: int | None, offset: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Make scales with which products of integers are left, as a device has them.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTransQuantParamV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Make scales with which products of integers are left, as a device has them.
-
-    Phase two: queues the work.
-    """
-
-def aclnnTransQuantParamV3GetWorkspaceSize(
-    scale: int | None, offset: int | None, roundMode: int, out: int | None
-) -> tuple[int, int, int]:
-    """Make scales with which products of integers are left, as a device has them.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTransQuantParamV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Make scales with which products of integers are left, as a device has them.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAscendAntiQuantGetWorkspaceSize(
-    x: int | None, scale: int | None, offset: int | None, dstType: int, sqrtMode: int, y: int | None
-) -> tuple[int, int, int]:
-    """Scale quantised numbers back.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale quantised numbers back.
-
-    Phase two: queues the work.
-    """
-
-def aclnnQuantMatmulV3GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scale: int | None,
-    offset: int | None,
-    bias: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
-
-    Phase two: queues the work.
-    """
-
-def aclnnQuantMatmulV4GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scale: int | None,
-    offset: int | None,
-    pertokenScaleOptional: int | None,
-    bias: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
-
-    Phase two: queues the work.
-    """
-
-def aclnnQuantMatmulV5GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    x1Scale: int | None,
-    x2Scale: int | None,
-    yScale: int | None,
-    x1Offset: int | None,
-    x2Offset: int | None,
-    yOffset: int | None,
-    bias: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    groupSize: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
-
-    Phase two: queues the work.
-    """
-
-def aclnnQuantMatmulWeightNzGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    x1Scale: int | None,
-    x2Scale: int | None,
-    yScale: int | None,
-    x1Offset: int | None,
-    x2Offset: int | None,
-    yOffset: int | None,
-    bias: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    groupSize: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantMatmulWeightNz(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Multiply matrices of integers and scale the products.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAddRmsNormQuantGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    scales1: int | None,
-    scales2Optional: int | None,
-    zeroPoints1Optional: int | None,
-    zeroPoints2Optional: int | None,
-    axis: int,
-    epsilon: float,
-    divMode: int,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with one or two scales.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantised with one or two scales.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAddRmsNormQuantV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    scales1: int | None,
-    scales2Optional: int | None,
-    zeroPoints1Optional: int | None,
-    zeroPoints2Optional: int | None,
-    betaOptional: int | None,
-    axis: int,
-    epsilon: float,
-    divMode: int,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    rmsNormOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with one or two scales.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantised with one or two scales.
-
-    Phase two: queues the work.
-    """
-
-def aclnnRmsNormQuantGetWorkspaceSize(
-    x: int | None,
-    gamma: int | None,
-    beta: int | None,
-    scale: int | None,
-    offset: int | None,
-    epsilon: float,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantised.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm over the last dimension, quantised.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    smoothScale1Optional: int | None,
-    smoothScale2Optional: int | None,
-    epsilon: float,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    scale1Out: int | None,
-    scale2Out: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    smoothScale1Optional: int | None,
-    smoothScale2Optional: int | None,
-    betaOptional: int | None,
-    epsilon: float,
-    outputMask: int | None,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    scale1Out: int | None,
-    scale2Out: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
-
-    Phase two: queues the work.
-    """
-
-def aclnnSwiGluQuantGetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    offsetsOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU, quantised with factors of groups of rows.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU, quantised with factors of groups of rows.
-
-    Phase two: queues the work.
-    """
-
-def aclnnSwiGluQuantV2GetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    offsetsOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    groupListType: int,
-    dstType: int,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU, quantised with factors of groups of rows.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU, quantised with factors of groups of rows.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDequantSwigluQuantGetWorkspaceSize(
-    x: int | None,
-    weightScaleOptional: int | None,
-    activationScaleOptional: int | None,
-    biasOptional: int | None,
-    quantScaleOptional: int | None,
-    quantOffsetOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU of a quantised product, quantised again.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU of a quantised product, quantised again.
-
-    Phase two: queues the work.
-    """
-
-def aclnnDequantSwigluQuantV2GetWorkspaceSize(
-    x: int | None,
-    weightScaleOptional: int | None,
-    activationScaleOptional: int | None,
-    biasOptional: int | None,
-    quantScaleOptional: int | None,
-    quantOffsetOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    dstType: int,
-    roundModeOptional: str | bytes | None,
-    activateDim: int,
-    swigluMode: int,
-    clampLimit: float,
-    gluAlpha: float,
-    gluBias: float,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU of a quantised product, quantised again.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDequantSwigluQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """SwiGLU of a quantised product, quantised again.
 
     Phase two: queues the work.
     """
