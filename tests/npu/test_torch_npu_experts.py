@@ -152,3 +152,32 @@ def _experts(x: Any, gate: Any, first: Any, second: Any) -> Any:
     rows, places = permute(x, indices)
     left, right = grouped(rows, first, ends).chunk(2, -1)
     return unpermute(grouped(torch.nn.functional.silu(left) * right, second, ends), places, probs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_gates_choose_experts_as_deepseek_does(dtype: Any) -> None:
+    x, bias = sample(TOKENS, 16).to(dtype), sample(16, seed=1).to(dtype)
+    y, experts, scores = torch_npu.npu_moe_gating_top_k(
+        x.to("npu"), 4, bias=bias.to("npu"), k_group=2, group_count=4, group_select_mode=1, norm_type=1, out_flag=True
+    )
+    wanted = x.double().sigmoid()
+    groups = (wanted + bias.double()).unflatten(-1, (4, 4))
+    kept = torch.zeros(TOKENS, 4).scatter(-1, groups.topk(2).values.sum(-1).topk(2).indices, 1.0).bool()
+    chosen_first = groups.masked_fill(~kept[..., None], -torch.inf).flatten(-2).topk(4).indices
+    shares = wanted.gather(-1, chosen_first)
+    tolerance = torch.finfo(dtype).eps
+    assert torch.equal(experts.cpu().long(), chosen_first)
+    torch.testing.assert_close(scores.cpu().double(), wanted, rtol=1e-6, atol=0)
+    torch.testing.assert_close(y.cpu().double(), shares / shares.sum(-1, keepdim=True), rtol=tolerance, atol=0)
+
+
+@pytest.mark.parametrize("renorm", [0, 1])
+def test_gates_take_softmax_before_or_after(renorm: int) -> None:
+    x = sample(TOKENS, 8)
+    y, experts, shares = torch_npu.npu_moe_gating_top_k_softmax_v2(x.to("npu"), k=3, renorm=renorm, output_softmax=True)
+    values, wanted = x.topk(3)
+    assert torch.equal(experts.cpu().long(), wanted)
+    exact = x.softmax(-1)
+    torch.testing.assert_close(y.cpu(), values.softmax(-1) if renorm else exact.gather(-1, wanted))
+    if not renorm:
+        torch.testing.assert_close(shares.cpu(), exact)

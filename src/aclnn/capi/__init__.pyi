@@ -7523,6 +7523,60 @@ def aclnnMoeGatingTopKSoftmax(
     Phase two: queues the work.
     """
 
+def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
+    x: int | None,
+    finishedOptional: int | None,
+    k: int,
+    renorm: int,
+    outputSoftmaxResultFlag: int,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    softmaxResultOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Choose the experts with the greatest scores, before or after the softmax of them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKSoftmaxV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Choose the experts with the greatest scores, before or after the softmax of them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeGatingTopKGetWorkspaceSize(
+    x: int | None,
+    biasOptional: int | None,
+    k: int,
+    kGroup: int,
+    groupCount: int,
+    groupSelectMode: int,
+    renorm: int,
+    normType: int,
+    outFlag: int,
+    routedScalingFactor: float,
+    eps: float,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    outOut: int | None,
+) -> tuple[int, int, int]:
+    """Choose experts from the groups with the greatest scores.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose experts from the groups with the greatest scores.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMoeTokenPermuteGetWorkspaceSize(
     tokens: int | None,
     indices: int | None,

@@ -12,12 +12,14 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import gating
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject, torch
+from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject, described, torch
 
-GATE = "moe_gating_top_k_softmax"
+GATE, SECOND, GROUPS = "moe_gating_top_k_softmax", "moe_gating_top_k_softmax_v2", "moe_gating_top_k"
+SHARES = "softmaxResultOutOptional"
 GATED = ("yOut", "expertIdxOut", "rowIdxOut")
 
 
@@ -42,13 +44,66 @@ def _gated(a: Mapping[str, Any]) -> Any:
     )
 
 
+def _second(d: D) -> Arguments:
+    call = {name: value for name, value in _gate(T(d, (5, 16)), 3).items() if name != "rowIdxOut"}
+    finished = {"finishedOptional": T(D.BOOL, (5,))}
+    return call | finished | {"renorm": 0, "outputSoftmaxResultFlag": True, SHARES: T(D.FLOAT, (5, 16))}
+
+
+def _groups(d: D, rows: int = 5) -> Arguments:
+    return {
+        "x": T(d, (rows, 16)),
+        "biasOptional": T(d, (16,)),
+        "k": 3,
+        "kGroup": 2,
+        "groupCount": 4,
+        "groupSelectMode": 1,
+        "renorm": 0,
+        "normType": 1,
+        "outFlag": True,
+        "routedScalingFactor": 2.5,
+        "eps": 1e-20,
+        "yOut": T(d, (rows, 3)),
+        "expertIdxOut": T(D.INT32, (rows, 3)),
+        "outOut": T(D.FLOAT, (rows, 16)),
+    }
+
+
+def _of_groups(a: Mapping[str, Any]) -> Any:
+    """DeepSeek's gate, by PyTorch's functions."""
+    x, bias = a["x"].double(), a["biasOptional"]
+    norms = (lambda x: x.softmax(-1), torch.sigmoid, lambda x: torch.nn.functional.softplus(x).sqrt())
+    scores = norms[a["normType"]](x)
+    values = scores if bias is None else scores + bias.double()
+    groups = values.unflatten(-1, (a["groupCount"], -1))
+    best = groups.topk(2, -1).values.sum(-1) if a["groupSelectMode"] else groups.amax(-1)
+    kept = torch.zeros_like(best).scatter(-1, best.topk(a["kGroup"], -1).indices, 1.0).bool()
+    experts = groups.masked_fill(~kept[..., None], -torch.inf).flatten(-2).topk(a["k"], -1).indices
+    y = scores.gather(-1, experts)
+    if a["normType"] or a["renorm"]:
+        y = y / (y.sum(-1, keepdim=True) + a["eps"])
+    return y * a["routedScalingFactor"], experts, scores
+
+
 class TestGating(LibraryTests):
     subject = Subject(
         gating.OPERATORS,
-        calls={GATE: lambda d: _gate(T(d, (5, 16)), 3)},
-        references={GATE: _gated},
+        calls={GATE: lambda d: _gate(T(d, (5, 16)), 3), SECOND: _second, GROUPS: _groups},
+        references={
+            GATE: _gated,
+            SECOND: lambda a: (*_gated(a)[:2], a["x"].double().softmax(-1)),
+            GROUPS: _of_groups,
+        },
         default=TRAINED,
-        empty={GATE: _gate(T(D.FLOAT, (0, 16)), 3)},
+        empty={
+            GATE: _gate(T(D.FLOAT, (0, 16)), 3),
+            SECOND: {
+                **{name: {"shape": (0, 3)} for name in GATED[:2]},
+                **{name: {"shape": (0, 16)} for name in ("x", SHARES)},
+                "finishedOptional": {"shape": (0,)},
+            },
+            GROUPS: _groups(D.FLOAT, 0),
+        },
         breaks={
             "same data type as x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
             "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
@@ -60,12 +115,29 @@ class TestGating(LibraryTests):
             ),
             "a flag for each row": lambda o, name: Break(shape((4,), name), "[5]"),
             "among the experts": lambda o, name: Break({name: 17}, "from 0 to 16"),
+            "data types that go together": lambda o, name: Break(
+                dtype(D.DOUBLE if name == "x" else D.INT16, name), "ACL_"
+            ),
+            "format that counts as ND": lambda o, name: Break(
+                {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"
+            ),
+            "allowed value": lambda o, name: Break({name: 3}, "0, 1 or 2" if name == "normType" else "0 or 1"),
+            "as x": lambda o, name: Break(shape((5, 15), name), "[5, 16]"),
+            "2 dimensions": lambda o, name: Break(shape((5, 16, 1), name), "2 dimensions"),
+            "few experts": lambda o, name: Break(shape((5, 2049), name), "1 to 2048"),
+            "shape is one for each expert": lambda o, name: Break(shape((15,), name), "[16]"),
+            "groups of experts": lambda o, name: Break({name: 3}, "a divisor of 16"),
+            "among the groups": lambda o, name: Break({name: 5}, "from 1 to 4"),
+            "among the experts of groups": lambda o, name: Break({name: 9}, "from 1 to 8"),
+            "same shape as x": lambda o, name: Break(shape((5, 15), name), "[5, 16]"),
             "shape is a place for each chosen": lambda o, name: Break(shape((5, 4), name), "[5, 3]"),
         },
         codes=dict.fromkeys(
             (
                 *("null", "2 to 3 dimensions", "extents of 32 bits", "as many experts as the product takes"),
                 *("a flag for each row", "among the experts", "shape is a place for each chosen"),
+                *("allowed value", "as x", "2 dimensions", "few experts", "shape is one for each expert"),
+                *("groups of experts", "among the groups", "among the experts of groups", "same shape as x"),
             ),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
@@ -99,3 +171,66 @@ def test_atlas_inference_numbers_no_rows_and_takes_blocks_of_experts() -> None:
     for other in (x[:, :8], np.tile(x, 17), x[np.newaxis]):
         with pytest.raises(AclnnError, match="x: expected 2 dimensions, a multiple of 16 up to 256"):
             _run_gate(other, None, 2, Product.ATLAS_INFERENCE)
+
+
+def _run(name: str, x: Array, **changes: Any) -> list[Array]:
+    """Compute with a call of five rows of float32 that has other numbers and no optional inputs."""
+    call = (_second if name == SECOND else _groups)(D.FLOAT) | changes
+    call |= {key: None for key in ("finishedOptional", "biasOptional") if key in call}
+    placed = {
+        key: Placed(np.full(each.shape, 7, each.dtype.numpy), "contiguous")
+        for key, each in call.items()
+        if isinstance(each, T)
+    }
+    placed["x"].view[...] = x
+    prepare(BY_NAME[name], call | {key: each.tensor for key, each in placed.items()}, Product.ATLAS_A2).run()
+    return [placed[key].view for key in ("yOut", "expertIdxOut", SHARES if name == SECOND else "outOut")]
+
+
+def _scores() -> Array:
+    return np.random.default_rng(4).normal(size=(5, 16)).astype(np.float32)
+
+
+def test_the_first_scores_may_be_chosen_before_softmax() -> None:
+    x = _scores()
+    values, experts = torch.from_numpy(x).double().topk(3)
+    y, found, shares = _run(SECOND, x, renorm=1)
+    np.testing.assert_allclose(y, values.softmax(-1), rtol=1e-6)
+    np.testing.assert_array_equal(found, experts)
+    assert (shares == 7).all()
+    with pytest.raises(AclnnError, match="softmaxResultOutOptional: expected an object") as caught:
+        _run(SECOND, x, **{SHARES: None})
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+@pytest.mark.parametrize("norm", [0, 1, 2])
+@pytest.mark.parametrize("renorm", [0, 1])
+@pytest.mark.parametrize(("mode", "count", "kept"), [(0, 4, 1), (1, 2, 1), (0, 1, 1), (1, 8, 8)])
+def test_scores_and_groups_of_every_kind(norm: int, renorm: int, mode: int, count: int, kept: int) -> None:
+    x = _scores()
+    numbers = {"normType": norm, "renorm": renorm, "groupSelectMode": mode, "groupCount": count, "kGroup": kept}
+    found = _run(GROUPS, x, **numbers)
+    expected = _of_groups(_groups(D.FLOAT) | numbers | {"x": torch.from_numpy(x), "biasOptional": None})
+    for got, wanted in zip(found, expected, strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-6)
+    assert (_run(GROUPS, x, **numbers, outFlag=False)[2] == 7).all()
+
+
+@pytest.mark.parametrize(
+    ("count", "mode", "text"),
+    [
+        (0, 0, r"expected a divisor of 16 \(the experts\), got 0"),
+        (16, 1, r"expected groups of at least 2 experts, rounded up to 32 at most 2048 in all, got 16 of 1"),
+    ],
+)
+def test_groups_that_experts_do_not_make(count: int, mode: int, text: str) -> None:
+    with pytest.raises(AclnnError, match=f"groupCount: {text}"):
+        _run(GROUPS, _scores(), groupCount=count, groupSelectMode=mode)
+    many = _groups(D.FLOAT) | {
+        "x": Tensor(D.FLOAT, (5, 130)),
+        "biasOptional": None,
+        "groupCount": 65,
+        "groupSelectMode": 0,
+    }
+    with pytest.raises(AclnnError, match="at most 2048 in all, got 65 of 2"):
+        prepare(BY_NAME[GROUPS], described(many), Product.ATLAS_A2)

@@ -1,34 +1,43 @@
-"""Gates of mixtures of experts: aclnnMoeGatingTopKSoftmax chooses for each row the experts with the greatest scores."""
+"""Gates of mixtures of experts choose for each row those with the greatest scores: aclnnMoeGatingTopK, …Softmax."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     dims_between,
     dtype_in,
     each,
     extents,
+    floating,
+    generated,
+    nothing_to_write,
     on,
+    one_of,
+    only_if,
     present,
     public_format,
     rule,
     same_dtype,
+    same_shape,
     shape_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.sorting import sort_along
 
 _FINISHED = "finishedOptional"
+_SHARES = "softmaxResultOutOptional"
 _GATED = ("yOut", "expertIdxOut", "rowIdxOut")
-_SCORES = {**support((D.FLOAT, D.FLOAT16, D.BF16), MODERN), Product.ATLAS_INFERENCE: frozenset({D.FLOAT16})}
+_SCORES = {**support(FLOATING, MODERN), Product.ATLAS_INFERENCE: frozenset({D.FLOAT16})}
 _MOST_CHOSEN, _MOST_EXTENT = 1024, 2**31 - 1
 
 
@@ -59,23 +68,174 @@ def _finished(call: Call, name: str) -> str | None:
     return None if got == expected else f"expected shape {extents(expected)} (the rows of x), got {extents(got)}"
 
 
-def _gate_work(call: Call) -> Library | None:
+def _softmax(x: Any) -> Any:
+    x = x.astype(np.float64)
+    with np.errstate(invalid="ignore"):  # of infinite scores
+        shares = np.exp(x - x.max(-1, keepdims=True))
+    return shares / shares.sum(-1, keepdims=True)
+
+
+def _given(call: Call, *names: str) -> tuple[str, ...]:
+    return tuple(name for name in names if call[name] is not None)
+
+
+def _softmax_work(call: Call) -> Library | None:
     if call["yOut"].size == 0:
         return None
     count, numbered = call["k"], call.product is not Product.ATLAS_INFERENCE
 
     def gate(x: Any, finished: Any = None) -> tuple[Any, Any, Any]:
-        with np.errstate(invalid="ignore"):  # of infinite scores
-            shares = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
-        shares /= shares.sum(-1, keepdims=True)
-        values, experts = sort_along(shares, -1, True, count)
-        if finished is not None:
-            experts[finished] = x.shape[-1]
+        values, experts = _chosen_of(_softmax(x), finished, count)
         places = np.arange(experts.size).reshape(count, -1).T.reshape(experts.shape) if numbered else 0
         return values, experts, places
 
-    return Library(gate, ("x", *((_FINISHED,) if call[_FINISHED] is not None else ())), _GATED)
+    return Library(gate, ("x", *_given(call, _FINISHED)), _GATED)
 
+
+def _chosen_of(scores: Any, finished: Any, count: int) -> tuple[Any, Any]:
+    """Return the greatest scores and their experts, in rows that are finished the number of experts."""
+    values, experts = sort_along(scores, -1, True, count)
+    if finished is not None:
+        experts[finished] = scores.shape[-1]
+    return values, experts
+
+
+def _shares_wanted(call: Call) -> bool:
+    return bool(call["outputSoftmaxResultFlag"]) and call["renorm"] == 0
+
+
+def _shares(call: Call) -> str | None:
+    if not _shares_wanted(call):
+        return None
+    given, shape = call[_SHARES], call["x"].shape
+    if given is None:
+        return f"{_SHARES}: expected an object with outputSoftmaxResultFlag, got null"
+    if (given.dtype, given.shape) == (D.FLOAT, shape):
+        return None
+    got = f"{given.dtype.c_name} of {extents(given.shape)}"
+    return f"{_SHARES}: expected ACL_FLOAT of shape {extents(shape)} (that of x), got {got}"
+
+
+def _second_softmax_work(call: Call) -> Library | None:
+    outputs = ("yOut", "expertIdxOut", *((_SHARES,) if _shares_wanted(call) else ()))
+    if nothing_to_write(call, outputs):
+        return None
+    count, chosen_first = call["k"], call["renorm"] == 1
+
+    def gate(x: Any, finished: Any = None) -> tuple[Any, ...]:
+        shares = _softmax(x)
+        values, experts = _chosen_of(x if chosen_first else shares, finished, count)
+        return (_softmax(values) if chosen_first else values, experts, *((shares,) if len(outputs) > 2 else ()))
+
+    return Library(gate, ("x", *_given(call, _FINISHED)), outputs)
+
+
+def _softmax_checks(
+    dtypes: Callable[[Product], Collection[D]], outputs: tuple[str, ...], *tiling: Check
+) -> tuple[Check, ...]:
+    """Check scores, flags, and outputs of the first k."""
+    return (
+        present("x", *outputs),
+        public_format("x", _FINISHED, *outputs),
+        dtype_in(dtypes, "x"),
+        dtype_in(lambda product: {D.BOOL}, _FINISHED),
+        same_dtype("yOut", "x"),
+        dtype_in(lambda product: {D.INT32}, *outputs[1:]),
+        *with_code(
+            ACLNN_ERR_INNER_TILING_ERROR,
+            dims_between(2, 3, "x"),
+            each("extents of 32 bits", ("x",), _extents_fit),
+            rule("as many experts as the product takes: x", _experts),
+            each("a flag for each row", (_FINISHED,), _finished),
+            rule("among the experts: k", _chosen),
+            shape_is("a place for each chosen", lambda call: (*call["x"].shape[:-1], call["k"]), *outputs),
+            *tiling,
+        ),
+    )
+
+
+_SOFTMAX, _SIGMOID, _ROOT_OF_SOFTPLUS = range(3)
+
+
+def _logistic(x: Any) -> Any:
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1.0) / (1.0 + small)
+
+
+#: The scores of experts, by normType.
+_NORMS: Mapping[int, Callable[[Any], Any]] = {
+    _SOFTMAX: _softmax,
+    _SIGMOID: lambda x: _logistic(x.astype(np.float64)),
+    _ROOT_OF_SOFTPLUS: lambda x: np.sqrt(np.logaddexp(0.0, x.astype(np.float64))),
+}
+_BIAS = "biasOptional"
+_LARGEST, _TWO_LARGEST = 0, 1
+_MOST_EXPERTS, _BLOCK = 2048, 32
+
+
+def _group_size(call: Call) -> int:
+    return int(call["x"].shape[1] // call["groupCount"])
+
+
+def _divided(call: Call) -> str | None:
+    experts, count = call["x"].shape[1], call["groupCount"]
+    if count < 1 or experts % count:
+        return f"groupCount: expected a divisor of {experts} (the experts), got {count}"
+    size, least = _group_size(call), 2 if call["groupSelectMode"] == _TWO_LARGEST else 1
+    if size >= least and -(-size // _BLOCK) * _BLOCK * count <= _MOST_EXPERTS:
+        return None
+    limit = f"rounded up to {_BLOCK} at most {_MOST_EXPERTS} in all"
+    return f"groupCount: expected groups of at least {least} experts, {limit}, got {count} of {size}"
+
+
+def _few_experts(call: Call) -> str | None:
+    got = call["x"].shape[1]
+    return None if 1 <= got <= _MOST_EXPERTS else f"x: expected 1 to {_MOST_EXPERTS} experts, got {got}"
+
+
+def _chosen_groups(call: Call) -> str | None:
+    most, got = call["groupCount"], call["kGroup"]
+    return None if 1 <= got <= most else f"kGroup: expected from 1 to {most}, got {got}"
+
+
+def _chosen_of_groups(call: Call) -> str | None:
+    most, got = _group_size(call) * call["kGroup"], call["k"]
+    return None if 1 <= got <= most else f"k: expected from 1 to {most} (the experts of kGroup groups), got {got}"
+
+
+def _top_k_work(call: Call) -> Library | None:
+    outputs = ("yOut", "expertIdxOut", *(("outOut",) if call["outFlag"] else ()))
+    if nothing_to_write(call, outputs):
+        return None
+    norm, count, normed = _NORMS[call["normType"]], call["k"], call["normType"] != _SOFTMAX or call["renorm"] == 1
+    groups, chosen, mode = call["groupCount"], call["kGroup"], call["groupSelectMode"]
+    factor, eps = call["routedScalingFactor"], call["eps"]
+
+    def gate(x: Any, bias: Any = 0.0) -> tuple[Any, ...]:
+        scores = norm(x)
+        parts = (scores + bias).reshape(len(x), groups, -1)
+        best = parts.max(-1) if mode == _LARGEST else np.partition(parts, -2, -1)[..., -2:].sum(-1)
+        rejected = np.ones(best.shape, bool)
+        np.put_along_axis(rejected, sort_along(best, -1, True, chosen)[1], False, -1)
+        parts[rejected] = -np.inf
+        experts = sort_along(parts.reshape(x.shape), -1, True, count)[1]
+        y = np.take_along_axis(scores, experts, -1)
+        if normed:
+            y /= y.sum(-1, keepdims=True) + eps
+        return (y * factor, experts, scores)[: len(outputs)]
+
+    return Library(gate, ("x", *_given(call, _BIAS)), outputs)
+
+
+_ROW_FLAGS = Parameter(
+    _FINISHED, _FINISHED, Kind.INPUT, "rows that get no expert but their number; BOOL", optional=True
+)
+_X, _K = (
+    tensor_in("x", "a score of each expert for each row"),
+    attribute("k", Kind.INT64, "how many experts a row gets"),
+)
+_VALUES = tensor_out("yOut", "the shares", const=True)
+_NUMBERS = tensor_out("expertIdxOut", "the experts; INT32", const=True)
 
 OPERATORS = (
     Operator(
@@ -84,38 +244,83 @@ OPERATORS = (
         summary="Choose the experts with the greatest shares in the softmax of scores.",
         formula="yOut, expertIdxOut = the first k of softmax(x), sorted; rowIdxOut[row, j] = j * rows + row",
         parameters=(
-            tensor_in("x", "a score of each expert for each row"),
-            Parameter(
-                _FINISHED, _FINISHED, Kind.INPUT, "rows that get no expert but their number; BOOL", optional=True
-            ),
-            attribute("k", Kind.INT64, "how many experts a row gets"),
-            tensor_out("yOut", "the shares", const=True),
-            tensor_out("expertIdxOut", "the experts; INT32", const=True),
+            *(_X, _ROW_FLAGS, _K, _VALUES, _NUMBERS),
             tensor_out("rowIdxOut", "numbers of rows by columns, 0 on Atlas inference; INT32", const=True),
         ),
         support=_SCORES,
-        checks=(
-            present("x", *_GATED),
-            public_format("x", _FINISHED, *_GATED),
-            dtype_in(lambda product: _SCORES.get(product, _SCORES[Product.ATLAS_A2]), "x"),
-            dtype_in(lambda product: {D.BOOL}, _FINISHED),
-            same_dtype("yOut", "x"),
-            dtype_in(lambda product: {D.INT32}, *_GATED[1:]),
-            *with_code(
-                ACLNN_ERR_INNER_TILING_ERROR,
-                *on(
-                    {Product.ATLAS_INFERENCE},
-                    each("null", (_FINISHED,), lambda call, name: "expected null, got a tensor"),
-                ),
-                dims_between(2, 3, "x"),
-                each("extents of 32 bits", ("x",), _extents_fit),
-                rule("as many experts as the product takes: x", _experts),
-                each("a flag for each row", (_FINISHED,), _finished),
-                rule("among the experts: k", _chosen),
-                shape_is("a place for each chosen", lambda call: (*call["x"].shape[:-1], call["k"]), *_GATED),
+        checks=_softmax_checks(
+            lambda product: _SCORES.get(product, _SCORES[Product.ATLAS_A2]),
+            _GATED,
+            *on(
+                {Product.ATLAS_INFERENCE},
+                each("null", (_FINISHED,), lambda call, name: "expected null, got a tensor"),
             ),
         ),
-        work=_gate_work,
+        work=_softmax_work,
         in_header_of="moe_gating_top_k_softmax",
+    ),
+    Operator(
+        name="moe_gating_top_k_softmax_v2",
+        function=camel("moe_gating_top_k_softmax_v2"),
+        summary="Choose the experts with the greatest scores, before or after the softmax of them.",
+        formula="yOut, expertIdxOut = the first k of softmax(x), or softmax of the first k of x with renorm 1, sorted",
+        parameters=(
+            *(_X, _ROW_FLAGS, _K),
+            attribute("renorm", Kind.INT64, "0: the first of softmax, 1: softmax of the first"),
+            attribute("outputSoftmaxResultFlag", Kind.BOOL, "softmaxResultOutOptional is wanted, without renorm"),
+            *(_VALUES, _NUMBERS),
+            Parameter(
+                _SHARES,
+                _SHARES,
+                Kind.OUTPUT,
+                "the softmax of x; FLOAT",
+                optional=True,
+                c_type="const aclTensor *",
+            ),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=_softmax_checks(floating, _GATED[:2], one_of("renorm", 0, 1), rule(f"as x: {_SHARES}", _shares)),
+        work=_second_softmax_work,
+    ),
+    Operator(
+        name="moe_gating_top_k",
+        function=camel("moe_gating_top_k"),
+        summary="Choose experts from the groups with the greatest scores.",
+        formula="expertIdxOut = the first k of norm(x) + biasOptional in the first kGroup groups; "
+        "yOut = routedScalingFactor * outOut[expertIdxOut] / (their sum + eps), outOut = norm(x)",
+        parameters=(
+            _X,
+            Parameter(_BIAS, _BIAS, Kind.INPUT, "what decides beside the scores, for each expert", optional=True),
+            _K,
+            attribute("kGroup", Kind.INT64, "how many groups stay"),
+            attribute("groupCount", Kind.INT64, "into how many groups experts are divided"),
+            attribute("groupSelectMode", Kind.INT64, "a group counts 0: its greatest score, 1: the sum of two"),
+            attribute("renorm", Kind.INT64, "with normType 0, 1: divide by the sum"),
+            attribute("normType", Kind.INT64, "0: softmax, 1: sigmoid, 2: the root of softplus"),
+            attribute("outFlag", Kind.BOOL, "outOut is wanted"),
+            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of yOut"),
+            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
+            *(_VALUES, _NUMBERS),
+            tensor_out("outOut", "the scores, with outFlag; FLOAT", const=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=generated(
+            ("x",),
+            ("yOut", "expertIdxOut", "outOut"),
+            lambda product: [(d, d, D.INT32, D.FLOAT) for d in FLOATING],
+            dims_between(2, 2, "x"),
+            rule("few experts: x", _few_experts),
+            shape_is("one for each expert", lambda call: call["x"].shape[1:], _BIAS),
+            one_of("groupSelectMode", _LARGEST, _TWO_LARGEST),
+            one_of("normType", *_NORMS),
+            one_of("renorm", 0, 1),
+            rule("groups of experts: groupCount", _divided),
+            rule("among the groups: kGroup", _chosen_groups),
+            rule("among the experts of groups: k", _chosen_of_groups),
+            shape_is("a place for each chosen", lambda call: (call["x"].shape[0], call["k"]), "yOut", "expertIdxOut"),
+            *(only_if(same_shape("outOut", "x"), "with outFlag", lambda call: bool(call["outFlag"])),),
+            optional=(same_dtype(_BIAS, "x"),),
+        ),
+        work=_top_k_work,
     ),
 )
