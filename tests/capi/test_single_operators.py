@@ -204,7 +204,30 @@ def test_a_type_is_the_function(device: None, op_type: str) -> None:
         np.testing.assert_array_equal(out, each)
 
 
-TORCH = {"CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
+IMAGE = RNG.normal(size=(1, 2, 3, 4)).astype(np.float32)
+CORNERS = np.array([[[[-1, -1], [1, 1]]]], np.float32)
+CASES |= {
+    "GridSampler2D": (
+        (IMAGE, CORNERS),
+        {"interpolation_mode": "nearest", "padding_mode": "border", "align_corners": True},
+        IMAGE[:, :, [0, -1], [0, -1]][:, :, None],
+    ),
+    "GridSampler3D": (
+        (IMAGE[:, :, None], np.concatenate((CORNERS, [[[[0], [0]]]]), -1)[:, None].astype(np.float32)),
+        {"align_corners": True},
+        IMAGE[:, :, [0, -1], [0, -1]][:, :, None, None],
+    ),
+    "MultilabelMarginLoss": (
+        (np.array([[0.5, 1.0]], np.float32), np.array([[1, -1]])),
+        {"reduction": "sum"},
+        (np.array(0.25, np.float32), np.array([[0, 1]], np.float32)),
+    ),
+    "Pdist": ((np.array([[0, 3], [4, 0], [0, 0]], np.float32),), {"p": 1.0}, np.array([7, 3, 4], np.float32)),
+    "ShuffleChannel": ((IMAGE.reshape(1, 4, 6),), {"group": 2}, IMAGE.reshape(1, 4, 6)[:, [0, 2, 1, 3]]),
+}
+
+TORCH = {"CTCLossV2", "CTCLossV2Grad", "GridSampler2DGrad", "GridSampler3DGrad"}
+TORCH |= {"CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
 
 
 def test_every_type_is_tested() -> None:
@@ -227,6 +250,36 @@ def test_distances_and_their_gradient(device: None, p: float) -> None:
     whole = np.broadcast_to(y[..., None], (3, 5, 4)).copy()
     assert call("CdistGrad", (grad, x1, x2, whole), [dx], {"p": p}) == 0
     np.testing.assert_allclose(dx, first.grad.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [2, 3])
+def test_gradients_of_grids(device: None, rank: int) -> None:
+    torch = pytest.importorskip("torch")
+    x = torch.randn(1, 2, *(3, 4, 5)[:rank], requires_grad=True)
+    grid = (torch.rand(1, *(2, 3, 2)[:rank], rank) * 1.6 - 0.8).requires_grad_()
+    y = torch.nn.functional.grid_sample(x, grid, align_corners=False, padding_mode="reflection")
+    dy = torch.randn_like(y)
+    y.backward(dy)
+    outputs = [np.empty(each.shape, np.float32) for each in (x, grid)]
+    attributes = {"interpolation_mode": "bilinear", "padding_mode": "reflection", "align_corners": False}
+    inputs = [each.detach().numpy() for each in (dy, x, grid)]
+    assert call(f"GridSampler{rank}DGrad", inputs, outputs, attributes) == 0, refusal()
+    for out, each in zip(outputs, (x, grid), strict=True):
+        np.testing.assert_allclose(out, each.grad.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_a_loss_of_sequences(device: None) -> None:
+    torch = pytest.importorskip("torch")
+    given = torch.randn(6, 2, 4).log_softmax(-1).requires_grad_()
+    targets, lengths, sizes = np.array([[1, 2, 2], [3, 1, 0]]), OnHost([6, 5]), OnHost([3, 2])
+    loss = torch.nn.functional.ctc_loss(given, *map(torch.tensor, (targets, [6, 5], [3, 2])), reduction="none")
+    loss.backward(dy := torch.randn(2))
+    x, outputs = given.detach().numpy(), [np.empty(2, np.float32), np.empty((2, 6, 8), np.float32)]
+    assert call("CTCLossV2", (x, targets, lengths, sizes), outputs, {"blank": 0}) == 0, refusal()
+    np.testing.assert_allclose(outputs[0], loss.detach().numpy(), rtol=1e-5)
+    dx, inputs = np.empty_like(x), (dy.numpy(), x, targets, lengths, sizes, *outputs)
+    assert call("CTCLossV2Grad", inputs, [dx], {"blank": 0}) == 0, refusal()
+    np.testing.assert_allclose(dx, given.grad.numpy(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("order", ["ifjo", "ijfo", "ifco"])

@@ -14,7 +14,7 @@ import numpy as np
 
 from aclnn.core.checks import listing
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Operator
+from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
 from aclnn.operators import C_OPERATORS
@@ -208,6 +208,37 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
     return ByType(operator, arguments)
 
 
+def _grid(function: str, inputs: str = "input grid", outputs: str = "out") -> ByType:
+    operator = _BY_FUNCTION[function]
+    masks = {p.name: _both for p in operator.parameters if p.kind is Kind.BOOL_ARRAY}
+    return _operator(
+        operator,
+        inputs,
+        outputs,
+        interpolationMode=_choice("interpolation_mode", ("bilinear", "nearest", "bicubic")),
+        paddingMode=_choice("padding_mode", ("zeros", "border", "reflection")),
+        alignCorners=_attribute("align_corners", False),
+        **masks,
+    )
+
+
+def _both(given: Given) -> tuple[bool, bool]:
+    return True, True
+
+
+def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
+    """Call a CTC function; ``lengths`` is the place of the first of two inputs that hold numbers of steps."""
+    return _function(
+        function,
+        inputs,
+        outputs,
+        inputLengths=lambda given: given.integers(lengths),
+        targetLengths=lambda given: given.integers(lengths + 1),
+        blank=_attribute("blank", 0),
+        zeroInfinity=_attribute("zero_infinity", False),
+    )
+
+
 TYPES: dict[str, ByType] = {
     # Activations and norms.
     "Elu": _function(
@@ -285,10 +316,21 @@ TYPES: dict[str, ByType] = {
     ),
     "Cdist": _operator(of_types.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
     "CdistGrad": _operator(of_types.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
+    "CTCLossV2": _ctc("aclnnCtcLoss", "logProbs targets", "negLogLikelihoodOut logAlphaOut", 2),
+    "CTCLossV2Grad": _ctc(
+        "aclnnCtcLossBackward",
+        "gradOut logProbs targets inputLengths targetLengths negLogLikelihood logAlpha",
+        "out",
+        3,
+    ),
     "DynamicRNN": _recurrent(recurrent.DYNAMIC_RNN, "x w b seq_length init_h init_c"),
     "DynamicRNNGrad": _recurrent(recurrent.DYNAMIC_RNN_GRAD),
     "DynamicRNNV2": _recurrent(recurrent.DYNAMIC_RNN_V2, "x weight_input weight_hidden b seq_length init_h init_c"),
     "DynamicRNNV2Grad": _recurrent(recurrent.DYNAMIC_RNN_V2_GRAD),
+    "GridSampler2D": _grid("aclnnGridSampler2D"),
+    "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
+    "GridSampler3D": _grid("aclnnGridSampler3D"),
+    "GridSampler3DGrad": _grid("aclnnGridSampler3DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "LogSpaceD": _operator(
         of_types.LOG_SPACE,
         "assist",
@@ -298,6 +340,13 @@ TYPES: dict[str, ByType] = {
         steps=_attribute("steps", 100),
         base=_attribute("base", 10.0),
     ),
+    "MultilabelMarginLoss": _function(
+        "aclnnMultilabelMarginLoss",
+        "self target",
+        "out isTarget",
+        reduction=_choice("reduction", ("none", "mean", "sum")),
+    ),
+    "Pdist": _function("aclnnPdist", p=_attribute("p", 2.0)),
     "Qr": _function("aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))),
     "Renorm": _operator(
         of_types.RENORM,
@@ -321,5 +370,6 @@ TYPES: dict[str, ByType] = {
         fullMatrices=_attribute("full_matrices", False),
         computeUV=_attribute("compute_uv", True),
     ),
+    "ShuffleChannel": _function("aclnnChannelShuffle", groups=_attribute("group", 1)),
     "Sub": _function("aclnnSub", "self other", alpha=_constant(1)),
 }

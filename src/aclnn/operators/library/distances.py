@@ -58,7 +58,7 @@ def _root(total: Any, p: float) -> Any:
     return total if p == 0 or math.isinf(p) else total ** (1 / p)
 
 
-def _distances(first: Any, second: Any, p: float) -> Any:
+def distances(first: Any, second: Any, p: float) -> Any:
     """The norms of differences along the last dimension, one column after the other: all take much room."""
     first, second = first.astype(np.float64), second.astype(np.float64)
     total = np.zeros(np.broadcast_shapes(first.shape[:-1], second.shape[:-1]))
@@ -69,15 +69,15 @@ def _distances(first: Any, second: Any, p: float) -> Any:
 
 
 def _between(x1: Any, x2: Any, p: float, mode: int) -> Any:
-    return _distances(x1[..., :, None, :], x2[..., None, :, :], p)
+    return distances(x1[..., :, None, :], x2[..., None, :, :], p)
 
 
 def _pairs(self: Any, p: Any) -> Any:
     first, second = np.triu_indices(len(self), 1)
-    return _distances(self[first], self[second], float(p))
+    return distances(self[first], self[second], float(p))
 
 
-def _slope(difference: Any, distance: Any, p: float, dtype: Any) -> Any:
+def slope(difference: Any, distance: Any, p: float, dtype: Any) -> Any:
     """The derivative of a norm for a difference, 0 where it has none."""
     size = np.abs(difference)
     if p == 0:
@@ -95,7 +95,7 @@ def _gradient(dy: Any, x1: Any, x2: Any, distance: Any, p: float, dtype: Any) ->
     result = np.empty(x1.shape)
     for column in range(x1.shape[-1]):
         difference = x1[..., :, None, column] - x2[..., None, :, column]
-        result[..., column] = (dy * _slope(difference, distance, p, dtype)).sum(-1)
+        result[..., column] = (dy * slope(difference, distance, p, dtype)).sum(-1)
     return result
 
 
@@ -107,12 +107,17 @@ def _gradient_work(call: Call) -> Library | None:
     return Library(partial(_gradient, p=p, dtype=dtype), inputs, ("out",))
 
 
-def _renormed(self: Any, p: Any, most: Any, dim: int) -> Any:
+def factors(self: Any, p: float, most: float, dim: int) -> Any:
+    """What shortens each row along a dimension to a norm of ``most`` where it is longer; 1 where not."""
     rows = np.moveaxis(self.astype(np.float64), dim, 0)
-    terms = _term(np.abs(rows.reshape(len(rows), -1)), p := float(p))
+    terms = _term(np.abs(rows.reshape(len(rows), -1)), p)
     norms = _root(terms.max(1) if math.isinf(p) else terms.sum(1), p)
-    factors = np.where(norms > most, most / (norms + _EPSILON), 1.0)
-    return np.moveaxis(rows * factors.reshape(-1, *(1,) * (rows.ndim - 1)), 0, dim)
+    found = np.where(norms > most, most / (norms + _EPSILON), 1.0)
+    return np.moveaxis(found.reshape(-1, *(1,) * (rows.ndim - 1)), 0, dim)
+
+
+def _renormed(self: Any, p: Any, most: Any, dim: int) -> Any:
+    return self * factors(self, float(p), float(most), dim)
 
 
 def _not_negative(name: str, *but: float) -> Check:

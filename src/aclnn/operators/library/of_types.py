@@ -12,6 +12,7 @@ from aclnn.core.checks import dtype_in, limited_dims, present, same_dtype, shape
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.distances import distances, factors, slope
 
 Array = np.ndarray[Any, Any]
 _TYPES = (D.FLOAT, D.FLOAT16)
@@ -52,34 +53,10 @@ def _typed(
     return replace(operator, function=op_type)
 
 
-def _norms(x: Array, p: float, axes: tuple[int, ...], keepdims: bool = False) -> Array:
-    """Norms of order p, in float64: how many are not 0 for p = 0, and the largest for infinite p."""
-    size = np.abs(x.astype(np.float64))
-    if p == 0:
-        return np.asarray(np.sum(size != 0, axes, dtype=np.float64, keepdims=keepdims))
-    if np.isinf(p):
-        return np.asarray(np.max(size, axes, keepdims=keepdims, initial=0.0))
-    return np.asarray(np.sum(size**p, axes, keepdims=keepdims) ** (1 / p))
-
-
 def _distance_gradient(grad: Array, x1: Array, x2: Array, distance: Array, p: float) -> Array:
-    """The gradient of norms of x1 - x2 with respect to x1, summed over the vectors of x2."""
-    difference = (x1 - x2).astype(np.float64)
-    size = np.abs(difference)
-    if p == 0:
-        slope = np.zeros_like(difference)
-    elif np.isinf(p):
-        slope = np.sign(difference) * (size == distance)
-    else:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            powers = np.where(size == 0, 0.0, size ** (p - 1))
-            slope = np.where(distance == 0, 0.0, np.sign(difference) * powers / distance.astype(np.float64) ** (p - 1))
-    return np.asarray(np.sum(grad * slope, -2))
-
-
-def _renorm(x: Array, p: float, dim: int, maxnorm: float) -> Array:
-    norms = _norms(x, p, tuple(axis for axis in range(x.ndim) if axis != dim % x.ndim), keepdims=True)
-    return np.where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)
+    """The gradient of distances with respect to x1, summed over the vectors of x2."""
+    difference, length = (x1 - x2).astype(np.float64), distance.astype(np.float64)
+    return np.asarray(np.sum(grad * slope(difference, length, p, x1.dtype), -2))
 
 
 def _factors_shape(call: Call) -> tuple[int, ...]:
@@ -97,7 +74,7 @@ CDIST = _typed(
     "y = the norm of order p of x1 - x2 along the last dimension",
     "x1 x2",
     {"p": Kind.DOUBLE},
-    lambda x1, x2, p: _norms(x1 - x2, p, (-1,)),
+    distances,
     lambda call: call["x1"].shape[:-1],
 )
 CDIST_GRAD = _typed(
@@ -121,6 +98,6 @@ RENORM = _typed(
     "y = maxnorm / norm of order p of self over all dimensions but dim where that is larger, else 1",
     "self",
     {"p": Kind.DOUBLE, "dim": Kind.INT64, "maxnorm": Kind.DOUBLE},
-    _renorm,
+    lambda self, p, dim, maxnorm: factors(self, p, maxnorm, dim),
     _factors_shape,
 )
