@@ -181,3 +181,42 @@ def test_gates_take_softmax_before_or_after(renorm: int) -> None:
     torch.testing.assert_close(y.cpu(), values.softmax(-1) if renorm else exact.gather(-1, wanted))
     if not renorm:
         torch.testing.assert_close(shares.cpu(), exact)
+
+
+@pytest.mark.parametrize("experts", [[0, EXPERTS], [1, 3]], ids=str)
+def test_tokens_are_routed_to_a_range_of_experts_and_added_up(experts: list[int]) -> None:
+    """As vLLM-Ascend computes a layer whose experts are spread over devices."""
+    x, indices = sample(TOKENS, HIDDEN), chosen(TOKENS, CHOSEN).int()
+    probs = sample(TOKENS, CHOSEN, seed=1).softmax(-1)
+    here = (indices >= experts[0]) & (indices < experts[1])
+    rows, places, counts, _ = torch_npu.npu_moe_init_routing_v2(
+        x.to("npu"),
+        indices.to("npu"),
+        active_num=TOKENS * CHOSEN,
+        expert_num=EXPERTS,
+        expert_tokens_num_type=1,
+        expert_tokens_num_flag=True,
+        active_expert_range=experts,
+        quant_mode=-1,
+        row_idx_type=0,
+    )
+    wanted = torch.bincount(indices.flatten(), minlength=EXPERTS)[slice(*experts)]
+    assert counts.cpu().tolist() == wanted.tolist()
+    first = int(wanted[0])
+    assert torch.equal(rows[:first].cpu(), x[(indices == experts[0]).nonzero()[:, 0]])
+    added = torch_npu.npu_moe_finalize_routing(rows, None, None, None, probs.to("npu"), places, None, drop_pad_mode=2)
+    torch.testing.assert_close(added.cpu(), x * (probs * here).sum(-1, keepdim=True))
+
+
+def test_the_first_routing_and_its_end() -> None:
+    x, indices = sample(TOKENS, HIDDEN), chosen(TOKENS, CHOSEN).int()
+    probs, bias, skip = sample(TOKENS, CHOSEN, seed=1), sample(EXPERTS, HIDDEN, seed=2), sample(TOKENS, HIDDEN, seed=3)
+    numbers = torch.arange(TOKENS * CHOSEN, dtype=torch.int32).view(CHOSEN, TOKENS).T.contiguous()
+    rows, places, experts = torch_npu.npu_moe_init_routing(x.to("npu"), numbers.to("npu"), indices.to("npu"), TOKENS)
+    assert torch.equal(experts.cpu(), indices.flatten().sort().values)
+    ends = torch_npu.npu_moe_compute_expert_tokens(experts, EXPERTS)
+    assert ends.cpu().tolist() == torch.bincount(indices.flatten(), minlength=EXPERTS).cumsum(0).tolist()
+    on_device = (each.to("npu") for each in (bias, probs))
+    found = torch_npu.npu_moe_finalize_routing(rows, skip.to("npu"), None, *on_device, places, indices.to("npu"))
+    wanted = skip + (probs[..., None] * (x[:, None] + bias[indices.long()])).sum(1)
+    torch.testing.assert_close(found.cpu(), wanted, rtol=1e-5, atol=1e-5)

@@ -7662,6 +7662,188 @@ def aclnnMoeTokenUnpermuteGrad(
     Phase two: queues the work.
     """
 
+def aclnnMoeInitRoutingGetWorkspaceSize(
+    x: int | None,
+    rowIdx: int | None,
+    expertIdx: int | None,
+    activeNum: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expandedExpertIdxOut: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert the rows of its tokens, numbered by columns.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Give each expert the rows of its tokens, numbered by columns.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeInitRoutingV2GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensCountOrCumsumFlag: int,
+    expertTokensBeforeCapacityFlag: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOut: int | None,
+    expertTokensBeforeCapacityOut: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert the rows of its tokens, or as many for each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Give each expert the rows of its tokens, or as many for each.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeInitRoutingV3GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensNumType: int,
+    expertTokensNumFlag: int,
+    quantMode: int,
+    activeExpertRangeOptional: int | None,
+    rowIdxType: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOut: int | None,
+    expandedScaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert of a range the rows of its tokens, or as many for each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Give each expert of a range the rows of its tokens, or as many for each.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeComputeExpertTokensGetWorkspaceSize(
+    sortedExperts: int | None, numExperts: int, out: int | None
+) -> tuple[int, int, int]:
+    """Find where the rows of each expert end.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeComputeExpertTokens(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Find where the rows of each expert end.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingGetWorkspaceSize(
+    expandedX: int | None,
+    x1: int | None,
+    x2Optional: int | None,
+    bias: int | None,
+    scales: int | None,
+    expandedRowIdx: int | None,
+    expandedExpertIdx: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after a shared one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up what a token's experts answered, by weights, after a shared one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    dropPadMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    xOptional: int | None,
+    alpha1Optional: int | None,
+    alpha2Optional: int | None,
+    vOptional: int | None,
+    dropPadMode: int,
+    zeroExpertRange: int | None,
+    copyExpertRange: int | None,
+    constantExpertRange: int | None,
+    k: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUniqueGetWorkspaceSize(
     self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
 ) -> tuple[int, int, int]:

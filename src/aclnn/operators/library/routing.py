@@ -1,0 +1,676 @@
+"""Routes to experts and back, as inference takes them: aclnnMoeInitRouting, aclnnMoeFinalizeRouting, later versions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    generated,
+    nothing_to_write,
+    on,
+    one_of,
+    only_if,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
+from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+
+_MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 2048, 2**24 - 1
+_COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut"
+_RANGE, _SCALE = "activeExpertRangeOptional", "scaleOptional"
+_TAKEN = (*FLOATING, D.INT8)
+#: What counts are: of V3 sums, numbers, pairs of an expert and its number; of V2 one more, 0 for none.
+_SUMS, _NUMBERS, _PAIRS = range(3)
+
+
+def _in_order(experts: Any, first: int, last: int) -> tuple[Any, Any]:
+    """Return where experts of a range stand in the flattened tensor, in order of experts, and these."""
+    flat = experts.reshape(-1)
+    where = np.flatnonzero((flat >= first) & (flat < last))
+    where = where[np.argsort(flat[where], kind="stable")]
+    return where, flat[where]
+
+
+def _rows_for(experts: Any, capacity: int) -> Any:
+    """Return the rows for experts in order: one after another, or as many for each, -1 for those beyond."""
+    rows = np.arange(len(experts))
+    if not capacity:
+        return rows
+    place = rows - np.searchsorted(experts, experts)
+    return np.where(place < capacity, experts * capacity + place, -1)
+
+
+def _spread(values: Any, sources: Any, rows: Any, shape: Sequence[int]) -> Any:
+    """Return values from their sources in rows of a new array, zeros elsewhere; -1 and rows beyond it get none."""
+    result = np.zeros(shape, values.dtype)
+    kept = (rows >= 0) & (rows < len(result))
+    result[rows[kept]] = values[sources[kept]]
+    return result
+
+
+def _expect_within(name: str, numbers: Any, least: int, most: int) -> None:
+    wrong = numbers[(numbers < least) | (numbers > most)]
+    if wrong.size:
+        raise IndexError(f"{name}: expected numbers from {least} to {most}, got {wrong.flat[0]}")
+
+
+def _is_padded(call: Call) -> bool:
+    return bool(call["dropPadMode"] == 1)
+
+
+def _tokens(call: Call) -> int:
+    return int(call["x"].shape[0])
+
+
+def _chosen(call: Call) -> int:
+    """How many experts a token has."""
+    shape = call["expertIdx"].shape
+    return int(shape[1]) if len(shape) > 1 else 1
+
+
+def _as_many_rows(call: Call) -> str | None:
+    expected, got = _tokens(call), call["expertIdx"].shape
+    return None if got[0] == expected else f"expertIdx: expected {expected} rows (as many as x), got {extents(got)}"
+
+
+def _capacity(call: Call) -> str | None:
+    most, got = _tokens(call), call["expertCapacity"]
+    if not _is_padded(call) or 1 <= got <= most:
+        return None
+    return f"expertCapacity: expected from 1 to {most} (the rows of x) with dropPadMode 1, got {got}"
+
+
+def _expanded_shape(call: Call) -> tuple[int, ...]:
+    columns = int(call["x"].shape[1])
+    if _is_padded(call):
+        return call["expertNum"], call["expertCapacity"], columns
+    return _expanded_rows(call), columns
+
+
+def _expanded_rows(call: Call) -> int:
+    total, active = call["expertIdx"].size, call["activeNum"]
+    if active < 1 and call.operator.name == "moe_init_routing_v2":
+        active += total  # which is negative on the 950 products alone
+    elif active < 1:
+        active = total
+    return max(0, min(active, total))
+
+
+def _at_least(name: str, least: int) -> Check:
+    def complain(call: Call) -> str | None:
+        return None if call[name] >= least else f"{name}: expected at least {least}, got {call[name]}"
+
+    return rule(f"at least {least}: {name}", complain)
+
+
+def _first_rows(call: Call) -> int:
+    return min(_tokens(call), int(call["activeNum"])) * _chosen(call)
+
+
+def _first_work(call: Call) -> Library | None:
+    outputs = ("expandedXOut", "expandedRowIdxOut", "expandedExpertIdxOut")
+    if nothing_to_write(call, outputs):
+        return None
+    tokens, kept, total = _tokens(call), _first_rows(call), call["expertIdx"].size
+
+    def route(x: Any, row_idx: Any, expert_idx: Any) -> tuple[Any, ...]:
+        _expect_within("rowIdx", row_idx, 0, total - 1)
+        order = np.argsort(expert_idx.reshape(-1), kind="stable")
+        sources = row_idx.reshape(-1)[order]
+        rows = np.zeros(total, np.int32)
+        rows[sources] = np.arange(total)
+        return x[sources[:kept] % tokens], rows, expert_idx.reshape(-1)[order]
+
+    return Library(route, ("x", "rowIdx", "expertIdx"), outputs)
+
+
+def _least_experts(call: Call) -> str | None:
+    least, got = int(_is_padded(call) or call["expertTokensCountOrCumsumFlag"] > 0), call["expertNum"]
+    return None if got >= least else f"expertNum: expected at least {least}, got {got}"
+
+
+def _wanted_counts(call: Call) -> str | None:
+    """The tensor that V2 writes counts into."""
+    if _is_padded(call):
+        return _BEFORE if call["expertTokensBeforeCapacityFlag"] else None
+    return _COUNTS if call["expertTokensCountOrCumsumFlag"] else None
+
+
+def _second_counts(call: Call, name: str) -> str | None:
+    if name != _wanted_counts(call):
+        return None
+    given, expected = call[name], (call["expertNum"],)
+    if given is None:
+        return f"{name}: expected an object, as it is wanted, got null"
+    if (given.dtype, given.shape) == (D.INT32, expected):
+        return None
+    got = f"{given.dtype.c_name} of {extents(given.shape)}"
+    return f"{name}: expected ACL_INT32 of shape {extents(expected)}, got {got}"
+
+
+def _second_work(call: Call) -> Library | None:
+    counts = _wanted_counts(call)
+    outputs = ("expandedXOut", "expandedRowIdxOut", *((counts,) if counts else ()))
+    if nothing_to_write(call, outputs):
+        return None
+    experts, capacity = call["expertNum"], call["expertCapacity"] if _is_padded(call) else 0
+    shape, chosen, summed = _expanded_shape(call), _chosen(call), call["expertTokensCountOrCumsumFlag"] == 1
+
+    def route(x: Any, expert_idx: Any) -> tuple[Any, ...]:
+        if counts or capacity:
+            _expect_within("expertIdx", expert_idx, 0, experts - 1)
+        order = np.argsort(expert_idx.reshape(-1), kind="stable")
+        rows = _rows_for(expert_idx.reshape(-1)[order], capacity)
+        places = np.empty_like(rows)
+        places[order] = rows
+        expanded = _spread(x, order // max(1, chosen), rows, (math.prod(shape[:-1]), shape[-1])).reshape(shape)
+        if not counts:
+            return expanded, places
+        numbers = np.bincount(expert_idx.reshape(-1), minlength=experts)
+        return expanded, places, np.cumsum(numbers) if summed and not capacity else numbers
+
+    return Library(route, ("x", "expertIdx"), outputs)
+
+
+def _range(call: Call) -> tuple[int, int]:
+    """The first of the experts whose tokens are taken, and the one after the last."""
+    first, last = call[_RANGE] or (0, call["expertNum"])
+    return first, last
+
+
+def _active_experts(call: Call) -> str | None:
+    given, most = call[_RANGE] or (), call["expertNum"]
+    if len(given) not in (0, 2):
+        return f"{_RANGE}: expected 2 numbers or none, got {extents(given)}"
+    first, last = _range(call)
+    if _is_padded(call) and (first, last) != (0, most):
+        return f"{_RANGE}: expected [0, {most}] (all experts) with dropPadMode 1, got {extents(given)}"
+    if 0 <= first < last <= min(most, _MOST_LISTED_EXPERTS if _is_listed(call) else _MOST_EXPERTS):
+        return None
+    limit = _MOST_LISTED_EXPERTS if _is_listed(call) else _MOST_EXPERTS
+    return f"{_RANGE}: expected numbers in order from 0 to {min(most, limit)}, got {extents((first, last))}"
+
+
+def _is_listed(call: Call) -> bool:
+    return bool(call["expertTokensNumType"] == _PAIRS)
+
+
+def _active(call: Call) -> str | None:
+    total, got = call["expertIdx"].size, call["activeNum"]
+    if call.product in CLASS_950:
+        return None if got in (-1, 0, total) else f"activeNum: expected -1, 0 or {total} (all), got {got}"
+    return None if got >= -1 or _is_padded(call) else f"activeNum: expected at least -1, got {got}"
+
+
+def _counted(call: Call) -> str | None:
+    got = call["expertTokensNumType"]
+    if not (_is_padded(call) and call["expertTokensNumFlag"]) or got == _NUMBERS:
+        return None
+    return f"expertTokensNumType: expected 1 with dropPadMode 1, got {got}"
+
+
+def _gathered(call: Call) -> str | None:
+    allowed, got = (0,) if _is_padded(call) else (0, 1), call["rowIdxType"]
+    if got in allowed:
+        return None
+    return f"rowIdxType: expected {' or '.join(map(str, allowed))} with dropPadMode {call['dropPadMode']}, got {got}"
+
+
+def _unquantised(call: Call) -> str | None:
+    got = call["quantMode"]
+    return None if got == -1 else f"quantMode: expected -1 (quantised tokens are not computed here), got {got}"
+
+
+def _third_work(call: Call) -> Library | None:
+    counted, scaled = call["expertTokensNumFlag"], call[_SCALE] is not None
+    outputs = ["expandedXOut", "expandedRowIdxOut"]
+    outputs += [_COUNTS] if counted else []
+    outputs += ["expandedScaleOut"] if scaled else []
+    if nothing_to_write(call, outputs):
+        return None
+    (first, last), capacity = _range(call), call["expertCapacity"] if _is_padded(call) else 0
+    shape, chosen, kind = _expanded_shape(call), max(1, _chosen(call)), call["expertTokensNumType"]
+    gathered, many, total = call["rowIdxType"] == 0, math.prod(shape[:-1]), call["expertIdx"].size
+    listed = call[_COUNTS].shape
+
+    def route(x: Any, expert_idx: Any, scale: Any = None) -> tuple[Any, ...]:
+        where, experts = _in_order(expert_idx, first, last)
+        rows = _rows_for(experts, capacity)
+        places = np.full(total, -1)
+        places[where if gathered else rows] = rows if gathered else where
+        results = [_spread(x, where // chosen, rows, (many, shape[-1])).reshape(shape), places]
+        if counted:
+            numbers = np.bincount(experts - first, minlength=last - first)
+            results.append(_counts_of(numbers, first, kind, listed))
+        if scaled:
+            results.append(_spread(scale, where // chosen, rows, (many,)))
+        return tuple(results)
+
+    return Library(route, ("x", "expertIdx", *((_SCALE,) if scaled else ())), tuple(outputs))
+
+
+def _counts_of(numbers: Any, first: int, kind: int, shape: Sequence[int]) -> Any:
+    if kind != _PAIRS:
+        return np.cumsum(numbers) if kind == _SUMS else numbers
+    pairs = np.zeros(shape, np.int64)
+    used = np.flatnonzero(numbers)
+    pairs[: len(used)] = np.stack([used + first, numbers[used]], -1)
+    return pairs
+
+
+def _names(call: Call) -> tuple[str, str, str, str, str]:
+    """The parameters for what is added, biases, weights and experts."""
+    return _FIRST_NAMES if "x1" in call.arguments else _NAMES
+
+
+def _weights(call: Call) -> int:
+    """How many experts a token has, of those that are to be added up."""
+    scales = call[_names(call)[3]]
+    return int(call.arguments.get("k", 1) if scales is None else scales.shape[1])
+
+
+def _final_shape(call: Call) -> tuple[int, int]:
+    return call["expandedRowIdx"].size // _weights(call), int(call["expandedX"].shape[-1])
+
+
+def _one_each(call: Call) -> tuple[int, int]:
+    return _final_shape(call)[0], _weights(call)
+
+
+def _expanded_dims(call: Call) -> str | None:
+    expected, got = 3 if call.arguments.get("dropPadMode", 0) % 2 else 2, len(call["expandedX"].shape)
+    return None if got == expected else f"expandedX: expected {expected} dimensions, got {got}"
+
+
+def _some_weights(call: Call) -> str | None:
+    name, scales, k = _names(call)[3], call[_names(call)[3]], call.arguments.get("k", 1)
+    if scales is not None and scales.shape[1] < 1:
+        return f"{name}: expected at least 1 column, got {extents(scales.shape)}"
+    if scales is None or k < 2 or scales.shape[1] == k:
+        return None
+    return f"{name}: expected {k} columns (k), got {extents(scales.shape)}"
+
+
+def _divisible(call: Call) -> str | None:
+    got, by = call["expandedRowIdx"].size, _weights(call)
+    return None if got % by == 0 else f"expandedRowIdx: expected a multiple of {by} elements, got {got}"
+
+
+def _after_first(call: Call) -> str | None:
+    first, second, *_ = _NAMES
+    alone = call[first] is None and call[second] is not None
+    return f"{second}: expected null without {first}, got a tensor" if alone else None
+
+
+def _bias(call: Call, name: str) -> str | None:
+    experts, (of, got) = call[_names(call)[4]], (call["expandedX"].shape, call[name].shape)
+    if experts is None:
+        return f"expected null without {_names(call)[4]}, got a tensor"
+    fits = len(got) == 2 and got[1] == of[-1] and got[0] >= _weights(call) and (len(of) == 2 or got[0] == of[0])
+    if fits:
+        return None
+    rows = "as many rows as expandedX has blocks" if len(of) == 3 else f"at least {_weights(call)} rows"
+    return f"expected {rows} of {of[-1]} elements, got {extents(got)}"
+
+
+def _scales_dtype(call: Call, name: str) -> str | None:
+    of, got = call["expandedX"].dtype, call[name].dtype
+    if got == of or (of == D.BF16 and got == D.FLOAT) or (call.product in CLASS_950 and got in FLOATING):
+        return None
+    return (
+        f"expected data type {of.c_name} (that of expandedX){' or ACL_FLOAT' if of == D.BF16 else ''}, got {got.c_name}"
+    )
+
+
+def _final_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    names = [name for name in _names(call) if call[name] is not None]
+    x1, x2, bias_name, scales_name, experts_name = _names(call)
+    shape, by_columns = _one_each(call), call.arguments.get("dropPadMode", 0) < 2
+
+    def finalize(expanded: Any, indices: Any, *further: Any) -> Any:
+        given = dict(zip(names, further, strict=True))
+        rows = expanded.reshape(-1, expanded.shape[-1])
+        _expect_within("expandedRowIdx", indices, -1, len(rows) - 1)
+        places = indices.reshape(shape[::-1]).T if by_columns else indices.reshape(shape)
+        kept, taken = places >= 0, np.zeros((*shape, rows.shape[1]))
+        taken[kept] = rows[places[kept]]
+        if bias_name in given:
+            _expect_within(experts_name, given[experts_name], 0, len(given[bias_name]) - 1)
+            taken += given[bias_name][given[experts_name]]
+        if scales_name in given:
+            taken *= given[scales_name][..., None].astype(np.float64)
+        return sum((given[name] for name in (x1, x2) if name in given), taken.sum(1))
+
+    return Library(finalize, ("expandedX", "expandedRowIdx", *names), ("out",))
+
+
+def _final_checks(names: tuple[str, ...], *tiling: Check) -> tuple[Check, ...]:
+    """What is demanded of shapes that belong together."""
+    x1, x2, bias, scales, experts = names
+    return (
+        rule("dimensions of rows: expandedX", _expanded_dims),
+        dims_between(1, 1, "expandedRowIdx"),
+        dims_between(2, 2, scales),
+        *tiling,
+        rule(f"a column for each expert: {scales}", _some_weights),
+        rule("a row for each of them: expandedRowIdx", _divisible),
+        shape_is("a row for each token", _final_shape, x1, x2, "out"),
+        each("a row for each expert", (bias,), _bias),
+        shape_is("one for each row", _one_each, scales, experts),
+    )
+
+
+def _not_computed(call: Call, name: str) -> str | None:
+    return None if call[name] == () else "expected null (special experts are not computed here), got an object"
+
+
+def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tuple[str, ...] = ()) -> Operator:
+    x1, x2, bias, scales, experts = _NAMES
+    refused = each("not computed", absent, _not_computed)
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Add up what a token's experts answered, by weights, after shared experts.",
+        formula="out[i] = x1Optional[i] + x2Optional[i] + sum over j of scalesOptional[i, j] * "
+        "(expandedX[expandedRowIdx[i, j]] + biasOptional[expertIdxOptional[i, j]])",
+        parameters=(
+            _EXPANDED,
+            _ROWS,
+            *(
+                Parameter(of, of, Kind.INPUT, meaning, optional=True)
+                for of, meaning in zip(_NAMES, _MEANINGS, strict=True)
+            ),
+            *further,
+            tensor_out("out", "a row for each token", const=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=generated(
+            ("expandedX", "expandedRowIdx"),
+            ("out",),
+            lambda product: [(d, D.INT32, d) for d in FLOATING],
+            one_of("dropPadMode", 0, 1, 2, 3),
+            *_final_checks(_NAMES, *tiling),
+            rule(f"a second one after the first: {x2}", _after_first),
+            optional=(
+                *(same_dtype(of, "expandedX") for of in (x1, x2, bias)),
+                each("data type beside expandedX", (scales,), _scales_dtype),
+                dtype_in(lambda product: {D.INT32}, experts),
+                *(with_code(ACLNN_ERR_INNER_NULLPTR, refused) if absent else ()),
+            ),
+        ),
+        work=_final_work,
+    )
+
+
+_FIRST_NAMES = ("x1", "x2Optional", "bias", "scales", "expandedExpertIdx")
+_NAMES = ("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional")
+_MEANINGS = (
+    "what a shared expert answered",
+    "what a second one answered",
+    "what is added to the rows of each expert",
+    "the weights of a token's experts",
+    "a token's experts; INT32",
+)
+_EXPANDED = tensor_in("expandedX", "the rows of experts, or blocks of them")
+_ROWS = tensor_in("expandedRowIdx", "the rows of tokens there, -1 for none; INT32")
+_DROP_PAD = attribute("dropPadMode", Kind.INT64, "1: each expert takes expertCapacity rows")
+_READ = attribute(
+    "dropPadMode", Kind.INT64, "expandedRowIdx has 0, 1: tokens for each expert, 2, 3: experts for each token"
+)
+_SPECIAL = ("xOptional", "alpha1Optional", "alpha2Optional", "vOptional")
+_RANGES = ("zeroExpertRange", "copyExpertRange", "constantExpertRange")
+_X, _EXPERTS = tensor_in("x", "a row for each token"), tensor_in("expertIdx", "the experts of each token")
+_ROUTED = (
+    tensor_out("expandedXOut", "the rows of tokens in order of experts", const=True),
+    tensor_out("expandedRowIdxOut", "where the rows of each token are; INT32", const=True),
+)
+_LIMITS = (
+    attribute("activeNum", Kind.INT64, "how many rows are kept"),
+    attribute("expertCapacity", Kind.INT64, "how many rows an expert takes with dropPadMode 1"),
+    attribute("expertNum", Kind.INT64, "how many experts there are"),
+    _DROP_PAD,
+)
+
+
+_OF_EXPERTS = shape_is(
+    "one for each expert",
+    lambda call: (call["expertNum"], 2) if _is_listed(call) else (_range(call)[1] - _range(call)[0],),
+    _COUNTS,
+)
+_OF_ROWS = shape_is("one for each row", lambda call: (math.prod(_expanded_shape(call)[:-1]),), "expandedScaleOut")
+
+
+def _few_experts(call: Call) -> str | None:
+    got = call["numExperts"]
+    return None if 1 <= got <= _MOST_COUNTED else f"numExperts: expected from 1 to {_MOST_COUNTED}, got {got}"
+
+
+def _few_enough(call: Call, name: str) -> str | None:
+    got = call[name].size
+    return None if got <= _MOST_SORTED else f"expected at most {_MOST_SORTED} elements, got {got}"
+
+
+def _ends_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    experts = np.arange(call["numExperts"])
+    return Library(lambda ordered: np.searchsorted(ordered, experts, "right"), ("sortedExperts",), ("out",))
+
+
+def _optional_out(name: str, meaning: str) -> Parameter:
+    return Parameter(name, name, Kind.OUTPUT, meaning, optional=True, c_type="const aclTensor *")
+
+
+def _second_dtypes(product: Product) -> list[tuple[D, ...]]:
+    indices = (D.INT32, D.INT64) if product in CLASS_950 else (D.INT32,)
+    return [(d, index, d, D.INT32) for d in FLOATING for index in indices]
+
+
+_OF_TOKENS = (
+    dims_between(2, 2, "x"),
+    *elsewhere(CLASS_950, dims_between(2, 2, "expertIdx")),
+    *on(CLASS_950, dims_between(1, 2, "expertIdx")),
+    rule("a row for each token: expertIdx", _as_many_rows),
+)
+_TO_PLACES = (
+    shape_is("that of the rows kept", _expanded_shape, "expandedXOut"),
+    shape_is("one for each of expertIdx", lambda call: (call["expertIdx"].size,), "expandedRowIdxOut"),
+)
+
+OPERATORS = (
+    Operator(
+        name="moe_init_routing",
+        function=camel("moe_init_routing"),
+        summary="Give each expert the rows of its tokens, numbered by columns.",
+        formula="expandedExpertIdxOut, sorted = sort(expertIdx, rowIdx); expandedRowIdxOut[sorted[i]] = i; "
+        "expandedXOut[i] = x[sorted[i] % rows]",
+        parameters=(
+            _X,
+            tensor_in("rowIdx", "the numbers of expertIdx; INT32"),
+            tensor_in("expertIdx", "the experts of each token; INT32"),
+            attribute("activeNum", Kind.INT64, "of how many tokens rows are kept"),
+            *_ROUTED,
+            tensor_out("expandedExpertIdxOut", "the experts in order; INT32", const=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=generated(
+            ("x", "rowIdx", "expertIdx"),
+            ("expandedXOut", "expandedRowIdxOut", "expandedExpertIdxOut"),
+            lambda product: [(d, D.INT32, D.INT32, d, D.INT32, D.INT32) for d in FLOATING],
+            dims_between(2, 2, "x", "expertIdx"),
+            same_shape("rowIdx", "expertIdx"),
+            rule("a row for each token: expertIdx", _as_many_rows),
+            _at_least("activeNum", 0),
+            shape_is("the rows kept", lambda call: (_first_rows(call), call["x"].shape[1]), "expandedXOut"),
+            shape_is(
+                "one for each of expertIdx",
+                lambda call: (call["expertIdx"].size,),
+                *("expandedRowIdxOut", "expandedExpertIdxOut"),
+            ),
+        ),
+        work=_first_work,
+    ),
+    Operator(
+        name="moe_init_routing_v2",
+        function=camel("moe_init_routing_v2"),
+        summary="Give each expert the rows of its tokens, or as many for each.",
+        formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = x[i / k]",
+        parameters=(
+            *(_X, _EXPERTS, *_LIMITS),
+            attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: sums, 2: numbers of rows are wanted"),
+            attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "numbers of rows are wanted, with dropPadMode 1"),
+            *_ROUTED,
+            _optional_out(_COUNTS, "the rows of each expert; INT32"),
+            _optional_out(_BEFORE, "the rows of each expert with those that are dropped; INT32"),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=generated(
+            ("x", "expertIdx"),
+            ("expandedXOut", "expandedRowIdxOut"),
+            _second_dtypes,
+            *_OF_TOKENS,
+            one_of("dropPadMode", 0, 1),
+            one_of("expertTokensCountOrCumsumFlag", 0, 1, 2),
+            *elsewhere(CLASS_950, _at_least("activeNum", 0)),
+            _at_least("expertCapacity", 0),
+            rule("enough for what is wanted: expertNum", _least_experts),
+            rule("rows of an expert: expertCapacity", _capacity),
+            *_TO_PLACES,
+            rule(f"one for each expert: {_COUNTS}", lambda call: _second_counts(call, _COUNTS)),
+            rule(f"one for each expert: {_BEFORE}", lambda call: _second_counts(call, _BEFORE)),
+        ),
+        work=_second_work,
+    ),
+    Operator(
+        name="moe_init_routing_v3",
+        function=camel("moe_init_routing_v3"),
+        summary="Give each expert of a range the rows of its tokens, or as many for each.",
+        formula="sorted = argsort(expertIdx) in the range; expandedXOut[i] = x[sorted[i] / k]; "
+        "expandedRowIdxOut[sorted[i]] = i, or expandedRowIdxOut[i] = sorted[i] with rowIdxType 1",
+        parameters=(
+            *(_X, tensor_in("expertIdx", "the experts of each token; INT32")),
+            Parameter(_SCALE, _SCALE, Kind.INPUT, "a number for each token; FLOAT", optional=True),
+            Parameter("offsetOptional", "offset", Kind.INPUT, "not looked at without quantisation", optional=True),
+            *_LIMITS,
+            attribute("expertTokensNumType", Kind.INT64, "0: sums, 1: numbers, 2: experts and numbers of rows"),
+            attribute("expertTokensNumFlag", Kind.BOOL, f"{_COUNTS} is wanted"),
+            attribute("quantMode", Kind.INT64, "-1: no quantisation"),
+            Parameter(_RANGE, _RANGE, Kind.INT_ARRAY, "the first expert and the one after the last", optional=True),
+            attribute("rowIdxType", Kind.INT64, "expandedRowIdxOut has 0: rows of tokens, 1: tokens of rows"),
+            *_ROUTED,
+            tensor_out(_COUNTS, "the rows of each expert; INT64", const=True),
+            tensor_out("expandedScaleOut", "scaleOptional in order of experts; FLOAT", const=True),
+        ),
+        support=support(_TAKEN, MODERN),
+        checks=(
+            present("x", "expertIdx", "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
+            public_format("x", "expertIdx", _SCALE, "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
+            dtype_in(where_supported(_TAKEN), "x"),
+            dtype_in(lambda product: {D.INT32}, "expertIdx", "expandedRowIdxOut"),
+            dtype_in(lambda product: {D.FLOAT}, _SCALE, "expandedScaleOut"),
+            dtype_in(lambda product: {D.INT64}, _COUNTS),
+            same_dtype("expandedXOut", "x"),
+            rule("not quantised: quantMode", _unquantised, ACLNN_ERR_INNER_NULLPTR),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                dims_between(2, 2, "x", "expertIdx"),
+                rule("a row for each token: expertIdx", _as_many_rows),
+                one_of("dropPadMode", 0, 1),
+                one_of("expertTokensNumType", _SUMS, _NUMBERS, _PAIRS),
+                *on(CLASS_950, one_of("expertTokensNumFlag", True)),
+                _at_least("expertNum", 1),
+                rule("rows kept: activeNum", _active),
+                rule("rows of an expert: expertCapacity", _capacity),
+                rule(f"among the experts: {_RANGE}", _active_experts),
+                rule("counts with dropPadMode: expertTokensNumType", _counted),
+                rule("indices with dropPadMode: rowIdxType", _gathered),
+                shape_is("a number for each token", lambda call: (_tokens(call),), _SCALE),
+                *_TO_PLACES,
+                *(only_if(_OF_EXPERTS, "with expertTokensNumFlag", lambda call: bool(call["expertTokensNumFlag"])),),
+                *(only_if(_OF_ROWS, "with scaleOptional", lambda call: call[_SCALE] is not None),),
+            ),
+        ),
+        work=_third_work,
+    ),
+    Operator(
+        name="moe_compute_expert_tokens",
+        function=camel("moe_compute_expert_tokens"),
+        summary="Find where the rows of each expert end.",
+        formula="out[i] = how many of sortedExperts are i at most",
+        parameters=(
+            tensor_in("sortedExperts", "experts in order; INT32"),
+            attribute("numExperts", Kind.INT64, "how many experts there are"),
+            tensor_out("out", "where their rows end; INT32", const=True),
+        ),
+        support=support((D.INT32,), MODERN),
+        checks=generated(
+            ("sortedExperts",),
+            ("out",),
+            lambda product: [(D.INT32, D.INT32)],
+            dims_between(1, 1, "sortedExperts"),
+            rule("from 1 to 2048: numExperts", _few_experts),
+            each("few enough to sort", ("sortedExperts",), _few_enough),
+            shape_is("one for each expert", lambda call: (call["numExperts"],), "out"),
+        ),
+        work=_ends_work,
+    ),
+    Operator(
+        name="moe_finalize_routing",
+        function=camel("moe_finalize_routing"),
+        summary="Add up what a token's experts answered, by weights, after a shared one.",
+        formula="out[i] = x1[i] + x2Optional[i] + sum over j of scales[i, j] * "
+        "(expandedX[expandedRowIdx[j * rows + i]] + bias[expandedExpertIdx[i, j]])",
+        parameters=(
+            _EXPANDED,
+            *(
+                Parameter(of, of, Kind.INPUT, meaning, optional=of == "x2Optional")
+                for of, meaning in zip(_FIRST_NAMES[:4], _MEANINGS[:4], strict=True)
+            ),
+            _ROWS,
+            tensor_in(_FIRST_NAMES[4], _MEANINGS[4]),
+            tensor_out("out", "a row for each token", const=True),
+        ),
+        support=support(FLOATING, A2_CLASS),
+        checks=generated(
+            ("expandedX", "x1", "bias", "scales", "expandedRowIdx", "expandedExpertIdx"),
+            ("out",),
+            lambda product: [(d, d, d, d, D.INT32, D.INT32, d) for d in FLOATING],
+            *_final_checks(_FIRST_NAMES),
+            optional=(same_dtype("x2Optional", "expandedX"),),
+            code=ACLNN_ERR_PARAM_INVALID,
+        ),
+        work=_final_work,
+    ),
+    _final("moe_finalize_routing_v2", _READ, tiling=()),
+    _final(
+        "moe_finalize_routing_v4",
+        *(Parameter(of, of, Kind.INPUT, "null", optional=True) for of in _SPECIAL),
+        _READ,
+        *(Parameter(of, of, Kind.INT_ARRAY, "null or empty", optional=True) for of in _RANGES),
+        attribute("k", Kind.INT64, "how many experts a token has without scalesOptional"),
+        tiling=(_at_least("k", 1),),
+        absent=(*_SPECIAL, *_RANGES),
+    ),
+)

@@ -1,0 +1,513 @@
+"""Routes to experts and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import routing
+from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    described,
+    torch,
+    wide,
+)
+
+INIT, INIT2, INIT3 = "moe_init_routing", "moe_init_routing_v2", "moe_init_routing_v3"
+ENDS, FINAL, FINAL2, FINAL4 = (
+    *("moe_compute_expert_tokens", "moe_finalize_routing"),
+    *("moe_finalize_routing_v2", "moe_finalize_routing_v4"),
+)
+COUNTS, BEFORE, RANGE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut", "activeExpertRangeOptional"
+#: Five tokens of four elements, with two of three experts each.
+TOKENS, EXPERTS = (5, 4), (5, 2)
+SPECIAL = ("xOptional", "alpha1Optional", "alpha2Optional", "vOptional")
+RANGES = ("zeroExpertRange", "copyExpertRange", "constantExpertRange")
+
+
+def _final(d: D) -> Arguments:
+    return {
+        "expandedX": T(d, (10, 4)),
+        "expandedRowIdx": T(D.INT32, (10,)),
+        "x1Optional": T(d, TOKENS),
+        "x2Optional": T(d, TOKENS),
+        "biasOptional": T(d, (3, 4)),
+        "scalesOptional": T(d, EXPERTS),
+        "expertIdxOptional": T(D.INT32, EXPERTS),
+        "dropPadMode": 2,
+        "out": T(d, TOKENS),
+    }
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    INIT: lambda d: {
+        "x": T(d, TOKENS),
+        "rowIdx": T(D.INT32, EXPERTS),
+        "expertIdx": T(D.INT32, EXPERTS),
+        "activeNum": 3,
+        "expandedXOut": T(d, (6, 4)),
+        "expandedRowIdxOut": T(D.INT32, (10,)),
+        "expandedExpertIdxOut": T(D.INT32, (10,)),
+    },
+    INIT2: lambda d: {
+        "x": T(d, TOKENS),
+        "expertIdx": T(D.INT32, EXPERTS),
+        "activeNum": 7,
+        "expertCapacity": 0,
+        "expertNum": 3,
+        "dropPadMode": 0,
+        "expertTokensCountOrCumsumFlag": 1,
+        "expertTokensBeforeCapacityFlag": False,
+        "expandedXOut": T(d, (7, 4)),
+        "expandedRowIdxOut": T(D.INT32, (10,)),
+        COUNTS: T(D.INT32, (3,)),
+        BEFORE: None,
+    },
+    INIT3: lambda d: {
+        "x": T(d, TOKENS),
+        "expertIdx": T(D.INT32, EXPERTS),
+        "scaleOptional": T(D.FLOAT, (5,)),
+        "offsetOptional": None,
+        "activeNum": -1,
+        "expertCapacity": -1,
+        "expertNum": 3,
+        "dropPadMode": 0,
+        "expertTokensNumType": 1,
+        "expertTokensNumFlag": True,
+        "quantMode": -1,
+        RANGE: (1, 3),
+        "rowIdxType": 0,
+        "expandedXOut": T(d, (10, 4)),
+        "expandedRowIdxOut": T(D.INT32, (10,)),
+        COUNTS: T(D.INT64, (2,)),
+        "expandedScaleOut": T(D.FLOAT, (10,)),
+    },
+    ENDS: lambda d: {"sortedExperts": T(D.INT32, (6,)), "numExperts": 4, "out": T(D.INT32, (4,))},
+    FINAL: lambda d: {
+        "expandedX": T(d, (10, 4)),
+        "x1": T(d, TOKENS),
+        "x2Optional": None,
+        "bias": T(d, (3, 4)),
+        "scales": T(d, EXPERTS),
+        "expandedRowIdx": T(D.INT32, (10,)),
+        "expandedExpertIdx": T(D.INT32, EXPERTS),
+        "out": T(d, TOKENS),
+    },
+    FINAL2: _final,
+    FINAL4: lambda d: _final(d) | dict.fromkeys(SPECIAL) | dict.fromkeys(RANGES, ()) | {"k": 2},
+}
+
+
+def _order(experts: Any) -> Any:
+    return experts.flatten().long().argsort(stable=True)
+
+
+def _init(a: Mapping[str, Any]) -> Any:
+    order = _order(a["expertIdx"])
+    rows = a["rowIdx"].flatten().long()[order]
+    return a["x"][rows[:6] % 5], rows.argsort(), a["expertIdx"].flatten()[order]
+
+
+def _second(a: Mapping[str, Any]) -> Any:
+    order = _order(a["expertIdx"])
+    counts = torch.bincount(a["expertIdx"].flatten(), minlength=3).cumsum(0)
+    return a["x"][order[:7] // 2], order.argsort(), counts
+
+
+def _third(a: Mapping[str, Any]) -> Any:
+    flat = a["expertIdx"].flatten().long()
+    order = torch.where(flat < 1, 99, flat).argsort(stable=True)[: (flat > 0).sum()]
+    missing = 10 - len(order)
+    expanded = torch.cat([a["x"][order // 2], a["x"].new_zeros(missing, 4)])
+    scales = torch.cat([a["scaleOptional"][order // 2], torch.zeros(missing)])
+    places = torch.full((10,), -1).index_put((order,), torch.arange(len(order)))
+    return expanded, places, torch.bincount(flat, minlength=3)[1:], scales
+
+
+def _finalized(a: Mapping[str, Any]) -> Any:
+    """Of the fifth and the ninth expert's answers the row is missing."""
+    first = "x1" in a
+    x1, x2, bias, scales, experts = (
+        a[name]
+        for name in (
+            ("x1", "x2Optional", "bias", "scales", "expandedExpertIdx")
+            if first
+            else ("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional")
+        )
+    )
+    places = a["expandedRowIdx"].long()
+    places = places.reshape(2, 5).T if first else places.reshape(5, 2)
+    rows = torch.cat([wide(a["expandedX"]), torch.zeros(1, 4)])[places]
+    added = wide(x1) + (0 if x2 is None else wide(x2))
+    return added + (wide(scales)[..., None] * (rows + wide(bias)[experts.long()])).sum(1)
+
+
+REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    INIT: _init,
+    INIT2: _second,
+    INIT3: _third,
+    ENDS: lambda a: torch.bincount(a["sortedExperts"], minlength=4).cumsum(0),
+    **dict.fromkeys((FINAL, FINAL2, FINAL4), _finalized),
+}
+
+
+def _no_tokens(**further: Any) -> Mapping[str, Any]:
+    return {
+        "x": {"shape": (0, 4)},
+        "expertIdx": {"shape": (0, 2)},
+        "expandedXOut": {"shape": (0, 4)},
+        "expandedRowIdxOut": {"shape": (0,)},
+        **further,
+    }
+
+
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    INIT: _no_tokens(rowIdx={"shape": (0, 2)}, expandedExpertIdxOut={"shape": (0,)}),
+    INIT2: _no_tokens(**{COUNTS: {"shape": (3,)}, BEFORE: None}),
+    INIT3: _no_tokens(
+        **{COUNTS: {"shape": (2,)}, "offsetOptional": None},
+        **{key: {"shape": (0,)} for key in ("scaleOptional", "expandedScaleOut")},
+    ),
+    ENDS: {"sortedExperts": {"shape": (0,)}, "out": {"shape": (4,)}},
+}
+
+
+def _wrong_type(operator: Operator, name: str) -> Break:
+    is_first = operator.checks[0].name.startswith(f"present: {name}") or "Idx" in name or operator.name == ENDS
+    return Break(dtype(D.INT16 if is_first else D.FLOAT16, name), "ACL_")
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "data types that go together": _wrong_type,
+    "data type": lambda o, name: Break(dtype(D.INT16, name), "data type"),
+    "same data type as x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "same data type as expandedX": lambda o, name: Break(
+        {name: T(D.FLOAT16, TOKENS if name != "biasOptional" else (3, 4))}, "ACL_FLOAT"
+    ),
+    "data type beside expandedX": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
+    "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
+    "not computed": lambda o, name: Break({name: (1, 2) if name in RANGES else T(D.FLOAT, TOKENS)}, "null"),
+    "not quantised": lambda o, name: Break({name: 1}, "-1"),
+    "2 dimensions": lambda o, name: Break(shape((5,), name), "2 dimensions"),
+    "1 dimension": lambda o, name: Break(shape((5, 2), name), "1 dimension"),
+    "1 to 2 dimensions": lambda o, name: Break(shape((5, 2, 1), name), "1 to 2", product=Product.ASCEND_950),
+    "same shape as expertIdx": lambda o, name: Break(shape((5, 3), name), "[5, 2]"),
+    "a row for each token": lambda o, name: Break(
+        shape((4, 2), *((name, "rowIdx") if o.name == INIT else (name,))), "5 rows"
+    ),
+    "at least 0": lambda o, name: Break({name: -1}, "at least 0"),
+    "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
+    "allowed value": lambda o, name: Break(
+        {name: False if name == "expertTokensNumFlag" else 4},
+        {"dropPadMode": "0, 1, 2 or 3" if "final" in o.name else "0 or 1", "expertTokensNumFlag": "True"}.get(
+            name, "0, 1 or 2"
+        ),
+        product=Product.ASCEND_950 if name == "expertTokensNumFlag" else Product.ATLAS_A2,
+    ),
+    "enough for what is wanted": lambda o, name: Break({name: 0}, "at least 1"),
+    "rows of an expert": lambda o, name: Break(
+        {"dropPadMode": 1, name: 6} | ({RANGE: None} if o.name == INIT3 else {}), "from 1 to 5"
+    ),
+    "rows kept": lambda o, name: Break({name: -2}, "at least -1"),
+    "among the experts": lambda o, name: Break({name: (2, 4)}, "from 0 to 3"),
+    "counts with dropPadMode": lambda o, name: Break(
+        {"dropPadMode": 1, "expertCapacity": 1, RANGE: None, name: 0}, "1 with dropPadMode 1"
+    ),
+    "indices with dropPadMode": lambda o, name: Break({name: 2}, "0 or 1"),
+    "shape is that of the rows kept": lambda o, name: Break(shape((8, 4), name), "[7, 4]" if o.name == INIT2 else "10"),
+    "shape is the rows kept": lambda o, name: Break(shape((8, 4), name), "[6, 4]"),
+    "shape is one for each of expertIdx": lambda o, name: Break(shape((9,), name), "[10]"),
+    "shape is a number for each token": lambda o, name: Break(shape((4,), name), "[5]"),
+    "shape is one for each expert": lambda o, name: Break(shape((9,), name), "[4]" if o.name == ENDS else "[2]"),
+    "shape is one for each row": lambda o, name: Break(
+        *((shape((9,), name), "[10]") if o.name == INIT3 else (shape((4, 2), name), "[5, 2]"))
+    ),
+    "one for each expert": lambda o, name: Break(
+        {name: None}
+        if name == COUNTS
+        else {
+            "dropPadMode": 1,
+            "expertCapacity": 1,
+            "expertTokensBeforeCapacityFlag": True,
+            "expandedXOut": T(D.FLOAT, (3, 1, 4)),
+        },
+        "an object",
+    ),
+    "from 1 to 2048": lambda o, name: Break({name: 2049}, "2048"),
+    "few enough to sort": lambda o, name: Break(shape((2**24,), name), "16777215"),
+    "dimensions of rows": lambda o, name: Break(shape((10, 4, 1), name), "2 dimensions"),
+    "a column for each expert": lambda o, name: Break(
+        shape((5, 0), name) if o.name != FINAL4 else shape((5, 1), name),
+        "2 columns" if o.name == FINAL4 else "1 column",
+    ),
+    "a row for each of them": lambda o, name: Break(shape((9,), name), "a multiple of 2"),
+    "shape is a row for each token": lambda o, name: Break({name: T(D.FLOAT, (4, 4))}, "[5, 4]"),
+    "a second one after the first": lambda o, name: Break(
+        {"x1Optional": None, name: T(D.FLOAT, TOKENS)}, "null without x1Optional"
+    ),
+    "a row for each expert": lambda o, name: Break(shape((1, 4), name), "at least 2 rows"),
+}
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if name == "sortedExperts":
+        return np.array([0, 0, 2, 2, 2, 3])
+    if name == "rowIdx":
+        return np.arange(10).reshape(2, 5).T
+    if name == "expandedRowIdx":
+        return np.array([4, 7, 8, 9, -1, 1, 5, 2, 6, 3])
+    return array % 3 if name.startswith(("expertIdx", "expandedExpertIdx")) else array
+
+
+class TestRouting(LibraryTests):
+    subject = Subject(
+        tuple(operator for operator in routing.OPERATORS if operator.name != FINAL),
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes={INIT3: (*TRAINED, D.INT8), ENDS: (D.INT32,)},
+        default=TRAINED,
+        empty=EMPTY
+        | {
+            name: {
+                "expandedX": {"shape": (0, 4)},
+                "expandedRowIdx": {"shape": (0,)},
+                "biasOptional": {"shape": (3, 4)},
+                **{key: {"shape": (0, 4)} for key in ("x1Optional", "x2Optional", "out")},
+                **{key: {"shape": (0, 2)} for key in ("scalesOptional", "expertIdxOptional")},
+                **dict.fromkeys(SPECIAL if name == FINAL4 else ()),
+            }
+            for name in (FINAL2, FINAL4)
+        },
+        breaks=BREAKS,
+        numbers=numbers,
+        left=(BEFORE,),
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes={
+            **dict.fromkeys(("not computed", "not quantised"), NO_KERNEL),
+            **dict.fromkeys(
+                (
+                    *("data types that go together", "data type", "same data type as x", "format that counts as ND"),
+                    *("same data type as expandedX", "data type beside expandedX", "no private format"),
+                ),
+                INVALID,
+            ),
+        },
+    )
+
+
+class TestFirstEnd(LibraryTests):
+    """Its document names other codes, and there is no kernel on Ascend 950."""
+
+    subject = Subject(
+        (BY_NAME[FINAL],),
+        calls=CALLS,
+        references=REFERENCES,
+        default=TRAINED,
+        empty={
+            FINAL: {
+                "expandedX": {"shape": (0, 4)},
+                "expandedRowIdx": {"shape": (0,)},
+                "x2Optional": None,
+                "bias": {"shape": (3, 4)},
+                **{key: {"shape": (0, 4)} for key in ("x1", "out")},
+                **{key: {"shape": (0, 2)} for key in ("scales", "expandedExpertIdx")},
+            }
+        },
+        breaks=BREAKS,
+        numbers=numbers,
+    )
+
+
+def _run(name: str, product: Product = Product.ATLAS_A2, **changes: Any) -> dict[str, Any]:
+    """Compute with a call of float32 in which arrays stand for some arguments; return what is in the arrays."""
+    placed = {key: Placed(value, "contiguous") for key, value in changes.items() if isinstance(value, np.ndarray)}
+    call = CALLS[name](D.FLOAT) | changes | {key: each.tensor for key, each in placed.items()}
+    prepare(BY_NAME[name], call, product).run()
+    return {key: each.view.tolist() for key, each in placed.items()}
+
+
+def _filled(*of: int, kind: Any = np.int32) -> Array:
+    return np.full(of, 7, kind)
+
+
+X = np.arange(1, 9, dtype=np.float32).reshape(4, 2)
+#: The second has three tokens, the third none.
+INDICES = np.array([[1, 0], [1, 0], [3, 1], [0, 3]], np.int32)
+
+
+def test_the_documents_example_of_blocks() -> None:
+    """aclnnMoeInitRoutingV2's, with values of its own."""
+    found = _run(
+        INIT2,
+        x=X,
+        expertIdx=INDICES,
+        activeNum=0,
+        expertNum=4,
+        expertCapacity=2,
+        dropPadMode=1,
+        expertTokensBeforeCapacityFlag=True,
+        expandedXOut=_filled(4, 2, 2, kind=np.float32),
+        expandedRowIdxOut=_filled(8),
+        **{COUNTS: None, BEFORE: _filled(4)},
+    )
+    assert found["expandedXOut"] == [[[1, 2], [3, 4]], [[1, 2], [3, 4]], [[0, 0], [0, 0]], [[5, 6], [7, 8]]]
+    assert found["expandedRowIdxOut"] == [2, 0, 3, 1, 6, -1, -1, 7]
+    assert found[BEFORE] == [3, 3, 0, 2]
+
+
+@pytest.mark.parametrize(("flag", "counts"), [(0, [7] * 4), (1, [3, 6, 6, 8]), (2, [3, 3, 0, 2])])
+def test_counts_are_sums_or_numbers(flag: int, counts: list[int]) -> None:
+    given = {"x": X, "expertIdx": INDICES, "activeNum": 0, "expertNum": 4, "expertTokensCountOrCumsumFlag": flag}
+    outs = {"expandedXOut": _filled(8, 2, kind=np.float32), "expandedRowIdxOut": _filled(8), COUNTS: _filled(4)}
+    found = _run(INIT2, **given, **outs)
+    assert found[COUNTS] == counts
+    assert found["expandedRowIdxOut"] == [3, 0, 4, 1, 6, 5, 2, 7]
+    if flag:
+        with pytest.raises(AclnnError, match="expertIdx: expected numbers from 0 to 2, got 3"):
+            _run(INIT2, **given | {"expertNum": 3}, **outs | {COUNTS: _filled(3)})
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(0, 4), (2, 2), (-1, 3), (-9, 0)])
+def test_the_950_products_take_one_expert_a_token_and_rows_from_the_end(asked: int, kept: int) -> None:
+    given = {"x": X, "expertIdx": np.array([1, 0, 2, 0]), "activeNum": asked, "expertTokensCountOrCumsumFlag": 0}
+    outs = {"expandedXOut": _filled(kept, 2, kind=np.float32), "expandedRowIdxOut": _filled(4), COUNTS: None}
+    found = _run(INIT2, Product.ASCEND_950, **given, **outs)
+    assert found["expandedRowIdxOut"] == [2, 0, 3, 1]
+    assert found["expandedXOut"] == X[[1, 3, 0, 2]][:kept].tolist()
+
+
+def _third_run(product: Product = Product.ATLAS_A2, **changes: Any) -> dict[str, Any]:
+    given = {"x": X, "expertIdx": INDICES, "scaleOptional": X[:, 0].copy(), "expertNum": 4, RANGE: (1, 4)}
+    outs = {"expandedXOut": _filled(8, 2, kind=np.float32), "expandedRowIdxOut": _filled(8)}
+    counts = {COUNTS: _filled(3, kind=np.int64), "expandedScaleOut": _filled(8, kind=np.float32)}
+    return _run(INIT3, product, **given | outs | counts | changes)
+
+
+def test_experts_of_a_range_get_their_rows() -> None:
+    found = _third_run(rowIdxType=1)
+    assert found["expandedRowIdxOut"] == [0, 2, 5, 4, 7, -1, -1, -1]
+    assert found["expandedXOut"] == [*X[[0, 1, 2, 2, 3]].tolist(), *[[0, 0]] * 3]
+    assert found["expandedScaleOut"] == [1, 3, 5, 5, 7, 0, 0, 0]
+    assert found[COUNTS] == [3, 0, 2]
+    assert _third_run()["expandedRowIdxOut"] == [0, -1, 1, -1, 3, 2, -1, 4]
+
+
+def test_counts_of_the_third_version() -> None:
+    assert _third_run(expertTokensNumType=0)[COUNTS] == [3, 3, 5]
+    pairs = _third_run(expertTokensNumType=2, **{COUNTS: _filled(4, 2, kind=np.int64)})[COUNTS]
+    assert pairs == [[1, 3], [3, 2], [0, 0], [0, 0]]
+    assert _third_run(expertTokensNumFlag=False)[COUNTS] == [7] * 3
+
+
+def test_rows_kept_and_blocks_of_the_third_version() -> None:
+    kept = {"expandedXOut": _filled(2, 2, kind=np.float32), "expandedScaleOut": _filled(2, kind=np.float32)}
+    found = _third_run(activeNum=2, **kept)
+    assert (found["expandedXOut"], found["expandedScaleOut"]) == ([[1, 2], [3, 4]], [1, 3])
+    with pytest.raises(AclnnError, match=r"activeNum: expected -1, 0 or 8 \(all\), got 2"):
+        _third_run(Product.ASCEND_950, activeNum=2, **kept)
+    blocks = {"expandedXOut": _filled(4, 1, 2, kind=np.float32), "expandedScaleOut": _filled(4, kind=np.float32)}
+    padded = {"dropPadMode": 1, "expertCapacity": 1, RANGE: None, COUNTS: _filled(4, kind=np.int64)}
+    found = _third_run(**padded, **blocks)
+    assert found["expandedXOut"] == [[[1, 2]], [[1, 2]], [[0, 0]], [[5, 6]]]
+    assert found["expandedScaleOut"] == [1, 1, 0, 5]
+    assert found["expandedRowIdxOut"] == [1, 0, -1, -1, 3, -1, -1, -1]
+    assert found[COUNTS] == [3, 3, 0, 2]
+    for changes, text in (
+        ({RANGE: (0, 3)}, r"activeExpertRangeOptional: expected \[0, 4\] \(all experts\)"),
+        ({"rowIdxType": 1}, "rowIdxType: expected 0 with dropPadMode 1"),
+    ):
+        with pytest.raises(AclnnError, match=text):
+            _third_run(**padded | changes, **blocks)
+
+
+@pytest.mark.parametrize("given", [(0,), (3, 1), (-1, 2), (0, 5121)])
+def test_ranges_that_no_experts_have(given: tuple[int, ...]) -> None:
+    with pytest.raises(AclnnError, match="activeExpertRangeOptional: expected") as caught:
+        _third_run(expertTokensNumType=2, expertNum=6000, **{RANGE: given})
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+def _final_run(name: str = FINAL2, **changes: Any) -> list[Any]:
+    nothing = dict.fromkeys(("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional"))
+    found: list[Any] = _run(name, **nothing | {"out": _filled(2, 2, kind=np.float32)} | changes)["out"]
+    return found
+
+
+def test_rows_of_tokens_are_read_by_columns_or_rows_and_from_blocks() -> None:
+    scales = np.array([[1, 10], [100, 1000]], np.float32)
+    indices = np.array([3, 1, -1, 2], np.int32)
+    for mode, expected in ((0, [[7, 8], [5300, 6400]]), (2, [[37, 48], [5000, 6000]])):
+        assert _final_run(expandedX=X, expandedRowIdx=indices, scalesOptional=scales, dropPadMode=mode) == expected
+        blocks = X.reshape(2, 2, 2)
+        found = _final_run(expandedX=blocks, expandedRowIdx=indices, scalesOptional=scales, dropPadMode=mode + 1)
+        assert found == expected
+    assert _final_run(FINAL4, expandedX=X, expandedRowIdx=indices) == [[10, 12], [5, 6]]
+
+
+def test_without_weights_the_second_version_has_one_row_each() -> None:
+    assert _final_run(expandedX=X, expandedRowIdx=np.array([3, 1], np.int32)) == X[[3, 1]].tolist()
+    with pytest.raises(AclnnError, match="expandedRowIdx: expected numbers from -1 to 3, got 4"):
+        _final_run(expandedX=X, expandedRowIdx=np.array([3, 4], np.int32))
+    bias = {"biasOptional": X, "expertIdxOptional": np.array([[0], [4]], np.int32)}
+    with pytest.raises(AclnnError, match="expertIdxOptional: expected numbers from 0 to 3, got 4"):
+        _final_run(expandedX=X, expandedRowIdx=np.array([3, 1], np.int32), **bias)
+
+
+def test_biases_need_experts_and_have_a_row_for_each_block() -> None:
+    given = {"expandedX": X.reshape(2, 2, 2), "expandedRowIdx": np.array([3, 1], np.int32), "dropPadMode": 3}
+    with pytest.raises(AclnnError, match="biasOptional: expected null without expertIdxOptional, got a tensor"):
+        _final_run(**given, biasOptional=X[:2].copy())
+    with pytest.raises(AclnnError, match="biasOptional: expected as many rows as expandedX has blocks of 2 elements"):
+        _final_run(**given, biasOptional=X, expertIdxOptional=np.zeros((2, 1), np.int32))
+
+
+@pytest.mark.parametrize(
+    ("rows", "scales", "product", "taken"),
+    [
+        (D.BF16, D.FLOAT, Product.ATLAS_A2, True),
+        (D.FLOAT16, D.FLOAT, Product.ATLAS_A2, False),
+        (D.FLOAT16, D.BF16, Product.ASCEND_950, True),
+    ],
+)
+def test_weights_may_have_another_type(rows: D, scales: D, product: Product, taken: bool) -> None:
+    arguments = described(_final(rows) | {"scalesOptional": T(scales, EXPERTS)})
+    if taken:
+        prepare(BY_NAME[FINAL2], arguments, product)
+    else:
+        with pytest.raises(AclnnError, match="scalesOptional: expected data type ACL_FLOAT16"):
+            prepare(BY_NAME[FINAL2], arguments, product)
+
+
+def test_the_first_version_keeps_rows_of_a_few_tokens() -> None:
+    indices = np.array([[1, 2], [0, 1], [0, 2]], np.int32)
+    found = _run(
+        INIT,
+        x=X[:3].copy(),
+        rowIdx=np.arange(6, dtype=np.int32).reshape(2, 3).T.copy(),
+        expertIdx=indices,
+        activeNum=1,
+        expandedXOut=_filled(2, 2, kind=np.float32),
+        expandedRowIdxOut=_filled(6),
+        expandedExpertIdxOut=_filled(6),
+    )
+    assert found["expandedExpertIdxOut"] == [0, 0, 1, 1, 2, 2]
+    assert found["expandedRowIdxOut"] == [2, 0, 1, 4, 3, 5]
+    assert found["expandedXOut"] == [[3, 4], [5, 6]]
