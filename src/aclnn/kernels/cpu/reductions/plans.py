@@ -224,7 +224,7 @@ class _Sum:
             np.zeros(shape, np.int64),
         )
         self._firsts = np.ascontiguousarray(firsts)
-        self._walk = walk.SumWalk(self._firsts.ctypes.data, self.task_bytes, count, tasks)
+        self._walk = self._firsts.ctypes.data, self.task_bytes, count, tasks
         self._adds = tasks > math.prod(axes.extents[axis] for axis in outer if axis in self.kept)
         first = Layout(DataType.DOUBLE, extents, tuple(steps.get(axis, 0) // 8 for axis in range(len(extents))))
         self._copy = _copy(output.layout, first, to_tensor=True)
@@ -237,7 +237,7 @@ class _Sum:
     def finish(self, partials: int, address: int) -> None:
         """Add partial sums up and write them."""
         if self._adds:
-            arguments = array("q", (ctypes.addressof(self._walk), partials))
+            arguments = array("q", (*self._walk, partials))  # as ``SumCall``
             self._add(arguments.buffer_info()[0], 0, 1, 1)
         self._copy.run((partials,), (address,), 0)
 

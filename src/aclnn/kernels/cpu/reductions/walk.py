@@ -57,8 +57,8 @@ class RowCall(ctypes.Structure):
 
 
 @declared
-class SumWalk(ctypes.Structure):
-    """Partial sums of tasks that are added to others of them."""
+class SumCall(ctypes.Structure):
+    """Arguments of ``add``: partial sums of tasks that are added to others of them."""
 
     firsts: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
     """For each task how many bytes from the first one's those sums begin."""
@@ -67,13 +67,6 @@ class SumWalk(ctypes.Structure):
     count: Int64
     """Sums of a task."""
     tasks: Int64
-
-
-@declared
-class SumCall(ctypes.Structure):
-    """Arguments of ``add``."""
-
-    walk: Annotated[int, ctypes.c_int64, To(SumWalk)]
     partials: Address
 
 
@@ -110,12 +103,11 @@ def add() -> Loop:
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         call = call_at(arguments)
-        walk = call.walk
-        for task in range(walk.tasks):
-            source, first = task * walk.task, walk.firsts[task]
+        for task in range(call.tasks):
+            source, first = task * call.task, call.firsts[task]
             if first != source:
                 total, added = sums_at(call.partials + first), sums_at(call.partials + source)
-                for k in range(walk.count):
+                for k in range(call.count):
                     total[k] = total[k] + added[k]
 
     return run

@@ -126,15 +126,13 @@ def power_of_e(x: Any) -> Any:
 @_inlined
 def power(x: Any, top: Any) -> Any:
     """The first of two parts of a power that is divided by the sum of the row's."""
-    a, _ = _parts(x, top)
-    return a
+    return _parts(x, top)[0]
 
 
 @_inlined
 def power_rest(x: Any, top: Any) -> Any:
     """The second, smaller part."""
-    _, more = _parts(x, top)
-    return more
+    return _parts(x, top)[1]
 
 
 @_inlined
