@@ -47,22 +47,16 @@ S = TypeVar("S", bound=ctypes.Structure)
 _INT8, _INT16, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 _POINTER = _INT8.as_pointer()
 
-_NUMBERS = {
-    ctypes.c_int64: types.int64,
-    ctypes.c_int32: types.int32,
-    ctypes.c_uint32: types.uint32,
-    ctypes.c_uint16: types.uint16,
-    ctypes.c_float: types.float32,
-    ctypes.c_double: types.float64,
+_IN_COMPILED_CODE = {
+    ctypes.c_int64: (types.int64, _INT64),
+    ctypes.c_int32: (types.int32, _INT32),
+    ctypes.c_uint32: (types.uint32, _INT32),
+    ctypes.c_uint16: (types.uint16, _INT16),
+    ctypes.c_float: (types.float32, ir.FloatType()),
+    ctypes.c_double: (types.float64, ir.DoubleType()),
 }
-_LLVM = {
-    types.int64: _INT64,
-    types.int32: _INT32,
-    types.uint32: _INT32,
-    types.uint16: _INT16,
-    types.float32: ir.FloatType(),
-    types.float64: ir.DoubleType(),
-}
+"""The types that Numba and LLVM have for those of ctypes."""
+_NUMBERS, _LLVM = {kind: number for kind, (number, _) in _IN_COMPILED_CODE.items()}, dict(_IN_COMPILED_CODE.values())
 
 
 class To:
@@ -236,18 +230,14 @@ def _define(function: Any, result: Any, *shape: Any) -> Any:
     return lower_builtin(function, *shape)
 
 
-def _element(builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    return builder.gep(args[0], [builder.mul(args[1], _INT64(sig.args[0].size))])
-
-
 @_define(operator.add, lambda kind: kind(kind, types.int64), Pointer, types.Integer)
-def _move(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    return _element(builder, sig, args)
+def _element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+    return builder.gep(args[0], [builder.mul(args[1], _INT64(sig.args[0].size))])
 
 
 @_define(operator.getitem, lambda kind: (kind.element or kind)(kind, types.int64), Pointer, types.Integer)
 def _get_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    place, element = _element(builder, sig, args), sig.args[0].element
+    place, element = _element(context, builder, sig, args), sig.args[0].element
     return place if element is None else _load(builder, place, element, align=1)
 
 
@@ -259,7 +249,7 @@ def _get_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.V
     types.Type,
 )
 def _set_element(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-    _store(builder, _element(builder, sig, args), args[2], align=1)
+    _store(builder, _element(context, builder, sig, args), args[2], align=1)
     return context.get_dummy_value()
 
 
@@ -313,25 +303,17 @@ def raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
     _raise_again(builder, exception)
 
 
-def _stack(result: types.Type, doc: str) -> Any:
-    """Make a function of a constant number of bytes that reserves them on the stack."""
+@extending.intrinsic
+def stack_alloc(typingctx: Any, size: Any) -> Any:
+    """A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
+    if not isinstance(size, types.IntegerLiteral):
+        return None
 
-    def typing(typingctx: Any, size: Any) -> Any:
-        if not isinstance(size, types.IntegerLiteral):
-            return None
+    def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
+        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+        with builder.goto_entry_block():
+            room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
+        room.align = 64
+        return pointer(builder, room, _INT8)
 
-        def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-            # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
-            with builder.goto_entry_block():
-                room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
-            room.align = 64
-            return pointer(builder, room, _INT8) if result is BYTES else builder.ptrtoint(room, _INT64)
-
-        return result(size), emit
-
-    typing.__doc__ = doc
-    return extending.intrinsic(typing)
-
-
-stack_alloc = _stack(BYTES, "A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
-scratch = _stack(types.int64, "The address of this many bytes on the stack, 64-byte aligned; ``size`` is a constant.")
+    return BYTES(size), emit

@@ -41,7 +41,7 @@ from aclnn.kernels.cpu.structs import (
     float64_at,
     optimization_barrier,
     pointer,
-    scratch,
+    stack_alloc,
 )
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
@@ -225,7 +225,7 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
         dys, xs = args.dy, args.x
         dys, xs = (dys[0], dys[1], dys[2], dys[3]), (xs[0], xs[1], xs[2], xs[3])
         whole = columns & -16
-        rest, ends = columns - whole, scratch(REMAINDERS)
+        rest, ends = columns - whole, address(stack_alloc(REMAINDERS))
         if rest:
             for k in range(GROUP):
                 copy_in(args.dy[k] + whole * dy_size, rest * dy_size, ends + 64 * k)
@@ -314,7 +314,7 @@ def writing(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Wr
 
     @register_jitable
     def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
-        end = scratch(192)
+        end = address(stack_alloc(192))
         copy_in(dy_at, count * dy_size, end)
         copy_in(x_at, count * x_size, end + 64)
         for i in range(0, count, 16):

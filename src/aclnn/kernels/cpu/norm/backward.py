@@ -276,7 +276,7 @@ class NormPlan:
         threads.share(_driver(blocks.finish), address, self._finish_step, self._n, work_us)
 
     def _run_blocks(self, args: BlockArgs, address: int) -> None:
-        args.partial_count, args.rooms_taken[0] = self._blocks, 0
+        args.partial_count, args.rooms_taken = self._blocks, 0
         threads.share(_driver(blocks.blocks), address, 1, self._blocks, self._m * self._n // ELEMENTS_PER_US)
 
     def _parts(self) -> int:
@@ -287,7 +287,7 @@ class NormPlan:
         driver, work_us = _driver(blocks.batches), self._batch_rows * self._n // (2 * ELEMENTS_PER_US)
         for args.batch in range(0, self._m, self._batch_rows):
             for args.phase in (blocks.SUMS, blocks.DECISIONS, blocks.WRITES) if self.spec.dx else (blocks.SUMS,):
-                args.rooms_taken[0] = 0
+                args.rooms_taken = 0
                 if args.phase == blocks.DECISIONS:
                     driver(address, 0, 1, 1)
                 else:

@@ -47,7 +47,7 @@ from aclnn.kernels.cpu.norm.structs import (
 from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
 from aclnn.kernels.cpu.simd.memory import first_lanes, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
-from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, scratch
+from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import chunked, take
 
 PREFETCHED = 64
@@ -319,9 +319,9 @@ def blocks() -> Kernel:
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         args = block_args_at(arguments)
-        group, batch = group_at(scratch(GROUP_BYTES)), row_batch_args_at(scratch(ROW_BATCH_ARGS_BYTES))
-        rows, one = row_args_at(scratch(ROW_ARGS_BYTES)), row_args_at(scratch(ROW_ARGS_BYTES))
-        own = take_room(args, block_args_at(scratch(BLOCK_ARGS_BYTES)))
+        group, batch = group_at(stack_alloc(GROUP_BYTES)), row_batch_args_at(stack_alloc(ROW_BATCH_ARGS_BYTES))
+        rows, one = row_args_at(stack_alloc(ROW_ARGS_BYTES)), row_args_at(stack_alloc(ROW_ARGS_BYTES))
+        own = take_room(args, block_args_at(stack_alloc(BLOCK_ARGS_BYTES)))
         clear(address(group.zeros), ZEROS_BYTES)
         size, n, packed = args.partial_bytes, args.n, args.packed
         alone = counter == 0 and end > 1
@@ -445,12 +445,13 @@ def batches() -> Kernel:
     """A phase of a batch, shared by threads; chunks are parts of the segments."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
-        args, zeros, rows = block_args_at(arguments), scratch(ZEROS_BYTES), row_args_at(scratch(ROW_ARGS_BYTES))
+        args, zeros = block_args_at(arguments), address(stack_alloc(ZEROS_BYTES))
+        rows = row_args_at(stack_alloc(ROW_ARGS_BYTES))
         first_phase, after = args.phase, args.phase + 1
         if args.phase == ALL:
             prepare(args)
             first_phase, after = SUMS, WRITES + 1 if args.write_row else SUMS + 1
-        own = take_room(args, block_args_at(scratch(BLOCK_ARGS_BYTES)))
+        own = take_room(args, block_args_at(stack_alloc(BLOCK_ARGS_BYTES)))
         clear(zeros, ZEROS_BYTES)
         # Prefetch the segment after this one: the last of a part guesses that it goes on.
         rows.dy_ahead, rows.x_ahead = SEGMENT * own.dy.itemsize, SEGMENT * own.x.itemsize

@@ -32,7 +32,7 @@ from aclnn.kernels.cpu.simd.vector import (
     pieces,
     splat,
 )
-from aclnn.kernels.cpu.structs import float32_at, moved, optimization_barrier, pointer, scratch
+from aclnn.kernels.cpu.structs import address, float32_at, moved, optimization_barrier, pointer, stack_alloc
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
@@ -265,7 +265,7 @@ def _writes(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> An
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
         """Up to sixteen last columns of a row, of which some have been written: these not again past the cache."""
         if streamed or written + rest < LANES:
-            room = scratch(64)
+            room = address(stack_alloc(64))
             store_sixteen(room, end)
             write_some(room + written * dx_size, rest * dx_size, dx_at + written * dx_size)
         else:
@@ -316,7 +316,7 @@ def short_rows(dy: Format, x: Format, dx: Format, spec: NormSpec, policy: str) -
 
     def run(arguments: int, counter: int, rows: int, stop: int) -> None:
         args = row_batch_args_at(arguments)
-        block, room, groups = args.block, scratch(ROOM), rows // GROUP
+        block, room, groups = args.block, address(stack_alloc(ROOM)), rows // GROUP
         n = block.n
         stop = min(stop, stop + args.behind - (((n + LANES - 1) & -LANES) - 1) // n)  # with what a row is read with
         for at in range(room + SUMS_G, room + LANES_AT, 64):

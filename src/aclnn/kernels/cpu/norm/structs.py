@@ -18,12 +18,14 @@ from aclnn.kernels.cpu.structs import (
     Float32,
     Float64,
     Int64,
+    Shared,
     To,
+    address,
     bytes_at,
     declared,
     float32_at,
     pointer_to,
-    scratch,
+    stack_alloc,
 )
 from aclnn.kernels.layouts import merged
 
@@ -194,7 +196,7 @@ class BlockArgs(ctypes.Structure):
     room: Int64
     """Address of memory for each thread's tiles."""
     room_bytes: Int64
-    rooms_taken: Annotated[Any, ctypes.c_int64 * 1]
+    rooms_taken: Shared
     dy: Annotated[Any, TensorDesc]
     x: Annotated[Any, TensorDesc]
     mean: Annotated[Any, TensorDesc]
@@ -348,7 +350,7 @@ def load_statistic(tensor: Any, row: int) -> Any:
 @register_jitable
 def load_columns(tensor: Any, n: int, target: int) -> None:
     """Widen the n elements of a vector of any layout into whole vectors of float32 at ``target``, zeros behind them."""
-    size, gathered = tensor.itemsize, scratch(64)
+    size, gathered = tensor.itemsize, address(stack_alloc(64))
     for j in range(0, n, LANES):
         count, source = min(LANES, n - j), gathered
         if tensor.contiguous:
@@ -362,7 +364,7 @@ def load_columns(tensor: Any, n: int, target: int) -> None:
 @register_jitable
 def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
     """Round and write the first ``count`` of sixteen elements of a vector of any layout, from a column on."""
-    size, rounded = tensor.itemsize, scratch(64)
+    size, rounded = tensor.itemsize, address(stack_alloc(64))
     if tensor.contiguous:
         store_some(tensor.dtype, tensor.address + size * column, value, count)
     else:
