@@ -167,11 +167,6 @@ def _call() -> Any:
 class _Contiguous:
     """One or two inputs and an output, all contiguous and of one size of elements."""
 
-    __slots__ = (
-        "_bytes", "_call", "_constants", "_evaluator", "_itemsize", "_kernel", "_kernel_address", "_overlaps", "_size",
-        "workspace_bytes",
-    )  # fmt: skip
-
     def __init__(self, evaluator: _Evaluator, geometry: Geometry, itemsize: int) -> None:
         self.workspace_bytes = 0
         self._size = math.prod(axis.extent for axis in geometry.axes)
@@ -206,11 +201,6 @@ class _Contiguous:
 
 class _Strided:
     """Any layouts and data types, any number of operands."""
-
-    __slots__ = (
-        "_evaluator", "_kernel", "_overlaps", "_per_chunk", "_starts", "_tiles", "_tiling", "_work_us",
-        "workspace_bytes",
-    )  # fmt: skip
 
     def __init__(
         self, evaluator: _Evaluator, inputs: Sequence[Layout], outputs: Sequence[Layout], geometry: Geometry
