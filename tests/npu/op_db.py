@@ -32,32 +32,44 @@ SAMPLES = 60
 #: Part of the largest element within which results agree: sums of rounded numbers have other orders.
 ROOM = {torch.float16: 2.0**-8, torch.bfloat16: 2.0**-5, torch.float32: 2.0**-13, torch.float64: 2.0**-40}
 
-#: Operators whose results are random numbers or memory as it is: shapes and types are compared.
+#: Operators whose results are random numbers, memory as it is, or places of equal elements: shapes and types count.
 ANY_VALUES = re.compile(
-    r"(nn\.functional\.)?(alpha_|feature_alpha_|native_)?dropout[23]?d?(_backward|\.with_train)?|bernoulli|cauchy|empty\w*|"
+    r"(nn\.functional\.)?(alpha_|feature_alpha_|native_)?dropout[23]?d?(\.with_train)?|bernoulli|cauchy|empty\w*|argsort|"
     r"exponential|geometric|log_normal|multinomial|new_empty\w*|normal\S*|rand\w*|uniform|"
     r"nn\.functional\.(fractional_max_pool[23]d|rrelu)"
 )
 #: Operators whose second result is the place of one of several equal elements.
-PLACES = re.compile(r"argsort|kthvalue|max_reduction\S*|median|min_reduction\S*|mode|msort|nanmedian|sort|topk")
+PLACES = re.compile(r"kthvalue|max_reduction\S*|median|min_reduction\S*|mode|msort|nanmedian|sort|topk")
 
 #: Reasons for what is refused, by the error's text.
 REFUSED = {
-    r"expected data type|expected a data type to which": "CANN documents other data types",
+    r"expected data type|expected a data type": "CANN documents other data types",
+    r"aclnn(Addbmm|Gather): \w+: expected [\w ]+ dimensions?": "CANN documents other shapes",
     r"memory_format|contiguous memory format|preserve_format is supported": "torch_npu has no such memory format",
     r"(logspace|Renorm) only support": "torch_npu takes float32 and float16",
     r"tensor_indices_or_sections to be on cpu": "PyTorch wants this argument on the CPU",
     r"cannot reshape tensor of 0 elements": "torch_npu multiplies no empty matrices of these shapes",
     r"eps: expected a number above 0": "CANN documents eps above 0",
+    r"Expected a proper Tensor but got None": "torch_npu keeps nothing for gradients of layers in evaluation",
+    r"DynamicRNN: w: expected shape|aclnnLSTM: params: expected \d+ tensors": "CANN's LSTM has no projections",
+    r"lstm_cell do not have aclnn implementation": "torch_npu has no function for it on this product",
+    r"aclStft": "aclStft is not here",
+    r"is not differentiable with respect to": "torch_npu has no gradient for this argument",
 }
 #: Reasons by the operator's name, for what is refused and what differs.
 KNOWN = {
     r"(c?double|float_power|to)$": "torch_npu computes in float32 where float64 is asked for",
     r"\S*native_batch_norm\S*|native_layer_norm": "torch_npu keeps statistics of 16-bit tensors in float32",
     r"clamp": "CANN documents max(min(x, max), min), PyTorch min(max(x, min), max)",
-    r"nn\.functional\.gelu": "Atlas A2 approximates by tanh",
-    r"nn\.functional\.(adaptive_)?max_pool\dd": "Atlas A2 has a mask for places, others int32",
+    r"nn\.(functional\.)?gelu|nn\.Transformer\w*": "Atlas A2 approximates GELU by tanh",
+    r"nn\.(functional\.)?(adaptive_?)?max_?pool\dd": "Atlas A2 has a mask for places, others int32",
     r"nn\.functional\.binary_cross_entropy_with_logits": "torch_npu gives no gradient of the target",
+    r"nn\.KLDivLoss": "targets below 0 count for nothing",
+    r"native_dropout_backward": "torch_npu's mask has bits",
+    r"nn\.functional\.soft_margin_loss": "PyTorch's CPU overflows in float16",
+    r"nn\.functional\.grid_sample|grid_sampler_\dd": "places between elements are rounded in other types",
+    r"histc|linspace|_upsample_bilinear2d_aa": "places between integers are rounded in other types",
+    r"cov|sinc|svd_lowrank|nn\.functional\.(normalize|\w+_norm|linear_cross_entropy\S*)": "rounding of what cancels",
     r"sparse\S*": "torch_npu has no sparse tensors",
 }
 
@@ -125,6 +137,8 @@ def difference(expected: Any, got: Any, values: bool) -> str | None:
     if not values or not expected.numel():
         return None
     expected, got = expected.detach(), got.detach().cpu()
+    if expected.dtype == torch.uint64:  # which PyTorch hardly computes
+        expected, got = expected.view(torch.int64), got.view(torch.int64)
     if expected.is_complex():
         expected, got = torch.view_as_real(expected.resolve_conj()), torch.view_as_real(got.resolve_conj())
     size = expected.abs().double() if expected.dtype != torch.bool else expected.double()
@@ -133,6 +147,12 @@ def difference(expected: Any, got: Any, values: bool) -> str | None:
     if torch.allclose(got.double(), expected.double(), rtol=room, atol=room * largest, equal_nan=True):
         return None
     return f"values differ by {(got.double() - expected.double()).abs().max().item():.3g}"
+
+
+def drops(name: str, sample: Any) -> bool:
+    """Return true if attention drops some of its shares."""
+    shares = sample.args[9] if name.endswith("multi_head_attention_forward") else sample.kwargs.get("dropout_p", 0)
+    return bool(shares)
 
 
 def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
@@ -151,7 +171,7 @@ def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
             yield f"refused: {error}"
             continue
         results = [*zip(*expected[:1], *got[:1], strict=False), *zip(*expected[1:], *got[1:], strict=False)]
-        exact = not ANY_VALUES.fullmatch(name)
+        exact = not (ANY_VALUES.fullmatch(name) or drops(name, sample))
         first = results[:1] if PLACES.fullmatch(name) else results
         yield next((text for pair in first if (text := difference(*pair, exact))), None)
 
@@ -159,7 +179,7 @@ def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
 def reason(name: str, text: str) -> str:
     """The reason for an outcome; nothing where none is known."""
     by_text = [why for pattern, why in REFUSED.items() if text.startswith("refused") and re.search(pattern, text)]
-    return [*by_text, *(why for pattern, why in KNOWN.items() if re.fullmatch(pattern, name)), ""][0]
+    return [*by_text, *(why for pattern, why in KNOWN.items() if re.fullmatch(pattern, name, re.I)), ""][0]
 
 
 def main() -> int:
