@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import pointwise
 from tests.cases.table import GRID, Arguments, T, dtype, shape
 from tests.helpers.library import (
@@ -18,6 +20,7 @@ from tests.helpers.library import (
     Break,
     Breaking,
     LibraryTests,
+    Placed,
     Subject,
     first,
     lerp,
@@ -26,6 +29,8 @@ from tests.helpers.library import (
     torch,
 )
 
+BY_NAME = {operator.name: operator for operator in pointwise.OPERATORS}
+
 CLAMPS = (
     *("clamp", "clamp_min", "clamp_max", "inplace_clamp_max", "hardtanh", "inplace_hardtanh", "clamp_tensor"),
     *(f"{where}clamp_{name}_tensor" for name in ("min", "max") for where in ("", "inplace_")),
@@ -33,10 +38,10 @@ CLAMPS = (
 
 
 def _clamped(a: Mapping[str, Any]) -> Any:
-    """The lower bound wins."""
+    """The upper bound wins."""
     values, low, high = first(a), a.get("clipValueMin"), a.get("clipValueMax")
-    values = values if high is None else torch.clamp(values, max=high)
-    return values if low is None else torch.clamp(values, min=low)
+    values = values if low is None else torch.clamp(values, min=low)
+    return values if high is None else torch.clamp(values, max=high)
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -108,3 +113,13 @@ class TestPointwise(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS,
     )
+
+
+def test_a_minimum_above_the_maximum_yields_to_it() -> None:
+    """The result was the minimum; PyTorch's and CANN's kernels give the maximum."""
+    placed = {
+        name: Placed(np.array(values, np.float32), "contiguous")
+        for name, values in (("self", [0, 5]), ("clipValueMin", [3, 4]), ("clipValueMax", [2, 1]), ("out", [0, 0]))
+    }
+    prepare(BY_NAME["clamp_tensor"], {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed["out"].view, [2, 1])

@@ -225,7 +225,7 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
 
 
 def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) -> Operator:
-    """Bounds that are tensors. The lower one wins where it exceeds the upper."""
+    """Bounds that are tensors. The upper one wins where the lower exceeds it, as in the kernels."""
     in_place = name.startswith("inplace")
     first = "selfRef" if in_place else "self"
     out = first if in_place else "out"
@@ -240,18 +240,18 @@ def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) 
 
         def clamp(values: Any, *limits: Any) -> Any:
             found = dict(zip(given, limits, strict=True))
-            if "clipValueMax" in found:
-                values = np.minimum(values, found["clipValueMax"])
-            return np.maximum(values, found["clipValueMin"]) if "clipValueMin" in found else values
+            if "clipValueMin" in found:
+                values = np.maximum(values, found["clipValueMin"])
+            return np.minimum(values, found["clipValueMax"]) if "clipValueMax" in found else values
 
         return Library(clamp, (first, *given), (out,), joint(call))
 
-    greatest = f"min({first}, clipValueMax)" if bounds[-1].name == "clipValueMax" else first
+    least = f"max({first}, clipValueMin)" if bounds[0].name == "clipValueMin" else first
     return Operator(
         name=name,
         function=camel(name),
         summary=summary,
-        formula=f"{out} = " + (f"max({greatest}, clipValueMin)" if bounds[0].name == "clipValueMin" else greatest),
+        formula=f"{out} = " + (f"min({least}, clipValueMax)" if bounds[-1].name == "clipValueMax" else least),
         parameters=(
             replaced() if in_place else tensor_in("self", "the numbers"),
             *bounds,
