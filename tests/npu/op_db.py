@@ -60,7 +60,6 @@ REFUSED = {
 KNOWN = {
     r"(c?double|float_power|to)$": "torch_npu computes in float32 where float64 is asked for",
     r"\S*native_batch_norm\S*|native_layer_norm": "torch_npu keeps statistics of 16-bit tensors in float32",
-    r"clamp": "CANN documents max(min(x, max), min), PyTorch min(max(x, min), max)",
     r"nn\.(functional\.)?gelu|nn\.Transformer\w*": "Atlas A2 approximates GELU by tanh",
     r"nn\.(functional\.)?(adaptive_?)?max_?pool\dd": "Atlas A2 has a mask for places, others int32",
     r"nn\.functional\.binary_cross_entropy_with_logits": "torch_npu gives no gradient of the target",
