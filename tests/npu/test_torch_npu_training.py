@@ -113,6 +113,24 @@ def test_losses_and_their_gradients_are_the_cpus(name: str) -> None:
     assert npu == pytest.approx(cpu, rel=1e-5)
 
 
+@pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
+def test_cross_entropies_of_torch_npu_with_their_gradients(reduction: str) -> None:
+    target, results = torch.tensor([3, 0, 7, 2, 7]), []
+    options = {"reduction": reduction, "ignore_index": 2, "label_smoothing": 0.1}
+    for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
+        generator = torch.Generator().manual_seed(0)
+        x, weight = (torch.randn(*of, generator=generator).to(device) for of in ((5, 8), (8,)))
+        x, weight = x.to(dtype).requires_grad_(), weight.abs()
+        if device == "npu":
+            loss = torch_npu.npu_cross_entropy_loss(x, target.to(device), weight, **options)[0]
+        else:
+            loss = F.cross_entropy(x, target, weight.to(dtype), **options)
+        loss.square().sum().backward()
+        results.append([each.detach().cpu().double().flatten() for each in (loss, x.grad)])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_autocast_trains_in_bfloat16() -> None:
     x, labels = (each.to("npu") for each in data())
     model = classifier().to("npu")

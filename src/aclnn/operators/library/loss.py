@@ -103,7 +103,7 @@ def _classes(call: Call) -> str | None:
     return f"self: expected classes, got shape {extents(shape)}" if shape[-1] == 0 and shape[0] > 0 else None
 
 
-def _weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
+def class_weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
     """The class of each sample, 0 for one that is ignored, and its weight, 0 for such a one."""
     target = target.reshape(-1)
     counts = target != ignored
@@ -118,7 +118,7 @@ def _weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
 
 def _nll(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> tuple[Any, Any]:
     rows = np.atleast_2d(self)
-    classes, weights = _weights(target, weight, ignored)
+    classes, weights = class_weights(target, weight, ignored)
     losses = np.zeros(classes.size)
     if rows.size:
         np.multiply(rows[np.arange(classes.size), classes], weights, out=losses)
@@ -132,7 +132,7 @@ def _nll(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> t
 
 def _nll_backward(gradient: Any, self: Any, target: Any, weight: Any, total: Any, reduction: int, ignored: int) -> Any:
     result = np.zeros((target.size, weight.size))
-    classes, weights = _weights(target, weight, ignored)
+    classes, weights = class_weights(target, weight, ignored)
     scaled = -weights * gradient.reshape(-1)
     if reduction == _MEAN:
         scaled = scaled / float(total.reshape(()))
