@@ -19,6 +19,8 @@ torch: Any = pytest.importorskip("torch")
 torch_npu: Any = pytest.importorskip("torch_npu")
 
 F, nn, optim = torch.nn.functional, torch.nn, torch.optim
+#: torch_npu asks for some operators by name on older products, and by C functions here.
+ON_950 = pytest.mark.skipif("950" not in os.environ.get("ACLNN_SOC_NAME", ""), reason="needs Ascend 950")
 
 
 def example() -> Any:
@@ -129,6 +131,42 @@ def test_cross_entropies_of_torch_npu_with_their_gradients(reduction: str) -> No
         results.append([each.detach().cpu().double().flatten() for each in (loss, x.grad)])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+@ON_950
+def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
+    results = []
+    for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
+        generator = torch.Generator().manual_seed(0)
+        x = torch.randn(2, 3, 32, 64, generator=generator).to(device, dtype).requires_grad_()
+        mask = (torch.rand(2, 1, 32, 64, generator=generator) < 0.5).to(device)
+        if device == "npu":
+            y = torch_npu.npu_scaled_masked_softmax(x, mask, 0.5, False)
+        else:
+            y = (x * 0.5).masked_fill(mask, -10000).softmax(-1)
+        y.square().sum().backward()
+        results.append([each.detach().cpu().double() for each in (y, x.grad)])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-7)
+
+
+@ON_950
+@pytest.mark.parametrize("amsgrad", [False, True])
+def test_a_step_of_adam_by_numbers_of_torch_npu(amsgrad: bool) -> None:
+    """As PyTorch's optimiser takes its third one."""
+    generator = torch.Generator().manual_seed(0)
+    var, m, v, gradient, largest = torch.rand(5, 4, generator=generator).unbind()
+    state = [each.to("npu") for each in (var, m, v)]
+    more = largest.to("npu") if amsgrad else None
+    torch_npu.npu_apply_adam_w(
+        0.9**2, 0.99**2, 0.1, 0.01, 0.9, 0.99, 1e-8, gradient.to("npu"), more, amsgrad, False, out=tuple(state)
+    )
+    optim._functional.adamw(
+        *([each] for each in (var, gradient, m, v, largest, torch.tensor(2.0))),
+        foreach=False, amsgrad=amsgrad, beta1=0.9, beta2=0.99, lr=0.1, weight_decay=0.01, eps=1e-8, maximize=False,
+    )  # fmt: skip
+    for got, wanted in zip(state, (var, m, v), strict=True):
+        torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_autocast_trains_in_bfloat16() -> None:

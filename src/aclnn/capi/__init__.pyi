@@ -7101,6 +7101,42 @@ def aclnnCrossEntropyLossGrad(
     Phase two: queues the work.
     """
 
+def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
+    x: int | None, mask: int | None, scale: float, fixTriuMask: int, y: int | None
+) -> tuple[int, int, int]:
+    """Softmax of scaled and masked scores.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScaledMaskedSoftmax(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Softmax of scaled and masked scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, y: int | None, mask: int | None, scale: float, fixTriuMask: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the softmax of scaled and masked scores.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScaledMaskedSoftmaxBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the softmax of scaled and masked scores.
+
+    Phase two: queues the work.
+    """
+
 def aclnnOneHotGetWorkspaceSize(
     self: int | None, numClasses: int, onValue: int | None, offValue: int | None, axis: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -8907,6 +8943,35 @@ def aclnnForeachNonFiniteCheckAndUnscale(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Multiply gradients by a number, in place, and tell whether any was infinite or NaN.
+
+    Phase two: queues the work.
+    """
+
+def aclnnApplyAdamWGetWorkspaceSize(
+    varRef: int | None,
+    mRef: int | None,
+    vRef: int | None,
+    beta1Power: int | None,
+    beta2Power: int | None,
+    lr: int | None,
+    weightDecay: int | None,
+    beta1: int | None,
+    beta2: int | None,
+    eps: int | None,
+    grad: int | None,
+    maxGradNormOptional: int | None,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """A step of AdamW, the state and the parameters in place, by numbers in tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdamW(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of AdamW, the state and the parameters in place, by numbers in tensors.
 
     Phase two: queues the work.
     """

@@ -25,6 +25,12 @@ STEP = {
     "amsgrad": True,
     "maximize": True,
 }
+#: Those of aclnnApplyAdamW, each in a tensor.
+NUMBERS = {
+    "beta1Power": 0.5625,
+    "beta2Power": 0.25,
+    **{name: STEP[name] for name in ("lr", "weightDecay", "beta1", "beta2", "eps")},
+}
 
 
 def _adam(a: Mapping[str, Any]) -> Any:
@@ -35,6 +41,17 @@ def _adam(a: Mapping[str, Any]) -> Any:
         foreach=False, amsgrad=True, beta1=0.75, beta2=0.5, lr=0.125, weight_decay=0.25, eps=0.0625, maximize=True,
     )  # fmt: skip
     return tuple(state)
+
+
+def _adam_by_numbers(a: Mapping[str, Any]) -> Any:
+    """The document's formula, on the negative gradient; vRef is not the larger one, as in the kernel's source."""
+    var, m, v, largest, gradient = (
+        a[name].double() for name in ("varRef", "mRef", "vRef", "maxGradNormOptional", "grad")
+    )
+    power1, power2, rate, decay, beta1, beta2, epsilon = (a[name].double() for name in NUMBERS)
+    m, v = beta1 * m - (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient**2
+    mean, square = m / (1 - power1 * beta1), torch.maximum(v, largest) / (1 - power2 * beta2)
+    return var - rate * (mean / (square.sqrt() + epsilon) + decay * var), m, v
 
 
 def _fused(a: Mapping[str, Any]) -> Any:
@@ -53,6 +70,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         | {name: T(D.INT32, (1,)) for name in ("growthTracker", "updatedGrowthTracker")}
         | {"growthFactor": 2.0, "backoffFactor": 0.5, "growthInterval": 1}
     ),
+    "apply_adam_w": lambda d: {name: T(d, (1,)) for name in NUMBERS} | {"amsgrad": True, "maximize": True},
     "apply_adam_w_v2": lambda d: STEP | {"step": T(D.FLOAT, (1,))},
     "fused_adam": lambda d: (
         {name: (T(d, GRID), T(d, (4,))) for name in FUSED}
@@ -64,6 +82,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "amp_update_scale": lambda a: (a["currentScale"] * 0.5, torch.zeros(1)),
+    "apply_adam_w": _adam_by_numbers,
     "apply_adam_w_v2": lambda a: _adam(a),
     "fused_adam": lambda a: _fused(a),
 }
@@ -73,6 +92,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         name: {"shape": (1,)}
         for name in ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
     },
+    "apply_adam_w": {name: {"shape": (1,)} for name in NUMBERS},
     "apply_adam_w_v2": {"step": {"shape": (1,)}},
     "fused_adam": {name: (T(D.FLOAT, (0, 3)),) for name in FUSED}
     | {"stateSteps": (T(D.FLOAT, (1,)),), "gradScaleOptional": None, "foundInfOptional": None},
@@ -88,12 +108,17 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
-NOT_NEGATIVE = ("vRef", "maxGradNormOptionalRef", "step", "expAvgSqsRef", "maxExpAvgSqsRef", "stateSteps")
+NOT_NEGATIVE = (
+    *("vRef", "maxGradNormOptional", "maxGradNormOptionalRef", "step"),
+    *("expAvgSqsRef", "maxExpAvgSqsRef", "stateSteps"),
+)
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     if operator == "fused_adam" and name.endswith("Optional"):
         return np.full(array.shape, 2.5 if name == "gradScaleOptional" else 0)
+    if operator == "apply_adam_w" and name in NUMBERS:
+        return np.full(array.shape, NUMBERS[name])
     return np.abs(array) if name in NOT_NEGATIVE else array
 
 

@@ -1,12 +1,13 @@
-"""Steps of optimisers: aclnnApplyAdamWV2, aclnnFusedAdam; the scale of losses for the next one: aclnnAmpUpdateScale."""
+"""Steps of optimisers: aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam; aclnnAmpUpdateScale: the scale of losses."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, only_if, present, rule, same_dtype, same_shape
+from aclnn.core.checks import dtype_in, each, extents, floating, only_if, present, rule, same_dtype, same_shape
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
@@ -34,11 +35,27 @@ def _step(call: Call) -> str | None:
     return None if call["step"].size == 1 else f"step: expected one element, got shape {extents(shape)}"
 
 
+def _powers(before: float, *betas: float) -> tuple[float, ...]:
+    return tuple(np.power(beta, before) for beta in betas)
+
+
 def _adam(
-    m: Any, v: Any, gradient: Any, before: float, rate: float, beta1: float, beta2: float, epsilon: float, *largest: Any
+    m: Any,
+    v: Any,
+    gradient: Any,
+    powers: Sequence[float],
+    rate: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    *largest: Any,
 ) -> tuple[Any, ...]:
-    """Return what Adam subtracts from the parameters, the new moments, and the largest second one if given."""
-    rest1, rest2 = (1.0 - np.power(beta, before + 1.0) for beta in (beta1, beta2))
+    """Return what Adam subtracts from the parameters, the new moments, and the largest second one if given.
+
+    Args:
+        powers: of the betas, before this step.
+    """
+    rest1, rest2 = (1.0 - power * beta for power, beta in zip(powers, (beta1, beta2), strict=True))
     m = m + (1.0 - beta1) * (gradient - m)
     v = beta2 * v + (1.0 - beta2) * (gradient * gradient)
     largest = tuple(np.maximum(each, v) for each in largest)
@@ -53,11 +70,31 @@ def _work(call: Call) -> Library | None:
     amsgrad, sign = call["amsgrad"], -1.0 if call["maximize"] else 1.0
 
     def update(var: Any, m: Any, v: Any, grad: Any, step: Any, *largest: Any) -> tuple[Any, ...]:
-        stepped = _adam(m, v, sign * grad, float(step.reshape(())), rate, beta1, beta2, epsilon, *largest)
+        powers = _powers(float(step.reshape(())), beta1, beta2)
+        stepped = _adam(m, v, sign * grad, powers, rate, beta1, beta2, epsilon, *largest)
         return (var * (1.0 - rate * decay) - stepped[0], *stepped[1:])
 
     more = (_MAXIMUM,) if amsgrad else ()
     return Library(update, (*_STATE, "grad", "step", *more), (*_STATE, *more))
+
+
+_NUMBERS = ("beta1Power", "beta2Power", "lr", "weightDecay", "beta1", "beta2", "eps")
+_MAXIMUM_BEFORE = "maxGradNormOptional"
+
+
+def _first_work(call: Call) -> Library | None:
+    if call["varRef"].size == 0:
+        return None
+    sign = -1.0 if call["maximize"] else 1.0
+
+    def update(var: Any, m: Any, v: Any, grad: Any, *arrays: Any) -> tuple[Any, ...]:
+        numbers, largest = arrays[: len(_NUMBERS)], arrays[len(_NUMBERS) :]
+        *powers, rate, decay, beta1, beta2, epsilon = (float(number.reshape(())) for number in numbers)
+        taken, m, v, *_ = _adam(m, v, sign * grad, powers, rate, beta1, beta2, epsilon, *largest)
+        return var * (1.0 - rate * decay) - taken, m, v
+
+    more = (_MAXIMUM_BEFORE,) if call["amsgrad"] else ()
+    return Library(update, (*_STATE, "grad", *_NUMBERS, *more), _STATE)
 
 
 _LISTS = ("paramsRef", "gradsRef", "expAvgsRef", "expAvgSqsRef")
@@ -91,8 +128,8 @@ def _fused_work(call: Call) -> Library | None:
             var, grad, m, v, *largest = state[at :: len(places)]
             grad = grad / numbers[scale].reshape(-1)[0] if scale else grad
             gradient = sign * grad + decay * var
-            before = float(step.reshape(-1)[0])
-            taken, *more = _adam(m, v, gradient, before, rate, beta1, beta2, epsilon, *largest)
+            powers = _powers(float(step.reshape(-1)[0]), beta1, beta2)
+            taken, *more = _adam(m, v, gradient, powers, rate, beta1, beta2, epsilon, *largest)
             results.append((var - taken, *((grad,) if scale else ()), *more))
         return tuple(each for column in zip(*results, strict=True) for each in column)
 
@@ -130,26 +167,65 @@ def _scale_work(call: Call) -> Library:
     return Library(update, ("currentScale", "growthTracker", "foundInf"), ("updatedScale", "updatedGrowthTracker"))
 
 
+def _one(call: Call, name: str) -> str | None:
+    return None if call[name].size == 1 else f"expected one element, got shape {extents(call[name].shape)}"
+
+
+_UPDATED = (
+    tensor_out("varRef", "the parameters"),
+    tensor_out("mRef", "the mean of gradients"),
+    tensor_out("vRef", "the mean of their squares"),
+)
+_FLAGS = (
+    Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest vRef so far"),
+    Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+)
+_BETAS = (("beta1", "how much of mRef stays"), ("beta2", "how much of vRef stays"))
+_RATE, _DECAY = ("lr", "the learning rate"), ("weightDecay", "the decay of parameters, times lr")
+_EPSILON = ("eps", "what is added to the denominator")
+_FORMULA = "varRef = varRef - lr * (mhat / (sqrt(vhat) + eps) + weightDecay * varRef)"
+
 OPERATORS = (
+    Operator(
+        name="apply_adam_w",
+        function=camel("apply_adam_w"),
+        summary="A step of AdamW, the state and the parameters in place, by numbers in tensors.",
+        formula=_FORMULA,
+        parameters=(
+            *_UPDATED,
+            tensor_in("beta1Power", "beta1 to the power of the steps before this one"),
+            tensor_in("beta2Power", "beta2 to the same power"),
+            *(tensor_in(*number) for number in (_RATE, _DECAY, *_BETAS, _EPSILON)),
+            tensor_in("grad", "the gradient"),
+            Parameter(
+                _MAXIMUM_BEFORE, "max_grad_norm", Kind.INPUT, "the largest vRef so far, with amsgrad", optional=True
+            ),
+            *_FLAGS,
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950),
+        checks=(
+            present(*_STATE, *_NUMBERS, "grad"),
+            *_with_amsgrad(present(_MAXIMUM_BEFORE)),
+            dtype_in(floating, "varRef"),
+            *(same_dtype(name, "varRef") for name in (*_STATE[1:], *_NUMBERS, "grad", _MAXIMUM_BEFORE)),
+            *(same_shape(name, "varRef") for name in (*_STATE[1:], _MAXIMUM_BEFORE, "grad")),
+            each("one element", _NUMBERS, _one),
+        ),
+        work=_first_work,
+        in_header_of="apply_adam_w",
+    ),
     Operator(
         name="apply_adam_w_v2",
         function=camel("apply_adam_w_v2"),
         summary="A step of AdamW, the state and the parameters in place.",
-        formula="varRef = varRef - lr * (mhat / (sqrt(vhat) + eps) + weightDecay * varRef), of step + 1",
+        formula=f"{_FORMULA}, of step + 1",
         parameters=(
-            tensor_out("varRef", "the parameters"),
-            tensor_out("mRef", "the mean of gradients"),
-            tensor_out("vRef", "the mean of their squares"),
+            *_UPDATED,
             Parameter(_MAXIMUM, "max_grad_norm", Kind.OUTPUT, "the largest vRef so far, with amsgrad", optional=True),
             tensor_in("grad", "the gradient"),
             tensor_in("step", "steps before this one; one element of INT64 or FLOAT"),
-            _number("lr", "the learning rate"),
-            _number("beta1", "how much of mRef stays"),
-            _number("beta2", "how much of vRef stays"),
-            _number("weightDecay", "the decay of parameters, times lr"),
-            _number("eps", "what is added to the denominator"),
-            Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest vRef so far"),
-            Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+            *(_number(*number) for number in (_RATE, *_BETAS, _DECAY, _EPSILON)),
+            *_FLAGS,
         ),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
         checks=(
