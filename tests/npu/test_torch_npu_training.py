@@ -250,6 +250,15 @@ def test_gated_and_root_mean_square_layers_of_torch_npu() -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
+def test_weights_take_fractals_and_come_back() -> None:
+    weight = torch.randn(2, 20, 5, generator=torch.Generator().manual_seed(0)).half()
+    torch.npu.config.allow_internal_format = True
+    laid_out = torch_npu.npu_format_cast(weight.to("npu"), 29)
+    assert torch_npu.get_npu_format(laid_out) == 29
+    assert torch.equal(laid_out.cpu(), weight)
+    assert torch.equal(torch_npu.npu_format_cast(laid_out, 2).cpu(), weight)
+
+
 def test_products_of_matrices_in_every_layout() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(3, 4, 5, generator=generator), torch.randn(3, 6, 5, generator=generator)

@@ -6526,6 +6526,20 @@ def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnNpuFormatCastGetWorkspaceSize(srcTensor: int | None, dstTensor: int | None) -> tuple[int, int, int]:
+    """Copy a weight to memory with another format's label; the elements keep their order.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNpuFormatCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy a weight to memory with another format's label; the elements keep their order.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulGetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -11186,4 +11200,12 @@ def aclnnCalculateMatmulWeightSizeV2(tensorShape: int | None, dataType: int) -> 
     """Elements of a weight in blocks of 16 by 16 where they have 16 bits, else 16 by 32.
 
     Returns ``(ret, weightTensorSize)``.
+    """
+
+def aclnnNpuFormatCastCalculateSizeAndFormat(
+    srcTensor: int | None, dstFormat: int, additionalDtype: int
+) -> tuple[int, list[int], int, int]:
+    """The dimensions of the memory for aclnnNpuFormatCast's result, how many, and its format.
+
+    Returns ``(ret, dstShape, dstShapeSize, actualFormat)``.
     """

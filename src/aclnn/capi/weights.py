@@ -1,4 +1,4 @@
-"""aclnnCalculateMatmulWeightSize and V2: the number of elements of a weight that aclnnTransMatmulWeight laid out."""
+"""What a laid-out weight takes: aclnnCalculateMatmulWeightSize, V2, aclnnNpuFormatCastCalculateSizeAndFormat."""
 
 from __future__ import annotations
 
@@ -7,13 +7,22 @@ import math
 from aclnn.capi.objects import IntArray, live
 from aclnn.capi.prototype import c_function
 from aclnn.core.checks import extents, listing
-from aclnn.core.dtypes import DataType
-from aclnn.core.products import A2_CLASS, Product, current_product
+from aclnn.core.dtypes import DataType, Format
+from aclnn.core.products import A2_CLASS, CLASS_950, Product, current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_RUNTIME_ERROR, AclnnError
-from aclnn.operators.library.weights import LAID_OUT
+from aclnn.core.tensor import Tensor
+from aclnn.operators.library.common import MODERN
+from aclnn.operators.library.weights import LAID_OUT, cast_dtypes, cast_format_complaint
 
 _ROWS, _COLUMNS = 16, 32
 """Of the blocks that a device divides a matrix into; those of 16-bit numbers have as many columns as rows."""
+_BLOCK_BYTES = 32
+"""Of a row of a block, where a tensor has the format FRACTAL_NZ."""
+_FEW_BITS = {
+    DataType.INT32: (DataType.FLOAT16, DataType.BF16, DataType.INT8),
+    DataType.FLOAT: (DataType.FLOAT16, DataType.BF16, DataType.FLOAT8_E4M3FN),
+}
+"""Of weights whose elements hold numbers of few bits: the types of what they multiply, which decide the blocks."""
 _MOST = 2**63 - 1
 
 
@@ -48,3 +57,56 @@ def aclnnCalculateMatmulWeightSizeV2(tensorShape: int, dataType: int) -> int:
         titles = listing(each.title for each in Product if each in LAID_OUT)
         raise AclnnError(ACLNN_ERR_RUNTIME_ERROR, f"product: expected {titles}, got {product.title}")
     return _elements(tensorShape, dataType, 6)
+
+
+@c_function(
+    "aclnnStatus aclnnNpuFormatCastCalculateSizeAndFormat(const aclTensor *srcTensor, int32_t dstFormat, "
+    "int32_t additionalDtype, int64_t **dstShape, uint64_t *dstShapeSize, int32_t *actualFormat)",
+    arrays={"dstShape": "dstShapeSize"},
+)
+def aclnnNpuFormatCastCalculateSizeAndFormat(
+    srcTensor: int, dstFormat: int, additionalDtype: int
+) -> tuple[list[int], int, int]:
+    """The dimensions of the memory for aclnnNpuFormatCast's result, how many, and its format."""
+    tensor = live(srcTensor, Tensor, "srcTensor")
+    text, code = _cast_complaint(tensor, additionalDtype), ACLNN_ERR_PARAM_INVALID
+    if text is None:
+        formats, code = {"srcTensor": tensor.format, "dstFormat": dstFormat}, ACLNN_ERR_RUNTIME_ERROR
+        wrong = ((name, cast_format_complaint(got)) for name, got in formats.items())
+        text = next((f"{name}: {each}" for name, each in wrong if each), None)
+    if text is not None:
+        raise AclnnError(code, text)
+    shape, actual = list(tensor.shape), dstFormat
+    if dstFormat == Format.FORMAT_FRACTAL_NZ:
+        *batch, rows, columns = shape
+        inner = _BLOCK_BYTES // tensor.dtype.itemsize
+        if _is_of_few_bits(tensor, additionalDtype):
+            inner = _BLOCK_BYTES // DataType(additionalDtype).itemsize
+            actual = Format.FORMAT_FRACTAL_NZ_C0_16 if inner == 16 else Format.FORMAT_FRACTAL_NZ_C0_32
+        shape = [*batch, -(-columns // inner), -(-rows // _ROWS), _ROWS, inner]
+    return shape, len(shape), int(actual)
+
+
+def _is_of_few_bits(tensor: Tensor, additional: int) -> bool:
+    return current_product() in CLASS_950 and additional != tensor.dtype
+
+
+def _cast_complaint(tensor: Tensor, additional: int) -> str | None:
+    product, dtype, shape = current_product(), tensor.dtype, tensor.shape
+    if product not in MODERN:
+        titles = listing(each.title for each in Product if each in MODERN)
+        return f"product: expected {titles}, got {product.title}"
+    allowed = cast_dtypes(product)
+    if dtype not in allowed:
+        names = listing(member.c_name for member in DataType if member in allowed)
+        return f"srcTensor: expected data type {names}, got {dtype.c_name}"
+    expected = sorted({int(dtype), *_FEW_BITS.get(dtype, ())})
+    # Before Ascend 950 torch_npu names a type that counts for nothing.
+    if product in CLASS_950 and additional not in expected:
+        return f"additionalDtype: expected {listing(map(str, expected))} for {dtype.c_name}, got {additional}"
+    most = 3 if _is_of_few_bits(tensor, additional) else 6
+    if not 2 <= len(shape) <= most:
+        return f"srcTensor: expected 2 to {most} dimensions, got {len(shape)}"
+    if product in CLASS_950 and 0 in shape:
+        return f"srcTensor: expected dimensions of at least 1, got {extents(shape)}"
+    return None

@@ -33,6 +33,7 @@ _EXCEPTIONS = {
         *("aclSetTensorFormat", "aclSetTensorShape", "aclSetTensorPlaceMent", "aclSetTensorConst"),
     ),
     ACLNN: ("aclnnInit", "aclnnFinalize"),
+    "aclnnop/aclnn_npu_format_cast.h": ("aclnnNpuFormatCastCalculateSizeAndFormat",),
     "aclnnop/aclnn_trans_matmul_weight.h": ("aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"),
 }
 _ENUMS_ELSEWHERE = {

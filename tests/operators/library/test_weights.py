@@ -21,7 +21,7 @@ from aclnn.operators.library import weights
 from tests.cases.table import INVALID, NO_KERNEL, NULL, SOC_NAMES, Arguments, T, dtype, shape
 from tests.helpers.library import Break, LibraryTests, Subject, wide
 
-MULTIPLY, LAY_OUT = weights.OPERATORS
+MULTIPLY, LAY_OUT, CAST = weights.OPERATORS
 OFFSET, BIAS = "antiquantOffsetOptional", "biasOptional"
 QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
 NZ = {"format": Format.FORMAT_FRACTAL_NZ}
@@ -49,9 +49,17 @@ class TestWeights(LibraryTests):
     subject = Subject(
         weights.OPERATORS,
         calls={MULTIPLY.name: call},
-        references={MULTIPLY.name: product, LAY_OUT.name: lambda a: a["mmWeightRef"]},
-        dtypes={MULTIPLY.name: (D.FLOAT16, D.BF16), LAY_OUT.name: (D.FLOAT16, D.BF16, D.INT8)},
-        plain=(MULTIPLY.name,),
+        references={
+            MULTIPLY.name: product,
+            LAY_OUT.name: lambda a: a["mmWeightRef"],
+            CAST.name: lambda a: a["srcTensor"],
+        },
+        dtypes={
+            MULTIPLY.name: (D.FLOAT16, D.BF16),
+            LAY_OUT.name: (D.FLOAT16, D.BF16, D.INT8),
+            CAST.name: (D.FLOAT16, D.FLOAT, D.BF16, D.INT8, D.INT32),
+        },
+        plain=(MULTIPLY.name, CAST.name),
         # Neither takes an empty tensor.
         empty={
             MULTIPLY.name: {
@@ -81,6 +89,10 @@ class TestWeights(LibraryTests):
             "contiguous": lambda o, name: Break(
                 {name: Tensor(D.FLOAT16, (3, 80), (1, 3))}, "a contiguous matrix", product=Product.ASCEND_950
             ),
+            "same data type as srcTensor": lambda o, name: Break(dtype(D.INT8, name), "ACL_FLOAT"),
+            "2 to 6 dimensions": lambda o, name: Break(shape((3,), "srcTensor", "dstTensor"), "2 to 6 dimensions"),
+            "same shape as srcTensor": lambda o, name: Break(shape((3, 2), name), "[2, 3]"),
+            "format": lambda o, name: Break({name: {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_FRACTAL_NZ"),
             "contiguous or transposed": lambda o, name: Break(
                 {name: Tensor(*call(D.FLOAT16)[name][:2], (200, 2))}, "a contiguous or a transposed matrix"
             ),
@@ -268,4 +280,65 @@ def test_sizes_that_are_refused(dims: list[int] | None, of: D, product: Product,
     products.set_soc_name(SOC_NAMES[product])
     array = 0 if dims is None else cann.aclCreateIntArray(dims, len(dims))
     assert CALLS["aclnnCalculateMatmulWeightSizeV2"](array, of) == (status, 0)
+    assert text in (cann.aclGetRecentErrMsg() or "")
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_a_program_casts_a_weight_to_fractals_and_back(product: Product) -> None:
+    products.set_soc_name(SOC_NAMES[product])
+    array = np.random.default_rng(7).normal(size=(20, 5)).astype(np.float16)
+    there, back = np.zeros(32 * 16, np.float16), np.zeros_like(array)
+    blocks, public = on_device(there), on_device(back)
+    strides = (5, 1)
+    source = matrix(D.FLOAT16, array.shape, strides, on_device(array))
+    size = CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"]
+    assert size(source, Format.FORMAT_FRACTAL_NZ, D.FLOAT16) == (0, [1, 2, 16, 16], 4, 29)
+    laid_out = matrix(D.FLOAT16, array.shape, strides, blocks, format=Format.FORMAT_FRACTAL_NZ)
+    assert finish(CAST.function, source, laid_out) == 0
+    assert size(laid_out, Format.FORMAT_ND, D.FLOAT16) == (0, [20, 5], 2, 2)
+    assert finish(CAST.function, laid_out, matrix(D.FLOAT16, array.shape, strides, public)) == 0
+    assert cann.aclrtMemcpy(back.ctypes.data, back.nbytes, public, back.nbytes, 2) == 0
+    assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("of", "additional", "product", "expected"),
+    [
+        (D.INT32, D.FLOAT16, Product.ASCEND_950, ([2, 1, 16, 16], 4, Format.FORMAT_FRACTAL_NZ_C0_16)),
+        (D.FLOAT, D.FLOAT8_E4M3FN, Product.ASCEND_950, ([1, 1, 16, 32], 4, Format.FORMAT_FRACTAL_NZ_C0_32)),
+        (D.FLOAT, D.FLOAT, Product.ASCEND_950, ([3, 1, 16, 8], 4, Format.FORMAT_FRACTAL_NZ)),
+        (D.FLOAT, D.FLOAT16, Product.ATLAS_A2, ([3, 1, 16, 8], 4, Format.FORMAT_FRACTAL_NZ)),
+        (D.INT8, -1, Product.ATLAS_A2, ([1, 1, 16, 32], 4, Format.FORMAT_FRACTAL_NZ)),
+    ],
+)
+def test_blocks_follow_from_the_data_types(of: D, additional: int, product: Product, expected: Any) -> None:
+    products.set_soc_name(SOC_NAMES[product])
+    source = cann.aclCreateTensor((5, 20), 2, of, (20, 1), 0, Format.FORMAT_ND, (5, 20), 2, 0)
+    found = CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"](source, Format.FORMAT_FRACTAL_NZ, additional)
+    assert found == (0, *expected)
+
+
+@pytest.mark.parametrize(
+    ("dims", "of", "to", "additional", "product", "status", "text"),
+    [
+        (None, D.INT8, 29, -1, Product.ATLAS_A2, NULL, "srcTensor: expected a live Tensor"),
+        ((2, 3), D.INT8, 29, -1, Product.ATLAS_TRAINING, INVALID, "product: expected Ascend 950PR / 950DT, Atlas A3"),
+        ((2, 3), D.INT64, 29, -1, Product.ATLAS_A2, INVALID, "srcTensor: expected data type ACL_FLOAT"),
+        ((2, 3), D.UINT8, 29, D.UINT8, Product.ASCEND_950, INVALID, "srcTensor: expected data type ACL_FLOAT"),
+        ((2, 3), D.INT8, 29, -1, Product.ASCEND_950, INVALID, "additionalDtype: expected 2 for"),
+        ((2, 3), D.INT32, 29, D.FLOAT, Product.ASCEND_950, INVALID, "additionalDtype: expected 1, 2, 3 or 27 for"),
+        ((2, 2, 2, 3), D.INT32, 29, D.INT8, Product.ASCEND_950, INVALID, "srcTensor: expected 2 to 3 dimensions"),
+        ((3,), D.INT8, 29, -1, Product.ATLAS_A2, INVALID, "srcTensor: expected 2 to 6 dimensions, got 1"),
+        ((0, 3), D.INT8, 29, D.INT8, Product.ASCEND_950, INVALID, "srcTensor: expected dimensions of at least 1"),
+        ((2, 3), D.INT8, 3, -1, Product.ATLAS_A2, 361001, "dstFormat: expected format ACL_FORMAT_ND"),
+    ],
+)
+def test_casts_whose_size_is_refused(
+    dims: tuple[int, ...] | None, of: D, to: int, additional: int, product: Product, status: int, text: str
+) -> None:
+    products.set_soc_name(SOC_NAMES[product])
+    strides = None if dims is None else [1] * len(dims)
+    source = 0 if dims is None else cann.aclCreateTensor(dims, len(dims), of, strides, 0, 2, dims, len(dims), 0)
+    assert CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"](source, to, additional) == (status, [], 0, 0)
     assert text in (cann.aclGetRecentErrMsg() or "")

@@ -1,4 +1,4 @@
-"""Weights: aclnnWeightQuantBatchMatmulV2 multiplies by those of few bits, aclnnTransMatmulWeight lays them out."""
+"""Weights of few bits, aclnnWeightQuantBatchMatmulV2, and laid out, aclnnTransMatmulWeight, aclnnNpuFormatCast."""
 
 from __future__ import annotations
 
@@ -45,6 +45,23 @@ _BLOCK = 1 << 18
 #: Products for which a weight is laid out.
 LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
 LAID_OUT_DTYPES = (D.FLOAT16, D.BF16, D.INT8)
+_CAST_DTYPES = (D.INT8, D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.FLOAT8_E4M3FN)
+_CAST_FORMATS = (
+    *(Format.FORMAT_ND, Format.FORMAT_NCL, Format.FORMAT_NCHW, Format.FORMAT_NCDHW),
+    *(Format.FORMAT_FRACTAL_NZ, Format.FORMAT_FRACTAL_NZ_C0_16, Format.FORMAT_FRACTAL_NZ_C0_32),
+)
+
+
+def cast_dtypes(product: Product) -> tuple[D, ...]:
+    """Return what aclnnNpuFormatCast takes."""
+    return _CAST_DTYPES if product in CLASS_950 else (*_CAST_DTYPES, D.UINT8, D.UINT32)
+
+
+def cast_format_complaint(got: int) -> str | None:
+    """Return a text about a format that aclnnNpuFormatCast does not know, None otherwise."""
+    if got in _CAST_FORMATS:
+        return None
+    return f"expected format {listing(each.c_name for each in _CAST_FORMATS)}, got {int(got)}"
 
 
 def _bias_dtype(call: Call, name: str) -> str | None:
@@ -242,5 +259,28 @@ OPERATORS = (
         # Programs read it under either label, with the strides that it had: no order but the old one suits both.
         work=lambda call: Library(lambda weight: (), ("mmWeightRef",), ()),
         in_header_of="trans_matmul_weight",
+    ),
+    Operator(
+        name="npu_format_cast",
+        function=camel("npu_format_cast"),
+        summary="Copy a weight to memory with another format's label; the elements keep their order.",
+        formula="dstTensor = srcTensor",
+        parameters=(
+            tensor_in("srcTensor", "the weight"),
+            tensor_out("dstTensor", "the weight with its new format"),
+        ),
+        support=support((*_CAST_DTYPES, D.UINT8, D.UINT32), MODERN),
+        checks=(
+            present("srcTensor", "dstTensor"),
+            each("contiguous", ("srcTensor", "dstTensor"), _contiguous),
+            dtype_in(lambda product: set(cast_dtypes(product)), "srcTensor"),
+            same_dtype("dstTensor", "srcTensor"),
+            dims_between(2, 6, "srcTensor"),
+            same_shape("dstTensor", "srcTensor"),
+            each("format", ("srcTensor", "dstTensor"), lambda call, name: cast_format_complaint(call[name].format)),
+        ),
+        # As for aclnnTransMatmulWeight: no order but the old one suits programs that read under either label.
+        work=lambda call: Library(lambda weight: weight, ("srcTensor",), ("dstTensor",)),
+        in_header_of="npu_format_cast",
     ),
 )
