@@ -188,6 +188,20 @@ class aclMemType(IntEnum):
 
     ACL_MEMTYPE_DEVICE = 0
     ACL_MEMTYPE_HOST = 1
+    ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT = 2
+
+class aclopEngineType(IntEnum):
+    """The enumeration ``aclopEngineType``."""
+
+    ACL_ENGINE_SYS = 0
+    ACL_ENGINE_AICORE = 1
+    ACL_ENGINE_VECTOR = 2
+
+class aclopCompileType(IntEnum):
+    """The enumeration ``aclopCompileType``."""
+
+    ACL_COMPILE_SYS = 0
+    ACL_COMPILE_UNREGISTERED = 1
 
 ACL_MEM_MALLOC_HUGE_FIRST: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_FIRST
 ACL_MEM_MALLOC_HUGE_ONLY: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_ONLY
@@ -289,6 +303,12 @@ ACL_WARNING: Final = aclLogLevel.ACL_WARNING
 ACL_ERROR: Final = aclLogLevel.ACL_ERROR
 ACL_MEMTYPE_DEVICE: Final = aclMemType.ACL_MEMTYPE_DEVICE
 ACL_MEMTYPE_HOST: Final = aclMemType.ACL_MEMTYPE_HOST
+ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT: Final = aclMemType.ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT
+ACL_ENGINE_SYS: Final = aclopEngineType.ACL_ENGINE_SYS
+ACL_ENGINE_AICORE: Final = aclopEngineType.ACL_ENGINE_AICORE
+ACL_ENGINE_VECTOR: Final = aclopEngineType.ACL_ENGINE_VECTOR
+ACL_COMPILE_SYS: Final = aclopCompileType.ACL_COMPILE_SYS
+ACL_COMPILE_UNREGISTERED: Final = aclopCompileType.ACL_COMPILE_UNREGISTERED
 ACL_DT_UNDEFINED: Final = aclDataType.DT_UNDEFINED
 ACL_FLOAT: Final = aclDataType.FLOAT
 ACL_FLOAT16: Final = aclDataType.FLOAT16
@@ -2858,6 +2878,22 @@ def aclnnInplacePowTensorTensor(
     Phase two: queues the work.
     """
 
+def aclnnRsubGetWorkspaceSize(
+    self: int | None, other: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract a tensor from another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRsub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a tensor from another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRsubsGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -3641,7 +3677,7 @@ def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None,
 def aclnnMedianDimGetWorkspaceSize(
     self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3649,7 +3685,37 @@ def aclnnMedianDimGetWorkspaceSize(
     """
 
 def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN where there is one; where they are.
+    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The middle element of all, the lower of two; NaN if all are, or no element.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The middle element of all, the lower of two; NaN if all are, or no element.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNanMedianDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
 
     Phase two: queues the work.
     """
@@ -3812,6 +3878,50 @@ def aclnnRoundGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 
 def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round to the next integer.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int | None) -> tuple[int, int, int]:
+    """Round to decimals.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoundDecimals(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round to decimals.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRoundDecimalsGetWorkspaceSize(selfRef: int | None, decimals: int) -> tuple[int, int, int]:
+    """Round to decimals, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRoundDecimals(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round to decimals, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAngleV2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Angles of numbers: 0 or pi for real ones.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAngleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Angles of numbers: 0 or pi for real ones.
 
     Phase two: queues the work.
     """
@@ -4700,6 +4810,34 @@ def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, in
 
 def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell zeros from other numbers, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Greatest common divisors of integers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest common divisors of integers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complex numbers of two parts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complex numbers of two parts.
 
     Phase two: queues the work.
     """
@@ -6016,6 +6154,22 @@ def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnLogSpaceGetWorkspaceSize(
+    start: int | None, end: int | None, steps: int, base: float, result: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with powers whose exponents go from one number to another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with powers whose exponents go from one number to another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
     """Fill a matrix with ones on its diagonal.
 
@@ -6296,6 +6450,47 @@ def aclnnMultinomial(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnRReluWithNoiseGetWorkspaceSize(
+    self: int | None,
+    noise: int | None,
+    lower: int | None,
+    upper: int | None,
+    training: int,
+    seed: int,
+    offset: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRReluWithNoise(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRReluWithNoiseGetWorkspaceSize(
+    selfRef: int | None, noise: int | None, lower: int | None, upper: int | None, training: int, seed: int, offset: int
+) -> tuple[int, int, int]:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRReluWithNoise(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Randomized leaky ReLU, with the slopes that were drawn.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -6353,7 +6548,7 @@ def aclnnAddmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two matrices to a multiple of a third.
+    """Add a multiple of a product of two matrices to a multiple of a tensor.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6361,7 +6556,23 @@ def aclnnAddmmGetWorkspaceSize(
     """
 
 def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two matrices to a multiple of a third.
+    """Add a multiple of a product of two matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddmmGetWorkspaceSize(
+    selfRef: int | None, mat1: int | None, mat2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
 
     Phase two: queues the work.
     """
@@ -6375,7 +6586,7 @@ def aclnnBaddbmmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add multiples of products of two batches of matrices to multiples of a third.
+    """Add multiples of products of two batches of matrices to a multiple of a tensor.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6383,7 +6594,61 @@ def aclnnBaddbmmGetWorkspaceSize(
     """
 
 def aclnnBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of products of two batches of matrices to multiples of a third.
+    """Add multiples of products of two batches of matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceBaddbmmGetWorkspaceSize(
+    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddbmmGetWorkspaceSize(
+    self: int | None,
+    batch1: int | None,
+    batch2: int | None,
+    beta: int | None,
+    alpha: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddbmmGetWorkspaceSize(
+    selfRef: int | None, batch1: int | None, batch2: int | None, beta: int | None, alpha: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
 
     Phase two: queues the work.
     """
@@ -6427,9 +6692,14 @@ def aclnnAddmv(workspace: int | None, workspaceSize: int, executor: int | None, 
     """
 
 def aclnnAddrGetWorkspaceSize(
-    self: int | None, vec1: int | None, vec2: int | None, beta: int | None, alpha: int | None, out: int | None
+    self: int | None,
+    vec1: int | None,
+    vec2: int | None,
+    betaOptional: int | None,
+    alphaOptional: int | None,
+    out: int | None,
 ) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -6437,7 +6707,23 @@ def aclnnAddrGetWorkspaceSize(
     """
 
 def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to a multiple of a matrix.
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddrGetWorkspaceSize(
+    selfRef: int | None, vec1: int | None, vec2: int | None, betaOptional: int | None, alphaOptional: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
 
     Phase two: queues the work.
     """
@@ -6682,6 +6968,36 @@ def aclnnGroupedMatmulV5GetWorkspaceSize(
 
 def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
+    """Factor matrices into orthogonal ones and upper triangles.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Factor matrices into orthogonal ones and upper triangles.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSvdGetWorkspaceSize(
+    input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
+) -> tuple[int, int, int]:
+    """Factor matrices into orthogonal ones and singular values.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Factor matrices into orthogonal ones and singular values.
 
     Phase two: queues the work.
     """
@@ -7056,6 +7372,90 @@ def aclnnKlDivBackwardGetWorkspaceSize(
 
 def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of kl_div for its first argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKlDivTargetBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
+) -> tuple[int, int, int]:
+    """Gradient of kl_div for its second argument.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDivTargetBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of kl_div for its second argument.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMultilabelMarginLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
+) -> tuple[int, int, int]:
+    """Margins of the samples' classes before all others, each sample of several classes.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultilabelMarginLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Margins of the samples' classes before all others, each sample of several classes.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCtcLossGetWorkspaceSize(
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    blank: int,
+    zeroInfinity: int,
+    negLogLikelihoodOut: int | None,
+    logAlphaOut: int | None,
+) -> tuple[int, int, int]:
+    """Connectionist temporal classification: how unlikely sequences of labels are.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Connectionist temporal classification: how unlikely sequences of labels are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCtcLossBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    negLogLikelihood: int | None,
+    logAlpha: int | None,
+    blank: int,
+    zeroInfinity: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of connectionist temporal classification.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of connectionist temporal classification.
 
     Phase two: queues the work.
     """
@@ -7767,6 +8167,98 @@ def aclnnMoeTokenUnpermuteGrad(
     Phase two: queues the work.
     """
 
+def aclnnCdistGetWorkspaceSize(
+    x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Distances of each row of one matrix from each of another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of each row of one matrix from each of another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCdistBackwardGetWorkspaceSize(
+    grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of distances with respect to the first rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of distances with respect to the first rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
+    """Distances of a matrix's rows from one another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of a matrix's rows from one another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Distances of a matrix's rows from one another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Distances of a matrix's rows from one another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRenormGetWorkspaceSize(
+    self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Scale slices down to a norm.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale slices down to a norm.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRenormGetWorkspaceSize(
+    selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
+) -> tuple[int, int, int]:
+    """Scale slices down to a norm.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale slices down to a norm.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMoeInitRoutingGetWorkspaceSize(
     x: int | None,
     rowIdx: int | None,
@@ -8269,6 +8761,20 @@ def aclnnConstantPadNdGetWorkspaceSize(
 
 def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Pad dimensions by a number; negative margins cut.
+
+    Phase two: queues the work.
+    """
+
+def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
+    """Channels of several groups, in turn from each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Channels of several groups, in turn from each.
 
     Phase two: queues the work.
     """
@@ -9578,6 +10084,85 @@ def aclnnAdaptiveMaxPool3dBackward(
     Phase two: queues the work.
     """
 
+def aclnnMaxUnpool2dGetWorkspaceSize(
+    self: int | None, indices: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Planes with elements where pooling found them, and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes with elements where pooling found them, and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, indices: int | None, outputSize: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of planes with elements where pooling found them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of planes with elements where pooling found them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool3dGetWorkspaceSize(
+    self: int | None,
+    indices: int | None,
+    outputSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Volumes with elements where pooling found them, and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes with elements where pooling found them, and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    indices: int | None,
+    outputSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of volumes with elements where pooling found them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxUnpool3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of volumes with elements where pooling found them.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUpsampleNearest1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -9956,6 +10541,90 @@ def aclnnUpsampleBicubic2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Planes, interpolated by cubic curves, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler2DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Planes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler2DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of planes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of planes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler3DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Volumes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGridSampler3DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of volumes sampled at the places of a grid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of volumes sampled at the places of a grid.
 
     Phase two: queues the work.
     """
@@ -10941,6 +11610,554 @@ def aclnnApplyRotaryPosEmbV2(
     Phase two: queues the work.
     """
 
+def aclnnQuantizeGetWorkspaceSize(
+    x: int | None, scales: int | None, zeroPoints: int | None, dtype: int, axis: int, out: int | None
+) -> tuple[int, int, int]:
+    """Quantise with given divisors and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given divisors and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendQuantGetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    offset: int | None,
+    sqrtMode: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with given scales and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given scales and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendQuantV3GetWorkspaceSize(
+    x: int | None,
+    scale: int | None,
+    offset: int | None,
+    sqrtMode: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    axis: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with given scales and offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with given scales and offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantGetWorkspaceSize(
+    x: int | None, smoothScalesOptional: int | None, yOut: int | None, scaleOut: int | None
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV2GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV3GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    isSymmetrical: int,
+    quantMode: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicQuantV4GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    groupIndexOptional: int | None,
+    dstType: int,
+    isSymmetrical: int,
+    quantMode: str | bytes | None,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+    offsetOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise with scales that the numbers decide.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicQuantV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise with scales that the numbers decide.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransQuantParamV2GetWorkspaceSize(
+    scale: int | None, offset: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransQuantParamV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransQuantParamV3GetWorkspaceSize(
+    scale: int | None, offset: int | None, roundMode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransQuantParamV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make scales with which products of integers are left, as a device has them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAscendAntiQuantGetWorkspaceSize(
+    x: int | None, scale: int | None, offset: int | None, dstType: int, sqrtMode: int, y: int | None
+) -> tuple[int, int, int]:
+    """Scale quantised numbers back.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale quantised numbers back.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    offset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV4GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    offset: int | None,
+    pertokenScaleOptional: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulV5GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of integers and scale the products.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    betaOptional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    rmsNormOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantised with one or two scales.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRmsNormQuantGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    scale: int | None,
+    offset: int | None,
+    epsilon: float,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantised.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the last dimension, quantised.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    epsilon: float,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    betaOptional: int | None,
+    epsilon: float,
+    outputMask: int | None,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwiGluQuantGetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwiGluQuantV2GetWorkspaceSize(
+    x: int | None,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    groupListType: int,
+    dstType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU, quantised with factors of groups of rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDequantSwigluQuantGetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDequantSwigluQuantV2GetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    dstType: int,
+    roundModeOptional: str | bytes | None,
+    activateDim: int,
+    swigluMode: int,
+    clampLimit: float,
+    gluAlpha: float,
+    gluBias: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """SwiGLU of a quantised product, quantised again.
+
+    Phase two: queues the work.
+    """
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 
@@ -11126,6 +12343,140 @@ def aclFloat16ToFloat(value: int) -> float:
 
 def aclFloatToFloat16(value: float) -> int:
     """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
+
+def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
+    """A description of a contiguous tensor."""
+
+def aclDestroyTensorDesc(desc: int | None) -> int:
+    """Release a description; null is fine."""
+
+def aclGetTensorDescType(desc: int | None) -> int:
+    """The elements' type."""
+
+def aclGetTensorDescFormat(desc: int | None) -> int:
+    """The format."""
+
+def aclGetTensorDescElementCount(desc: int | None) -> int:
+    """Number of elements."""
+
+def aclGetTensorDescSize(desc: int | None) -> int:
+    """Bytes of the elements."""
+
+def aclGetTensorDescNumDims(desc: int | None) -> int:
+    """Number of dimensions."""
+
+def aclGetTensorDescDimV2(desc: int | None, index: int) -> tuple[int, int]:
+    """The extent of a dimension.
+
+    Returns ``(ret, dimSize)``.
+    """
+
+def aclSetTensorDescName(desc: int | None, name: str | bytes | None) -> int:
+    """Name a tensor; operators find theirs by place."""
+
+def aclGetTensorDescName(desc: int | None) -> str:
+    """The name."""
+
+def aclSetTensorFormat(desc: int | None, format: int) -> int:
+    """Say the format in memory."""
+
+def aclSetTensorShape(desc: int | None, numDims: int, dims: Sequence[int] | None) -> int:
+    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
+
+def aclSetTensorPlaceMent(desc: int | None, memType: int) -> int:
+    """Say where the data are: on the device, or on the host, from where they are copied."""
+
+def aclSetTensorConst(desc: int | None, dataBuffer: int | None, length: int) -> int:
+    """Give a tensor's values, of the host's memory, which are copied."""
+
+def aclCreateDataBuffer(data: int | None, size: int) -> int:
+    """Describe memory."""
+
+def aclDestroyDataBuffer(dataBuffer: int | None) -> int:
+    """Release a description of memory; the memory stays."""
+
+def aclUpdateDataBuffer(dataBuffer: int | None, data: int | None, size: int) -> int:
+    """Describe other memory."""
+
+def aclGetDataBufferAddr(dataBuffer: int | None) -> int:
+    """The memory's address."""
+
+def aclGetDataBufferSizeV2(dataBuffer: int | None) -> int:
+    """The memory's bytes."""
+
+def aclopCreateAttr() -> int:
+    """An empty set of attributes."""
+
+def aclopDestroyAttr(attr: int | None) -> int:
+    """Release attributes; null is fine."""
+
+def aclopSetAttrBool(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrInt(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrFloat(attr: int | None, attrName: str | bytes | None, attrValue: float) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrString(attr: int | None, attrName: str | bytes | None, attrValue: str | bytes | None) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrDataType(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
+    """Set an attribute."""
+
+def aclopSetAttrListBool(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListInt(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[int] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListFloat(
+    attr: int | None, attrName: str | bytes | None, numValues: int, values: Sequence[float] | None
+) -> int:
+    """Set an attribute to a list."""
+
+def aclopSetAttrListListInt(
+    attr: int | None,
+    attrName: str | bytes | None,
+    numLists: int,
+    numValues: Sequence[int] | None,
+    values: Sequence[int | None] | None,
+) -> int:
+    """Set an attribute to a list of lists."""
+
+def aclopCompileAndExecute(
+    opType: str | bytes | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    engineType: int,
+    compileFlag: int,
+    opPath: str | bytes | None,
+    stream: int | None,
+) -> int:
+    """Queue an operator by its type."""
+
+def aclopExecuteV2(
+    opType: str | bytes | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    stream: int | None,
+) -> int:
+    """Queue an operator by its type."""
 
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
     """Keep a parameter of this process. Computations are deterministic with any."""
