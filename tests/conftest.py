@@ -78,6 +78,33 @@ def _sample(items: list[pytest.Item]) -> list[pytest.Item]:
     return items[:: -(-len(items) // _SAMPLE)]
 
 
+_ALTERNATING = {
+    "test_edges_are_computed",
+    "test_any_layout",
+    "test_an_output_may_be_an_input",
+    "test_opcheck",
+    "test_interpreted",
+    "test_the_earlier_of_two_broken_rows_decides",
+    "test_no_sound_implementation_is_structurally_wrong",
+}
+"""Tests of every operator of which ``make test-all`` runs every second parameter set, and ``make long`` the others."""
+
+
+class _Alternation:
+    """Marks before -k and -m choose."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for name in _ALTERNATING:
+            of_test = [item for item in items if item.name.split("[")[0] == name]
+            for item in of_test[1::2]:
+                item.add_marker(pytest.mark.long)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Alternation(), "alternation")
+
+
 @pytest.hookimpl(trylast=True)  # after -k and -m
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: _FIRST.index(item.path.name) if item.path.name in _FIRST else len(_FIRST))

@@ -15,7 +15,7 @@ from benchmarks.candidates import ours
 from benchmarks.products import Pairs, Tally, pairs, score
 from benchmarks.references import FORMULAS, Array, reference
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 FAMILY = pytest.mark.parametrize("name", FORMULAS)
 FORMAT = pytest.mark.parametrize("target", FORMATS.values(), ids=FORMATS)

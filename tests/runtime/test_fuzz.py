@@ -18,7 +18,7 @@ from tests.helpers.stand_in_plan import StandInPlan
 COUNTS = [0, 1, 2, 4, 4, 4, 16, 64, 1000, 1 << 16, 2**63 - 1, 2**64 - 1]
 NUMBERS = [0, 0, 0, 0, 1, 2, 3, 27, -1, -2, 5, 8, 9, 100, 2**31 - 1, -(2**31)]
 SHAPES: list[Any] = [None, [], [0], [4], [4], [4], [2, 2], [3, -1], [1 << 40, 1 << 40], [1] * 9, [-(2**63)]]
-UNSIGNED = ("uint32_t", "aclFloat16")
+UNSIGNED = ("uint32_t", "aclFloat16", "uint8_t")
 NOT_HANDLES = [0, 0, 1, 0x5AC1_0000_0000_0000, 2**64 - 1]
 # What most tensors are, so that operators find pairs that fit; the address stays random.
 PLAIN: dict[str, Any] = {"viewDims": [4], "viewDimsNum": 1, "dataType": 0, "stride": None, "offset": 0}
@@ -43,6 +43,8 @@ class Fuzzer:
 
     def argument(self, parameter: CParameter) -> Any:
         pick, c_type = self.random.choice, parameter.c_type
+        if "*" in parameter.element and parameter.counted_by is not None and object_type(parameter.element) is None:
+            return pick([None, [0, self.host.ctypes.data]])
         if parameter.counted_by is not None:
             return pick(SHAPES) if "int64" in c_type else pick([None, [True, True, False], [0, 0, 0]])
         if parameter.is_buffer:
@@ -64,7 +66,11 @@ class Fuzzer:
         if c_type in ("uint64_t", "size_t"):
             return pick(COUNTS)
         number = pick(NUMBERS)
-        return number % {"uint32_t": 1 << 32, "aclFloat16": 1 << 16}[c_type] if c_type in UNSIGNED else number
+        return (
+            number % {"uint32_t": 1 << 32, "aclFloat16": 1 << 16, "uint8_t": 1 << 8}[c_type]
+            if c_type in UNSIGNED
+            else number
+        )
 
     def handle(self, kind: str) -> int:
         right, chance = self.handles[kind][-12:], self.random.random()

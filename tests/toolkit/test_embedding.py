@@ -66,7 +66,7 @@ def test_a_child_forked_after_the_first_call_is_refused_and_told_why(compiled: C
     assert done.stderr == "aclnn: this process was forked after the first aclnn call; fork before it.\n"
 
 
-@pytest.mark.parametrize("mode", ["LOCAL", "GLOBAL"])
+@pytest.mark.parametrize("mode", ["LOCAL", pytest.param("GLOBAL", marks=pytest.mark.long)])
 def test_libraries_open_in_any_order_and_find_every_symbol(toolkit_root: Path, compiled: Compile, mode: str) -> None:
     loader = compiled("loader.c")
     for order in itertools.permutations(LIBRARIES, 2):

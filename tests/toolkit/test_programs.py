@@ -112,7 +112,7 @@ def under_valgrind(root: Path, program: Path, *arguments: object) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_calls_under_valgrind(toolkit_root: Path, compiled: Compile) -> None:
     assert under_valgrind(toolkit_root, compiled("host.c"), "statuses").endswith("statuses: 0\n")
 
