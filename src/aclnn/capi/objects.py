@@ -78,9 +78,9 @@ def _no_such(handle: int, kind: type[Any], argument: str, code: int) -> AclnnErr
     return AclnnError(code, f"{argument}: expected a live {kind.__name__}, got {handles.describe(handle, gone)}")
 
 
-def _destroy(handle: int, kind: type[T], argument: str) -> T | None:
+def release(handle: int | None, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T | None:
     """End an object's life; null is fine."""
-    return take(handle, kind, argument) if handle else None
+    return take(handle, kind, argument, code) if handle else None
 
 
 @c_value_function(
@@ -140,7 +140,7 @@ def aclInitTensor(
 @c_function("aclnnStatus aclDestroyTensor(const aclTensor *tensor)")
 def aclDestroyTensor(tensor: int | None) -> None:
     """Release the description; the memory stays."""
-    _destroy(tensor or 0, Tensor, "tensor")
+    release(tensor, Tensor, "tensor")
 
 
 @c_function(
@@ -217,7 +217,7 @@ def aclCreateScalar(value: int, dataType: int) -> int:
 @c_function("aclnnStatus aclDestroyScalar(const aclScalar *scalar)")
 def aclDestroyScalar(scalar: int | None) -> None:
     """Release a scalar."""
-    _destroy(scalar or 0, Scalar, "scalar")
+    release(scalar, Scalar, "scalar")
 
 
 def _array_functions(kind: type[Sized], element: str, copied: Callable[[Sequence[Any]], Sized]) -> None:
@@ -232,7 +232,7 @@ def _array_functions(kind: type[Sized], element: str, copied: Callable[[Sequence
     @c_function(f"aclnnStatus aclDestroy{name}(const acl{name} *array)")
     def destroy(array: int | None) -> None:
         """Release an array."""
-        _destroy(array or 0, kind, "array")
+        release(array, kind, "array")
 
     @c_function(f"aclnnStatus aclGet{name}Size(const acl{name} *array, uint64_t *size)")
     def size(array: int) -> int:
@@ -273,13 +273,13 @@ def _destroy_elements(elements: Sequence[int], kind: type[object], argument: str
 @c_function("aclnnStatus aclDestroyTensorList(const aclTensorList *array)")
 def aclDestroyTensorList(array: int | None) -> None:
     """Release a list and every tensor in it."""
-    _destroy_elements(_destroy(array or 0, TensorList, "array") or (), Tensor, "array")
+    _destroy_elements(release(array, TensorList, "array") or (), Tensor, "array")
 
 
 @c_function("aclnnStatus aclDestroyScalarList(const aclScalarList *array)")
 def aclDestroyScalarList(array: int | None) -> None:
     """Release a list and every scalar in it."""
-    _destroy_elements(_destroy(array or 0, ScalarList, "array") or (), Scalar, "array")
+    _destroy_elements(release(array, ScalarList, "array") or (), Scalar, "array")
 
 
 @c_function("aclnnStatus aclGetTensorListSize(const aclTensorList *tensorList, uint64_t *size)")

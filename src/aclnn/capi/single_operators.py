@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.capi.objects import live, take
+from aclnn.capi.objects import live, release, take
 from aclnn.capi.op_types import TYPES, Given
 from aclnn.capi.prototype import c_function, c_value_function
 from aclnn.core.dtypes import DataType, Format
@@ -82,8 +82,7 @@ def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None,
 @c_value_function("void aclDestroyTensorDesc(const aclTensorDesc *desc)")
 def aclDestroyTensorDesc(desc: int | None) -> int:
     """Release a description; null is fine."""
-    if desc:
-        take(desc, TensorDesc, "desc", ACL_ERROR_INVALID_PARAM)
+    release(desc, TensorDesc, "desc", ACL_ERROR_INVALID_PARAM)
     return 0
 
 
@@ -208,8 +207,7 @@ def aclopCreateAttr() -> int:
 @c_value_function("void aclopDestroyAttr(const aclopAttr *attr)")
 def aclopDestroyAttr(attr: int | None) -> int:
     """Release attributes; null is fine."""
-    if attr:
-        take(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM)
+    release(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM)
     return 0
 
 
