@@ -273,20 +273,21 @@ def _shape(array: Any) -> Any:
 def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any]) -> list[Any]:
     """Bind the arrays given and new ones for the rest; None among the results for those that are not wanted."""
     product = current_product()
-    inferable = _inferable(operator, arguments)
-    inferred = operator.infer(Call(operator, arguments, product)) if inferable else {}
+    is_inferable = inferable(operator, arguments)
+    inferred = operator.infer(Call(operator, arguments, product)) if is_inferable else {}
     results = []
     for parameter, given in zip(operator.outputs, outs, strict=True):
         wanted = inferred.get(parameter.name)
         result = empty(*wanted, operator.leaves) if given is None and wanted is not None else given
         arguments[parameter.name] = _argument(operator, _out_name(operator, parameter), result, writable=True)
-        if result is None and not inferable and not parameter.optional:
+        if result is None and not is_inferable and not parameter.optional:
             arguments[parameter.name] = _STAND_IN
         results.append(None if wanted is None and parameter.optional else result)
     return results
 
 
-def _inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
+def inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
+    """Return true if there is all that outputs are inferred from."""
     given = [p for p in operator.parameters if p.kind is not Kind.OUTPUT]
     return all(p.optional or arguments[p.name] is not None for p in given)
 
@@ -310,7 +311,7 @@ def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) ->
         names: the arguments given by C name, as the caller calls them.
     """
     operator, message = call.operator, error.message
-    inferred = operator.infer(call) if _inferable(operator, call.arguments) else {}
+    inferred = operator.infer(call) if inferable(operator, call.arguments) else {}
     fitting = {name: Tensor(*described) for name, described in inferred.items() if call[name] is not None}
     called = dict(names)
     if (complaint := _complaint(call, fitting)) is not None:

@@ -13,7 +13,7 @@ from aclnn.core.operator import Call, Kind, Operator
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
-from aclnn.execution.arrays import empty, in_callers_words, view
+from aclnn.execution.arrays import empty, in_callers_words, inferable, view
 from aclnn.execution.executor import check_arguments
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS
@@ -116,7 +116,7 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
 
 def _not_judged(call: Call) -> dict[str, Tensor]:
     """Return arrays of the expected types and shapes for the outputs that are not given."""
-    if any(call[p.name] is None and not p.optional for p in call.operator.inputs):
+    if not inferable(call.operator, call.arguments):
         return {}
     inferred = call.operator.infer(call)
     missing = {p.name for p in call.operator.outputs if call[p.name] is None}
