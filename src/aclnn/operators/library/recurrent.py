@@ -479,14 +479,18 @@ def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
     return (*_to_columns(found[:3], order), dx, *(each.reshape(h0.shape) for each in before))
 
 
-def _in_one(function: Callable[..., Arrays], weights: int) -> Callable[..., Arrays]:
-    """Let a function of both matrices take, and return, one below the other; so many inputs come before the rest."""
+def _parts(x: Any, w: Any) -> tuple[Any, Any]:
+    """Both matrices, of which one lies below the other."""
+    return w[: x.shape[-1]], w[x.shape[-1] :]
 
-    def computed(x: Any, w: Any, *given: Any) -> Arrays:
-        found = function(x, w[: x.shape[-1]], w[x.shape[-1] :], *given[weights:])
-        return found if weights == 0 else (np.concatenate(found[:2]), *found[2:])
 
-    return computed
+def _dynamic_of_one(x: Any, w: Any, *given: Any) -> Arrays:
+    return _dynamic(x, *_parts(x, w), *given)
+
+
+def _dynamic_back_of_one(x: Any, w: Any, b: Any, *given: Any) -> Arrays:
+    of_input, of_state, *others = _dynamic_back(x, *_parts(x, w), *given)
+    return (np.concatenate((of_input, of_state)), *others)
 
 
 _MATRICES = "weight_input weight_hidden"
@@ -552,10 +556,10 @@ def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[.
     )
 
 
-DYNAMIC_RNN = _dynamic_operator("DynamicRNN", "x w b init_h init_c", _STATES, _in_one(_dynamic, 0))
+DYNAMIC_RNN = _dynamic_operator("DynamicRNN", "x w b init_h init_c", _STATES, _dynamic_of_one)
 DYNAMIC_RNN_V2 = _dynamic_operator("DynamicRNNV2", f"x {_MATRICES} b init_h init_c", _STATES, _dynamic)
 DYNAMIC_RNN_GRAD = _dynamic_operator(
-    "DynamicRNNGrad", f"x w b {_KEPT_BY_TYPE}", "dw db dx dh_prev dc_prev", _in_one(_dynamic_back, 1)
+    "DynamicRNNGrad", f"x w b {_KEPT_BY_TYPE}", "dw db dx dh_prev dc_prev", _dynamic_back_of_one
 )
 DYNAMIC_RNN_V2_GRAD = _dynamic_operator(
     "DynamicRNNV2Grad", f"x {_MATRICES} {_KEPT_BY_TYPE}", "dw_x dw_h db dx dh_prev dc_prev", _dynamic_back
