@@ -1,4 +1,4 @@
-"""What a laid-out weight takes: aclnnCalculateMatmulWeightSize, V2, aclnnNpuFormatCastCalculateSizeAndFormat."""
+"""Sizes of laid-out weights: aclnnCalculateMatmulWeightSize, V2, aclnnNpuFormatCastCalculateSizeAndFormat."""
 
 from __future__ import annotations
 

@@ -38,9 +38,16 @@ def tensor_in(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INPUT, meaning)
 
 
-def tensor_out(name: str = "out", meaning: str = "the result", const: bool = False) -> Parameter:
-    """An output tensor; some prototypes call it const."""
-    return Parameter(name, name, Kind.OUTPUT, meaning, c_type="const aclTensor *" if const else None)
+def optional_in(name: str, meaning: str) -> Parameter:
+    """An input tensor that may be null."""
+    return Parameter(name, name, Kind.INPUT, meaning, optional=True)
+
+
+def tensor_out(
+    name: str = "out", meaning: str = "the result", const: bool = False, optional: bool = False
+) -> Parameter:
+    """An output tensor, which may be null where it is optional; some prototypes call it const."""
+    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *" if const else None)
 
 
 def replaced(const: bool = False) -> Parameter:

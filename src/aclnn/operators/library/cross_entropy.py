@@ -21,8 +21,8 @@ from aclnn.core.checks import (
     shape_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.loss import class_weights
 
 _WEIGHT, _REDUCTION = "weightOptional", "reductionOptional"
@@ -33,10 +33,6 @@ _OPTIONS = (
     attribute("labelSmoothing", Kind.DOUBLE, "what all classes share of a target's weight, 0 to 1"),
     attribute("lseSquareScaleForZloss", Kind.DOUBLE, "ignored"),
 )
-
-
-def _optional(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.INPUT, meaning, optional=True)
 
 
 def _reduction(call: Call) -> str:
@@ -115,7 +111,7 @@ def _gradient_work(call: Call) -> Library | None:
 
 
 _WEIGHT_IS_FLOAT = dtype_in(lambda product: {D.FLOAT}, _WEIGHT)
-_WEIGHTS = _optional(_WEIGHT, "the weight of each class; FLOAT")
+_WEIGHTS = optional_in(_WEIGHT, "the weight of each class; FLOAT")
 
 OPERATORS: tuple[Operator, ...] = (
     Operator(
@@ -156,8 +152,8 @@ OPERATORS: tuple[Operator, ...] = (
             tensor_in("logProb", "logarithms of probabilities, one row a sample, one column a class"),
             _TARGET,
             _WEIGHTS,
-            _optional("gradZlossOptional", "ignored"),
-            _optional("lseForZlossOptional", "ignored"),
+            optional_in("gradZlossOptional", "ignored"),
+            optional_in("lseForZlossOptional", "ignored"),
             *_OPTIONS,
             tensor_out("out", "the gradient of the scores", const=True),
         ),

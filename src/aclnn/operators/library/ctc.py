@@ -53,7 +53,7 @@ class _Lattice(NamedTuple):
     emitted: Any
     """The logarithm of its probability, (time, samples, states); -inf beyond the last."""
     skips: Any
-    """Whether a state may follow the one before its predecessor."""
+    """Return true for each state that may follow the one before its predecessor."""
     times: Any
     """Of each sample, how many steps."""
     labels: Any
@@ -101,7 +101,7 @@ def _alphas(lattice: _Lattice) -> Any:
 
 
 def _is_last(lattice: _Lattice) -> Any:
-    """Whether a target may end in a state: its last label or the blank behind it."""
+    """Return true for each state in which a target may end: its last label or the blank behind it."""
     return np.isin(np.arange(lattice.states.shape[1]) - 2 * lattice.labels[:, None], (-1, 0))
 
 

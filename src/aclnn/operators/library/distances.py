@@ -50,7 +50,7 @@ _INFINITE = -1.0
 
 
 def _term(distance: Any, p: float) -> Any:
-    """What one distance adds to a norm before the root is taken."""
+    """The term of one distance in a norm before the root is taken."""
     return (distance != 0) + 0.0 if p == 0 else distance if math.isinf(p) else distance**p
 
 
@@ -108,7 +108,7 @@ def _gradient_work(call: Call) -> Library | None:
 
 
 def factors(self: Any, p: float, most: float, dim: int) -> Any:
-    """What shortens each row along a dimension to a norm of ``most`` where it is longer; 1 where not."""
+    """The factor that shortens each row along a dimension to a norm of ``most``; 1 for shorter rows."""
     rows = np.moveaxis(self.astype(np.float64), dim, 0)
     terms = _term(np.abs(rows.reshape(len(rows), -1)), p)
     norms = _root(terms.max(1) if math.isinf(p) else terms.sum(1), p)

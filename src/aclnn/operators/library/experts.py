@@ -73,7 +73,7 @@ def _few(name: str, count: Callable[[Call], int]) -> tuple[Check, ...]:
 
 
 def _chosen(call: Call) -> int:
-    """How many experts a token has."""
+    """Number of experts of a token."""
     if _PROBS in call.arguments:
         return 1 if call[_PROBS] is None else int(call[_PROBS].shape[-1])
     shape = call["indices"].shape

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 IN_INT32 = 8
-"""How many of them an INT32 holds."""
+"""Number of INT4 in an INT32."""
 _PAIRS = (((np.arange(256)[:, None] >> np.array([0, 4]) & 15) ^ 8) - 8).astype(np.int8).view(np.int16)[:, 0]
 """The two numbers of each byte, as the two bytes of one."""
 

@@ -72,7 +72,7 @@ def _of_numbers(call: Call) -> bool:
 
 
 def _kind(call: Call) -> int:
-    """What groups divide; the first version says it by what it is given."""
+    """Return what groups divide, which the first version shows by the lists that it is given."""
     if _version(call) > 1:
         return int(call["groupType"])
     counts = [len(call[name]) for name in ("x", "weight", "y")]

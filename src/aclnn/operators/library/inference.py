@@ -40,7 +40,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_NULLPTR,
 )
 from aclnn.operators.library.attention import FAR, given
-from aclnn.operators.library.common import attribute, camel, support
+from aclnn.operators.library.common import attribute, camel, optional_in, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
 from aclnn.operators.library.scores import ALL, BAND, GIVEN, Form, Shape, attend
 
@@ -485,10 +485,6 @@ def _statistic(call: Call) -> str | None:
     return "softmaxLse: expected an object (softmaxLseFlag), got null" if missing else None
 
 
-def _tensor(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.INPUT, meaning, optional=True)
-
-
 def _lengths_of(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INT_ARRAY, meaning, optional=True)
 
@@ -502,19 +498,19 @@ _PARAMETERS = (
     Parameter("query", "query", Kind.INPUT, "the queries, of 16 bits"),
     Parameter("key", "key", Kind.INPUT_LIST, "the keys; of a list one tensor, or one for each sample"),
     Parameter("value", "value", Kind.INPUT_LIST, "the values, in the shapes of key"),
-    _tensor(_BIAS, "is added to scaled scores"),
-    _tensor(_MASK, "nonzero where a score is masked, BOOL, INT8 or UINT8"),
+    optional_in(_BIAS, "is added to scaled scores"),
+    optional_in(_MASK, "nonzero where a score is masked, BOOL, INT8 or UINT8"),
     _lengths_of(_LENGTHS[0], "the queries of each sample"),
     _lengths_of(_LENGTHS[1], "the keys of each sample"),
-    *(_tensor(name, _UNUSED) for name in _QUANTIZED[:7]),
-    _tensor(_TABLE, "the blocks of each sample's keys, INT32"),
-    _tensor(_PADDINGS[0], "places after the last query, INT64"),
-    _tensor(_PADDINGS[1], "places after the last key, INT64"),
-    *(_tensor(name, _UNUSED) for name in _QUANTIZED[7:]),
-    _tensor(_PREFIXES[0], "keys before those of every sample"),
-    _tensor(_PREFIXES[1], "their values"),
+    *(optional_in(name, _UNUSED) for name in _QUANTIZED[:7]),
+    optional_in(_TABLE, "the blocks of each sample's keys, INT32"),
+    optional_in(_PADDINGS[0], "places after the last query, INT64"),
+    optional_in(_PADDINGS[1], "places after the last key, INT64"),
+    *(optional_in(name, _UNUSED) for name in _QUANTIZED[7:]),
+    optional_in(_PREFIXES[0], "keys before those of every sample"),
+    optional_in(_PREFIXES[1], "their values"),
     _lengths_of(_PREFIX_LENGTH, "how many there are"),
-    *(_tensor(name, _UNUSED) for name in _ROTARY),
+    *(optional_in(name, _UNUSED) for name in _ROTARY),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),

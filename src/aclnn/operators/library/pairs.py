@@ -131,7 +131,7 @@ _DIVISIBLE = (D.INT16, D.INT32, D.INT64)
 
 
 def _integers(product: Product) -> Collection[D]:
-    """What common divisors are computed in."""
+    """The data types in which common divisors are computed."""
     if product is Product.ATLAS_TRAINING:
         return (D.INT32,)
     return INTEGERS if product in CLASS_950 else _DIVISIBLE

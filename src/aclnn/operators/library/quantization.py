@@ -36,7 +36,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpacked_words
 
 ROUNDINGS = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
@@ -50,19 +50,9 @@ _MOST_GROUPS = 1024
 _INFERENCE = frozenset({Product.ATLAS_INFERENCE})
 
 
-def optional_in(name: str, meaning: str) -> Parameter:
-    """An input tensor that may be null."""
-    return Parameter(name, name, Kind.INPUT, meaning, optional=True)
-
-
 def text(name: str, meaning: str) -> Parameter:
     """A text that the prototype calls const."""
     return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
-
-
-def const_out(name: str, meaning: str, optional: bool = False) -> Parameter:
-    """An output that the prototype calls const."""
-    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *")
 
 
 def given(call: Call, *names: str) -> tuple[str, ...]:
@@ -373,14 +363,17 @@ def _dynamic(version: int) -> Operator:
         tensor_in("x", "the numbers"),
         optional_in(_SMOOTH, "their factors: of each column, also for each group; of each row in perchannel"),
     ]
-    outputs = [const_out("yOut", "the integers; INT32 holds eight of INT4"), const_out("scaleOut", "the scales; FLOAT")]
+    outputs = [
+        tensor_out("yOut", "the integers; INT32 holds eight of INT4", const=True),
+        tensor_out("scaleOut", "the scales; FLOAT", const=True),
+    ]
     attributes, types, groups, needed = ([] for _ in range(4))
     if version > 1:
         parameters += [
             optional_in(_GROUPS, "where groups of rows end"),
             attribute("dstType", Kind.INT64, "ignored: yOut says it"),
         ]
-        outputs.append(const_out("offsetOut", "the offsets; FLOAT, null where 0 stays 0", optional=True))
+        outputs.append(tensor_out("offsetOut", "the offsets; FLOAT, null where 0 stays 0", const=True, optional=True))
         types = [
             dtype_in(lambda product: {D.INT32, D.INT64}, _GROUPS),
             dtype_in(lambda product: {D.FLOAT}, "offsetOut"),

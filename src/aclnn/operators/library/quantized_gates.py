@@ -33,14 +33,12 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization import (
     MOST,
-    const_out,
     dynamically,
     given,
     is_dtype,
-    optional_in,
     quantized,
     rows_of_groups,
     whole_bytes,
@@ -135,7 +133,10 @@ def _float(*names: str) -> Check:
 
 
 def _results(integers: str) -> tuple[Parameter, ...]:
-    return (const_out("yOut", integers), const_out("scaleOut", f"the scales of rows in {_DYNAMIC}, else left; FLOAT"))
+    return (
+        tensor_out("yOut", integers, const=True),
+        tensor_out("scaleOut", f"the scales of rows in {_DYNAMIC}, else left; FLOAT", const=True),
+    )
 
 
 def _outputs(call: Call) -> tuple[str, ...]:

@@ -31,12 +31,11 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.quantization import (
     MOST,
     dynamically,
     given,
-    optional_in,
     quantized,
     quantized_shape,
     whole_bytes,
@@ -65,10 +64,6 @@ def _halves(product: Product) -> frozenset[D]:
 
 def _inputs(product: Product) -> frozenset[D]:
     return floating(product) if product in CLASS_950 else _halves(product)
-
-
-def _optional_out(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.OUTPUT, meaning, optional=True)
 
 
 def _quotients(call: Call) -> str | None:
@@ -144,7 +139,7 @@ def _static(name: str, more: bool) -> Operator:
             tensor_out("y1Out", "the integers; INT8"),
             tensor_out("y2Out", "those of the second scale, else left"),
             tensor_out("xOut", "the sum"),
-            *(_optional_out(name, "the norm before beta") for name in norm),
+            *(tensor_out(name, "the norm before beta", optional=True) for name in norm),
         ),
         support=support(FLOATING, MODERN),
         checks=(

@@ -30,9 +30,9 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Shape
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
-from aclnn.operators.library.quantization import given, optional_in, product_scale
+from aclnn.operators.library.quantization import given, product_scale
 
 _FOUR_BITS = (D.INT4, D.INT32)
 _BITS = (D.UINT64, D.INT64)
@@ -41,7 +41,7 @@ _EXACT, _COLUMNS = 1 << (24 - 14), 1 << 8
 
 
 class _Names(NamedTuple):
-    """What a function calls the scales and the offset of columns, and the scales of rows."""
+    """A function's names for the scales and the offset of columns, and for the scales of rows."""
 
     scale: str
     offset: str

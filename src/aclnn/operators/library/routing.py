@@ -83,7 +83,7 @@ def _tokens(call: Call) -> int:
 
 
 def _chosen(call: Call) -> int:
-    """How many experts a token has."""
+    """Number of experts of a token."""
     shape = call["expertIdx"].shape
     return int(shape[1]) if len(shape) > 1 else 1
 
@@ -284,7 +284,7 @@ def _names(call: Call) -> tuple[str, str, str, str, str]:
 
 
 def _weights(call: Call) -> int:
-    """How many experts a token has, of those that are to be added up."""
+    """Number of experts of a token whose rows are added up."""
     scales = call[_names(call)[3]]
     return int(call.arguments.get("k", 1) if scales is None else scales.shape[1])
 
@@ -367,7 +367,7 @@ def _final_work(call: Call) -> Library | None:
 
 
 def _final_checks(names: tuple[str, ...], *tiling: Check) -> tuple[Check, ...]:
-    """What is demanded of shapes that belong together."""
+    """Requirements on shapes that belong together."""
     x1, x2, bias, scales, experts = names
     return (
         rule("dimensions of rows: expandedX", _expanded_dims),
@@ -479,10 +479,6 @@ def _ends_work(call: Call) -> Library | None:
     return Library(lambda ordered: np.searchsorted(ordered, experts, "right"), ("sortedExperts",), ("out",))
 
 
-def _optional_out(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.OUTPUT, meaning, optional=True, c_type="const aclTensor *")
-
-
 def _second_dtypes(product: Product) -> list[tuple[D, ...]]:
     indices = (D.INT32, D.INT64) if product in CLASS_950 else (D.INT32,)
     return [(d, index, d, D.INT32) for d in FLOATING for index in indices]
@@ -542,8 +538,10 @@ OPERATORS = (
             attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: sums, 2: numbers of rows are wanted"),
             attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "numbers of rows are wanted, with dropPadMode 1"),
             *_ROUTED,
-            _optional_out(_COUNTS, "the rows of each expert; INT32"),
-            _optional_out(_BEFORE, "the rows of each expert with those that are dropped; INT32"),
+            tensor_out(_COUNTS, "the rows of each expert; INT32", const=True, optional=True),
+            tensor_out(
+                _BEFORE, "the rows of each expert with those that are dropped; INT32", const=True, optional=True
+            ),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(

@@ -50,7 +50,7 @@ _FAR = 2.0**31
 
 
 class _Tap(NamedTuple):
-    """What one element along a dimension counts for, for each place of the grid."""
+    """The index, weight and slope of one element along a dimension, for each place of the grid."""
 
     index: Any
     weight: Any

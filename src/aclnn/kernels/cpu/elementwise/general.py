@@ -75,7 +75,7 @@ _NAMES = {
     for name, value in vars(module).items()
     if not name.startswith("_")
 } | WORDS
-"""What names mean in a kernel's source: what they do in these modules, and a program's words."""
+"""Names in a kernel's source: the functions of these modules, and a program's words."""
 _NAMES |= {
     "float32": np.float32,
     "float64": np.float64,
