@@ -46,7 +46,9 @@ class Views(dict[int, Array]):
         dtype = layout.dtype.numpy
         self._shape, self._dtype = layout.shape, dtype
         self._start = layout.offset * dtype.itemsize - _LOWEST
-        self._strides = tuple(stride * dtype.itemsize for stride in layout.strides)
+        # The stride of a single element means nothing, and may be too large for NumPy to count it in bytes.
+        laid = zip(layout.shape, layout.strides, strict=True)
+        self._strides = tuple(stride * dtype.itemsize if extent > 1 else 0 for extent, stride in laid)
 
     def __missing__(self, address: int) -> Array:
         """Make the array at an address."""

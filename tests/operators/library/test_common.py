@@ -52,6 +52,15 @@ def test_inputs_that_overlap_the_output_are_read_first() -> None:
     np.testing.assert_array_equal(memory, [0, 1, 3, 5, 7, 9, 11, 13, 15])
 
 
+@pytest.mark.parametrize("stride", [0, 2**62, 2**63 - 1])
+def test_a_single_element_may_have_any_stride(stride: int) -> None:
+    memory = np.arange(4, dtype=np.float32)
+    at = memory.__array_interface__["data"][0]
+    tensor = Tensor(D.FLOAT, (1, 4, 1), (stride, 1, stride), address=at, owner=memory)
+    prepare(BY_NAME["inplace_sqrt"], {"selfRef": tensor}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(memory, np.sqrt(np.arange(4, dtype=np.float32)))
+
+
 @pytest.mark.usefixtures("device")
 def test_an_operator_may_take_lists_and_numbers_of_any_width() -> None:
     """The engine's own promise to operators that are yet to come: lists in and out, int8_t, float, bool."""
