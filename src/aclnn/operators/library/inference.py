@@ -228,7 +228,7 @@ def _work(call: Call) -> Library | None:
         pages, bias, mask = (tensors.get(name) for name in (_TABLE, _BIAS, _MASK))
         if mask is not None and not is_compressed:
             mask = _mask_of_rows(mask, is_single)
-        attention, logarithms = np.zeros(shape, np.float32), np.full((samples, heads, queries, 1), np.inf, np.float32)
+        attention, logarithms = np.zeros(shape, query.dtype), np.full((samples, heads, queries, 1), np.inf, query.dtype)
         found = _heads_first(attention, layouts[2], heads)
         for at in range(samples):
             rows, columns = (span(which, at, tensors) for which in (0, 1))

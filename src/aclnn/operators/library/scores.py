@@ -1,7 +1,7 @@
 """Attention, softmax(q·kᵀ)·v, and its gradients, by blocks of scores.
 
-Scores are computed in float32, some rows at a time, and never kept: the gradients compute them again from the largest
-score and the sum of each row.
+Scores have the type of the queries, float32 for 16 bits. They are computed some rows at a time, and never kept: the
+gradients compute them again from the largest score and the sum of each row.
 """
 
 from __future__ import annotations
@@ -152,18 +152,17 @@ def _bias(form: Form, block: _Block, bias: Any) -> Any:
     if form.bias_type not in (SLOPES, ROOTS):
         return (own if own.shape[2] == 1 else own[:, :, block.rows])[..., block.columns]
     starts = 0 if form.mode == FIRST_BAND and block.group.start else form.starts
-    far = np.abs(block.ahead + starts).astype(np.float32)
+    far = np.abs(block.ahead + starts).astype(own.dtype)
     return -own[..., None, None] * (np.sqrt(far) if form.bias_type == ROOTS else far)
 
 
 def _scores(form: Form, block: _Block, q: Any, k: Any, given: Mapping[str, Any]) -> Any:
     """The scores (samples, heads, rows, columns) of a block, -Inf where masked."""
-    scale = np.float32(form.scale)
     found = _product(q[:, :, block.rows], k.swapaxes(2, 3))
     bias = None if given.get("bias") is None else _bias(form, block, given["bias"])
     if bias is not None and form.bias_type == ADD_FIRST:
         found += bias
-    found *= scale
+    found *= form.scale
     if bias is not None and form.bias_type != ADD_FIRST:
         found += bias
     if given.get("mask") is not None:
@@ -173,7 +172,7 @@ def _scores(form: Form, block: _Block, q: Any, k: Any, given: Mapping[str, Any])
 
 def _powers(scores: Any, largest: Any) -> Any:
     """Replace scores by e^(score - largest), 0 in a row that is masked as a whole."""
-    scores -= np.where(np.isneginf(largest), np.float32(0), largest)
+    scores -= np.where(np.isneginf(largest), largest.dtype.type(0), largest)
     return np.exp(scores, out=scores)
 
 
@@ -182,7 +181,7 @@ def _sink_power(sink: Any, largest: Any) -> Any:
 
 
 def _divisor(total: Any) -> Any:
-    return np.where(total == 0, np.float32(1), total)
+    return np.where(total == 0, total.dtype.type(1), total)
 
 
 def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> Any:
@@ -196,7 +195,7 @@ def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> A
         for start in starts.tolist()
     ]
     found = np.stack(parts).reshape(samples, heads, -1, keys)[..., block.columns]
-    return found * np.float32(1 / form.keep)
+    return found * q.dtype.type(1 / form.keep)
 
 
 class _Call:
@@ -227,7 +226,7 @@ class _Call:
 
 def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """The largest score and the sum of powers of each row, and the attention, in the shapes of the outputs."""
-    largest, total, attention = (np.zeros(shape, np.float32) for shape in shapes)
+    largest, total, attention = (np.zeros(shape, given["query"].dtype) for shape in shapes)
     call, sink = _Call(form, given), given.get("sink")
     found, tops, sums = call.queries(attention), *(_statistics(form, x, call.groups) for x in (largest, total))
     for at, block, q, k, v, kept in call.blocks():
@@ -250,8 +249,8 @@ def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, A
 
 def gradients(form: Form, shapes: tuple[Shape, ...], given: Mapping[str, Any]) -> tuple[Any, ...]:
     """The gradients for query, key and value, then those wanted for the bias and the sink, in the outputs' shapes."""
-    results = [np.zeros(shape, np.float32) for shape in shapes]
-    call, scale, heads = _Call(form, given), np.float32(form.scale), form.kv_heads
+    results = [np.zeros(shape, given["query"].dtype) for shape in shapes]
+    call, scale, heads = _Call(form, given), form.scale, form.kv_heads
     sink: Any = given.get("sink")
     dys, outs, dqs = (call.queries(x) for x in (given["dy"], given["attention"], results[0]))
     dks, dvs = (call.keys(x) for x in results[1:3])
@@ -261,7 +260,7 @@ def gradients(form: Form, shapes: tuple[Shape, ...], given: Mapping[str, Any]) -
         top, total, dy, out = (x[at][:, :, block.rows] for x in (tops, sums, dys, outs))
         shares = _powers(_scores(form, block, q, k, given), top)
         shares /= _divisor(total)
-        mean = (dy * out).sum(-1, keepdims=True, dtype=np.float64).astype(np.float32)
+        mean = (dy * out).sum(-1, keepdims=True, dtype=np.float64).astype(dy.dtype)
         dscores = _product(dy, v.swapaxes(2, 3))
         used = shares
         if kept is not None:

@@ -156,8 +156,8 @@ def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: in
     """Multiply by a weight, of whose rows ``size`` at a time have a row of ``scale`` and ``offset``."""
     k, n = weight.shape
     step = max(1, min(n, _BLOCK // k))
-    y = np.empty((len(x), n), np.float32)
-    rows, padded = weight.T, np.zeros((step, groups * size), np.float32)
+    y = np.empty((len(x), n), x.dtype)
+    rows, padded = weight.T, np.zeros((step, groups * size), x.dtype)
     scales = np.broadcast_to(scale, (groups, n)).T[:, :, None]
     offsets = None if offset is None else np.broadcast_to(offset, (groups, n)).T[:, :, None]
     for begin in range(0, n, step):
