@@ -566,7 +566,8 @@ def test_ten_million_elements_in_ten_seconds():
 @pytest.mark.parametrize(
     ("operator", "missing", "attributes", "text"),
     [
-        ("add", None, {}, "operator: expected one of .*silu_backward, .*, got 'add'"),
+        ("addd", None, {}, "operator: expected one with golden values .*, such as add, got 'addd'"),
+        ("add", None, {}, "operator: expected one whose outputs follow from its inputs .*, got 'add'"),
         ("silu_backward", None, {"approximate": "none"}, "silu_backward: expected none, got 'approximate'"),
         ("gelu_backward_v2", None, {"approximate": "erf"}, "approximate: expected .*none.*tanh.*, got 'erf'"),
         ("silu_backward", "self", {}, "expected inputs grad_output, self, got none for self"),

@@ -57,7 +57,8 @@ _PARSERS: Mapping[Kind, tuple[Callable[[str], Any], str]] = {
     Kind.INT_ARRAY: (integers, "integers such as 4,8"),
     Kind.BOOL_ARRAY: (lambda text: tuple(map(_truth, _items(text))), "truth values such as 1,1,0"),
     Kind.BOOL: (_truth, "true or false"),
-    Kind.DOUBLE: (float, "a number"),
+    **dict.fromkeys((Kind.DOUBLE, Kind.FLOAT), (float, "a number")),
+    Kind.DTYPE: (str, "a data type"),
     Kind.SCALAR: (float, "a number"),
 }
 

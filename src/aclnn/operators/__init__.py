@@ -7,7 +7,7 @@ from inspect import Parameter, Signature, signature
 from types import ModuleType
 from typing import Any
 
-from aclnn.core.operator import Operator
+from aclnn.core.operator import Kind, Operator
 from aclnn.operators import (
     ada_layer_norm,
     add_layer_norm,
@@ -86,6 +86,8 @@ def required_arguments(operator: Operator) -> list[str]:
 
     An output among them is one that is updated in place.
     """
+    if operator.name not in _DECLARED:
+        return [p.python_name for p in operator.parameters if p.kind is not Kind.OUTPUT and not p.optional]
     nullable = {parameter.python_name for parameter in operator.parameters if parameter.optional}
     return [
         name

@@ -53,7 +53,7 @@ def make_case(
         operator: by name or declaration.
         inputs: arrays by C or Python name.
         actual: outputs by name, a tuple of all of them (None where masked out), or the array when there is one. Those
-            that the attributes leave alone are not judged.
+            that the attributes leave alone are not judged, nor integers beside other outputs.
         third: likewise, or None.
         attributes: by C or Python name; layer_norm_backward's mask is by default what ``actual`` holds.
         name: of the case.
@@ -75,6 +75,7 @@ def make_case(
         spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
     call = _validated(case, spelt, roles)
     left = {p.python_name for p in found.outputs if call[p.name] is not None and left_alone(call, p.name)}
+    left |= {name for name, array in case.actual.items() if array.dtype.name not in FORMATS}
     judged, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
     return replace(case, actual=judged, third=third, call=call)
 
@@ -102,8 +103,9 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         raise in_callers_words(error, call, names) from None
     if not case.actual:
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
+    none = not any(array.dtype.name in FORMATS for array in case.actual.values())
     for name, array in (*case.actual.items(), *case.inputs.items()):
-        if array.dtype.name not in FORMATS and (name in case.actual or array.dtype.kind == "f"):
+        if array.dtype.name not in FORMATS and (array.dtype.kind == "f" or (none and name in case.actual)):
             word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
             text = f"expected {listing(FORMATS)}, which can be judged, got {array.dtype}"
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")

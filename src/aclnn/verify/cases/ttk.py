@@ -15,7 +15,7 @@ from typing import Any
 
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw
-from aclnn.operators import OPERATORS
+from aclnn.operators import C_OPERATORS
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.request import Request
 
@@ -43,7 +43,7 @@ def cases(path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: 
         ValueError: a cell that is no such literal, a tensor without a file, or no case of the operator with an output.
     """
     found = operator_named(operator)
-    functions = {o.function for o in OPERATORS if o.name in (found.name, f"inplace_{found.name}")}
+    functions = {o.function for o in C_OPERATORS if o.name in (found.name, f"inplace_{found.name}")}
     beside = {file.name for file in path.parent.iterdir()}
     dumped = 0
     for row in rows:

@@ -13,7 +13,7 @@ from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.enclosures import in_float64
 from aclnn.verify.goldens.values import Function, Golden, Places, in_order
 from aclnn.verify.number_formats import NumberFormat, quiet
-from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, Source
+from aclnn.verify.standards.evaluate import Measured, Source
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -160,13 +160,13 @@ class Evidence:
     @cached_property
     def wrong(self) -> Array:
         """Elements that are off by more than sound arithmetic explains."""
-        wrong: Array = self.error > SOUND_ULP[self.target.name] * self.ulp
+        wrong: Array = self.error > self.source.sound_ulp(self.golden) * self.ulp
         return wrong
 
     @cached_property
     def noise(self) -> Array:
         """The distance that rounding every term in float32 may move an element."""
-        noise: Array = SOUND_ULP[self.target.name] * self.ulp + 2.0**-20 * self.size
+        noise: Array = self.source.sound_ulp(self.golden) * self.ulp + 2.0**-20 * self.size
         return noise
 
     @cached_property

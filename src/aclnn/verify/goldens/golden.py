@@ -12,6 +12,7 @@ from aclnn.core.operator import ATTRIBUTES, Operator
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
+from aclnn.operators import BY_NAME
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
@@ -51,6 +52,9 @@ def golden(
     """
     try:
         found = operator_named(operator)
+        if found.name not in BY_NAME:
+            text = "expected one whose outputs follow from its inputs (aclnn.verify.check judges the others)"
+            raise ValueError(f"operator: {text}, got {found.name!r}")
         given = arrays_of(found, inputs)
         attributes = {name: value for name, value in attributes.items() if value is not None}
         if found.name == "layer_norm_backward":

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.core.dtypes import DataType
+from aclnn.core.tensor import Scalar
 from aclnn.io import replace_all
 from aclnn.verify.cases.case import Case
 from aclnn.verify.diagnosis.diagnose import diagnose
@@ -120,7 +122,9 @@ def case_document(case: Case, outputs: Sequence[Json]) -> Json:
 
 
 def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    if isinstance(value, Scalar):
+        return value.value.item()
+    return value.c_name if isinstance(value, DataType) else list(value) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -188,8 +192,8 @@ def _golden(measured: Measured) -> Json:
     settled = "rationals" if norm else "python-flint"
     return {
         "arithmetic": "twice float64" if norm else "float64",
-        "bound_ulp": 0.5,
-        "exact_bound_ulp": VALUE_BOUND_ULP,
+        "bound_ulp": 0.5 if measured.source.is_enclosed else None,
+        "exact_bound_ulp": VALUE_BOUND_ULP if measured.source.is_enclosed else None,
         "settled": measured.settled,
         "settled_by": settled,
     }
@@ -260,10 +264,11 @@ def _bin(measured: Measured, index: int) -> Json:
 def _map(measured: Measured, structural: bool) -> Json:
     """A map of elements that do not match; of a fault that mixed's tolerance may hide, of those that are off at all."""
     rows, columns = measured.picture.map_shape
+    by_ulp = structural and measured.source.is_enclosed
     elements, failing, wrong = measured.picture.cells[:, :rows, :columns].tolist()
     return {
         "of": [measured.picture.rows, measured.picture.columns],
         "elements": elements,
         "failing": wrong if structural else failing,
-        "beyond": f"{SOUND_ULP[measured.target.name]:g} ULP" if structural else "mixed's tolerance",
+        "beyond": f"{SOUND_ULP[measured.target.name]:g} ULP" if by_ulp else "mixed's tolerance",
     }

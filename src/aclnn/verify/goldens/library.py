@@ -1,0 +1,80 @@
+"""Golden values of operators that a library computes: the operator's own computation, on operands in float64.
+
+Nothing bounds its errors, which are those of float64: 2^-53 of the largest number that a result is made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType
+from aclnn.core.operator import Call, Library
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.arrays import view
+from aclnn.verify.goldens.values import Elementwise, Golden, Places
+from aclnn.verify.number_formats import format_of, quiet
+
+Array = np.ndarray[Any, Any]
+
+_WIDE = dict.fromkeys((DataType.FLOAT, DataType.FLOAT16, DataType.BF16), DataType.DOUBLE) | {
+    DataType.COMPLEX64: DataType.COMPLEX128
+}
+
+
+class Computed(Elementwise):
+    """Golden values of an output; the whole is computed at once.
+
+    Args:
+        call: of an operator whose work is a ``Library``, with sound arguments.
+        inputs: the input tensors by Python's names.
+        output: which output, by C name.
+        dtype: of the output.
+
+    Raises:
+        ValueError: the output has a shape that results do not fit.
+    """
+
+    def __init__(self, call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> None:
+        self.target, self.shape, self.size = format_of(dtype), call[output].shape, call[output].size
+        self._pieces = []
+        self._value = _computed(call, inputs, output).reshape(-1)
+
+    def golden(self, at: Places) -> Golden:
+        """Golden values of elements."""
+        value = self._value[at]
+        return Golden(value, self.target.round(value))
+
+
+@quiet
+def _computed(call: Call, inputs: Mapping[str, Array], output: str) -> Array:
+    """An output in float64."""
+    operands: dict[str, Any] = {}
+    arguments = dict(call.arguments)
+    for parameter in call.operator.parameters:
+        given = call[parameter.name]
+        if isinstance(given, DataType):
+            arguments[parameter.name] = _WIDE.get(given, given)
+        elif isinstance(given, Tensor):
+            arguments[parameter.name] = Tensor(_WIDE.get(given.dtype, given.dtype), given.shape, format=given.format)
+        if parameter.python_name in inputs:
+            array = inputs[parameter.python_name]
+            wide = _WIDE.get(DataType.of_numpy(array.dtype))
+            operands[parameter.name] = np.ascontiguousarray(array if wide is None else array.astype(wide.numpy))
+            arguments[parameter.name] = view(operands[parameter.name])
+        elif isinstance(given, Scalar):
+            operands[parameter.name] = np.asarray(given.value)
+    work = call.operator.work(replace(call, arguments=arguments))
+    assert isinstance(work, Library)
+    given = [operands[name] for name in work.inputs]
+    if work.dtype is not None:
+        given = [operand.astype(work.dtype.numpy) for operand in given]
+    results = work.function(*given)
+    results = results if isinstance(results, tuple) else (results,)
+    found, shape = np.asarray(results[work.outputs.index(output)], np.float64), call[output].shape
+    if work.sized_by_result and found.shape != shape:
+        raise ValueError(f"{call.operator.name}: {output}: expected shape {list(found.shape)}, got {list(shape)}")
+    return found.reshape(shape) if found.size == call[output].size else np.broadcast_to(found, shape)

@@ -1,0 +1,104 @@
+"""Operators that a library computes: golden values are PyTorch's in float64, own results pass, wrong ones fail."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Library, Operator
+from aclnn.core.products import set_soc_name
+from aclnn.core.tensor import Scalar, Tensor
+from aclnn.execution.executor import prepare
+from aclnn.verify import check
+from aclnn.verify.cases.arguments import JUDGED
+from aclnn.verify.goldens.rows import source_of
+from tests.helpers.calls import run
+from tests.helpers.library import LibraryTests, Placed, Subject, product_of, to_torch
+
+SHORT = (D.FLOAT, D.FLOAT16, D.BF16)
+FOLDER = Path(__file__).parents[1] / "operators" / "library"
+#: The operators with a data type that can be judged, each with its subject.
+SUBJECTS = [
+    pytest.param(classes.subject, operator, id=operator.name)
+    for path in sorted(FOLDER.glob("test_*.py"))
+    for classes in vars(import_module(f"tests.operators.library.{path.stem}")).values()
+    if isinstance(classes, type) and issubclass(classes, LibraryTests) and hasattr(classes, "subject")
+    for operator in classes.subject.operators
+    if operator.name in JUDGED and {*SHORT} & {*classes.subject.dtypes_of(operator)}
+    if operator.name not in classes.subject.elsewhere
+]
+
+
+def filled(subject: Subject, operator: Operator, dtype: D) -> tuple[dict[str, Any], dict[str, Placed]]:
+    arguments, placed = subject.filled(operator, dtype, "contiguous", np.random.default_rng(7))
+    return {p.name: arguments[p.name] for p in operator.parameters}, placed
+
+
+def judged(subject: Subject, operator: Operator, arguments: dict[str, Any]) -> list[str]:
+    """Outputs of a data type that can be judged."""
+    given = {p.name: arguments[p.name] for p in operator.outputs if p.name not in subject.left}
+    return [name for name, tensor in given.items() if tensor is not None and tensor.dtype in SHORT]
+
+
+def has_sizes_of_data(call: Call) -> bool:
+    work = call.operator.work(call)
+    return isinstance(work, Library) and work.sized_by_result
+
+
+@pytest.mark.parametrize(("subject", "operator"), SUBJECTS)
+def test_golden_values_are_pytorchs_of_float64(subject: Subject, operator: Operator) -> None:
+    dtype = subject.usual(operator)
+    arguments, placed = filled(subject, operator, dtype)
+    outputs = judged(subject, operator, arguments)
+    if not outputs:
+        pytest.skip(f"no output of {dtype.c_name} can be judged")
+    call = Call(operator, arguments, product_of(operator))
+    if has_sizes_of_data(call):
+        pytest.skip("the valid call has room for more elements than the data give")
+    inputs = {p.python_name: placed[p.name].view for p in operator.inputs if p.name in placed}
+    wide: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if isinstance(value, Tensor):
+            array = placed[name].view
+            wide[name] = to_torch(array.astype(np.float64) if value.dtype in SHORT else array)
+        else:
+            wide[name] = value.value.item() if isinstance(value, Scalar) else value
+    results = subject.references[operator.name](wide)
+    results = results if isinstance(results, (tuple, list)) else (results,)
+    names = [p.name for p in operator.outputs if p.name not in subject.left]
+    expected = dict(zip(names, results, strict=True))
+    for name in outputs:
+        found = source_of(call, inputs, name, arguments[name].dtype.numpy).block(0, arguments[name].size).value
+        exact = expected[name].double().numpy().reshape(-1)
+        np.testing.assert_allclose(found, exact, 1e-12, 1e-12 * np.abs(exact[np.isfinite(exact)]).max(initial=0.0))
+
+
+@pytest.mark.parametrize(("subject", "operator"), SUBJECTS)
+def test_own_results_pass_and_wrong_ones_fail(subject: Subject, operator: Operator) -> None:
+    product = product_of(operator)
+    set_soc_name(product.example)
+    for dtype in SHORT:
+        if dtype not in subject.dtypes_of(operator):
+            continue
+        arguments, placed = filled(subject, operator, dtype)
+        outputs = judged(subject, operator, arguments)
+        if not outputs:
+            continue
+        if has_sizes_of_data(Call(operator, arguments, product)):
+            continue
+        inputs = {p.name: placed[p.name].view.copy() for p in operator.inputs if p.name in placed}
+        attributes = {p.name: arguments[p.name] for p in operator.attributes}
+        run(prepare(operator, arguments, product))
+        results = {p.name: placed[p.name].view for p in operator.outputs if p.name in placed}
+        report = check(operator, inputs, results, **attributes)
+        assert report.passed, report.brief()
+        wrong = results | {
+            name: (np.nan_to_num(results[name].astype(np.float64)) * 1.5 + 1.0).astype(results[name].dtype)
+            for name in outputs
+        }
+        assert not check(operator, inputs, wrong, **attributes).passed
