@@ -389,6 +389,19 @@ def test_arrays_and_bytes_that_are_missing_are_refused(device: None) -> None:
         assert "inputDesc[0]: expected extents of at least 0, got [-1, 4]" in refusal()
 
 
+def test_lists_that_are_missing_are_refused(device: None) -> None:
+    attr = cann.aclopCreateAttr()
+    assert cann.aclopSetAttrListInt(attr, "empty", 0, None) == 0
+    assert cann.aclopSetAttrListListInt(attr, "empty", 0, None, None) == 0
+    assert cann.aclopSetAttrListInt(attr, "axes", 2, None) == cann.ACL_ERROR_INVALID_PARAM
+    assert "values: expected 2, got null" in refusal()
+    assert cann.aclopSetAttrListListInt(attr, "axes", 2, None, [0, 0]) == cann.ACL_ERROR_INVALID_PARAM
+    assert "numValues: expected 2, got null" in refusal()
+    assert cann.aclopSetAttrListListInt(attr, "axes", 2, [0, 0], None) == cann.ACL_ERROR_INVALID_PARAM
+    assert "values: expected 2, got null" in refusal()
+    cann.aclopDestroyAttr(attr)
+
+
 def test_a_call_leaves_no_memory(device: None) -> None:
     before = cann.aclrtGetMemInfo(cann.ACL_HBM_MEM)
     for _ in range(3):

@@ -226,6 +226,13 @@ def _setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
         _set(attr, attrName, convert(attrValue))
 
 
+def _given(values: Sequence[Any] | None, count: int, name: str) -> Sequence[Any]:
+    """The values of a list, null where it is empty."""
+    if values is None and count > 0:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected {count}, got null")
+    return values or ()
+
+
 def _list_setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
     """Enter the function that sets an attribute to a list of a type."""
 
@@ -235,9 +242,7 @@ def _list_setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
     )
     def set_values(attr: int, attrName: str | None, numValues: int, values: Sequence[Any] | None) -> None:
         """Set an attribute to a list."""
-        if values is None and numValues > 0:
-            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"values: expected {numValues}, got null")
-        _set(attr, attrName, tuple(map(convert, values or ())))
+        _set(attr, attrName, tuple(map(convert, _given(values, numValues, "values"))))
 
 
 _setter("Bool", "uint8_t ", bool)
@@ -260,7 +265,9 @@ def aclopSetAttrListListInt(
 ) -> None:
     """Set an attribute to a list of lists."""
     lists = []
-    for count, address in zip(numValues or (), values or (), strict=False):
+    for count, address in zip(
+        _given(numValues, numLists, "numValues"), _given(values, numLists, "values"), strict=True
+    ):
         if count < 0:
             raise AclnnError(ACL_ERROR_INVALID_PARAM, f"numValues: expected numbers of at least 0, got {count}")
         memory.check_range(address or 0, 8 * count, "values")
@@ -350,15 +357,19 @@ def _execute(
             raise AclnnError(error.code, text) from None
 
 
-_TENSORS = (
-    "int numInputs, const aclTensorDesc *const *inputDesc, const aclDataBuffer *const *inputs, "
-    "int numOutputs, const aclTensorDesc *const *outputDesc, aclDataBuffer *const *outputs"
-)
+def _tensors(desc: str, read: str) -> str:
+    """The parameters of a call's tensors, by the types of descriptions and of inputs."""
+    inputs = f"int numInputs, {desc}inputDesc, {read}inputs"
+    return f"{inputs}, int numOutputs, {desc}outputDesc, aclDataBuffer *const *outputs"
+
+
+_CONSTANT = _tensors("const aclTensorDesc *const *", "const aclDataBuffer *const *")
+_VARIABLE = _tensors("aclTensorDesc **", "aclDataBuffer **")
 _COUNTED = dict.fromkeys(("inputDesc", "inputs"), "numInputs") | dict.fromkeys(("outputDesc", "outputs"), "numOutputs")
 
 
 @c_function(
-    f"aclError aclopCompileAndExecute(const char *opType, {_TENSORS}, const aclopAttr *attr, "
+    f"aclError aclopCompileAndExecute(const char *opType, {_CONSTANT}, const aclopAttr *attr, "
     "aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath, aclrtStream stream)",
     arrays=_COUNTED,
 )
@@ -381,9 +392,7 @@ def aclopCompileAndExecute(
 
 
 @c_function(
-    f"aclError aclopExecuteV2(const char *opType, {_TENSORS}, const aclopAttr *attr, aclrtStream stream)".replace(
-        "const aclTensorDesc *const *", "aclTensorDesc **"
-    ).replace("const aclDataBuffer *const *", "aclDataBuffer **"),
+    f"aclError aclopExecuteV2(const char *opType, {_VARIABLE}, const aclopAttr *attr, aclrtStream stream)",
     arrays=_COUNTED,
 )
 def aclopExecuteV2(
