@@ -178,3 +178,34 @@ def test_bad_utility_arguments(device: None) -> None:
     acl.rt.free(there)
     with pytest.raises(AclnnError, match="was freed"):
         acl.util.ptr_to_numpy(there, (2,), 11)
+
+
+def test_an_operator_by_type(fresh: None) -> None:
+    acl.init()
+    acl.rt.set_device(0)
+    data = np.arange(6, dtype=np.float32).reshape(2, 3)
+    there, ret = acl.rt.malloc(data.nbytes, 0)
+    assert ret == 0
+    back, _ = acl.rt.malloc(data.nbytes, 0)
+    acl.rt.memcpy(there, data.nbytes, acl.util.numpy_to_ptr(data), data.nbytes, cann.ACL_MEMCPY_HOST_TO_DEVICE)
+    order = np.array([1, 0])
+    read = [acl.create_tensor_desc(cann.ACL_FLOAT, [2, 3], cann.ACL_FORMAT_ND)]
+    read.append(acl.create_tensor_desc(cann.ACL_INT64, [2], cann.ACL_FORMAT_ND))
+    assert acl.set_tensor_const(read[1], acl.util.numpy_to_ptr(order), order.nbytes) == 0
+    written = acl.create_tensor_desc(cann.ACL_FLOAT, (3, 2), cann.ACL_FORMAT_ND)
+    assert acl.get_tensor_desc_dim_v2(written, 0) == (3, 0)
+    assert acl.get_tensor_desc_size(written) == data.nbytes
+    buffers = [acl.create_data_buffer(there, data.nbytes), acl.create_data_buffer(0, 0)]
+    result = acl.create_data_buffer(back, data.nbytes)
+    attr = acl.op.create_attr()
+    assert acl.op.set_attr_int(attr, "a", 1) == acl.op.set_attr_list_int(attr, "b", order) == 0
+    assert acl.op.execute_v2("Transpose", read, buffers, [written], [result], attr, 0) == 0
+    assert (
+        acl.op.execute_v2("Transposed", read, buffers, [written], [result], None, 0) == cann.ACL_ERROR_API_NOT_SUPPORT
+    )
+    assert acl.rt.synchronize_stream(0) == 0
+    assert acl.util.ptr_to_bytes(back, data.nbytes) == data.T.tobytes()
+    acl.op.destroy_attr(attr)
+    with pytest.raises(TypeError, match="missing a required argument: 'stream'"):
+        acl.op.execute_v2("Transpose", read, buffers, [written], [result], None)
+    assert acl.destroy_data_buffer(result) == 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
+from inspect import Parameter, Signature
 from types import SimpleNamespace
 from typing import Any
 
@@ -19,7 +20,34 @@ from aclnn import capi
 from aclnn.capi.prototype import FUNCTIONS
 from aclnn.runtime import memory
 
-__all__ = ["finalize", "get_recent_err_msg", "get_soc_name", "get_version", "init", "rt", "util"]
+__all__ = [
+    "create_data_buffer",
+    "create_tensor_desc",
+    "destroy_data_buffer",
+    "destroy_tensor_desc",
+    "finalize",
+    "get_data_buffer_addr",
+    "get_data_buffer_size_v2",
+    "get_recent_err_msg",
+    "get_soc_name",
+    "get_tensor_desc_dim_v2",
+    "get_tensor_desc_element_count",
+    "get_tensor_desc_format",
+    "get_tensor_desc_name",
+    "get_tensor_desc_num_dims",
+    "get_tensor_desc_size",
+    "get_tensor_desc_type",
+    "get_version",
+    "init",
+    "op",
+    "rt",
+    "set_tensor_const",
+    "set_tensor_desc_name",
+    "set_tensor_format",
+    "set_tensor_shape",
+    "update_data_buffer",
+    "util",
+]
 
 #: The C function behind each name of ``rt``.
 _RT_C_NAMES = {
@@ -57,13 +85,34 @@ _RT_C_NAMES = {
 }
 
 
+_OP_C_NAMES = {
+    "create_attr": "aclopCreateAttr",
+    "destroy_attr": "aclopDestroyAttr",
+    "execute_v2": "aclopExecuteV2",
+} | {
+    f"set_attr_{word}": f"aclopSetAttr{word.title().replace('_', '')}"
+    for word in ("bool", "int", "float", "string", "data_type", "list_bool", "list_int", "list_float")
+}
+
+
 def _status_last(c_name: str) -> Callable[..., Any]:
+    """Return a C function that takes no numbers of elements, which pyACL counts, and gives its status last."""
     call: Callable[..., Any] = getattr(capi, c_name)
-    if not FUNCTIONS[c_name].returns_status or not FUNCTIONS[c_name].outputs:
+    given = FUNCTIONS[c_name].inputs
+    counts = {p.counted_by: p.name for p in given if p.counted_by in {each.name for each in given}}
+    taken = Signature([Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD) for p in given if p.name not in counts])
+    turns = FUNCTIONS[c_name].returns_status and FUNCTIONS[c_name].outputs
+    if not counts and not turns:
         return call
 
-    def turned(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
-        status, *results = call(*args, **kwargs)
+    def turned(*args: Any, **kwargs: Any) -> Any:
+        if counts:
+            args, kwargs = (), taken.bind(*args, **kwargs).arguments
+            kwargs |= {count: 0 if kwargs[array] is None else len(kwargs[array]) for count, array in counts.items()}
+        result = call(*args, **kwargs)
+        if not turns:
+            return result
+        status, *results = result
         return (*results, status)
 
     turned.__doc__ = call.__doc__
@@ -164,8 +213,27 @@ util = SimpleNamespace(
     numpy_contiguous_to_ptr=numpy_contiguous_to_ptr,
     ptr_to_numpy=ptr_to_numpy,
 )
+op = SimpleNamespace(**{name: _status_last(c_name) for name, c_name in _OP_C_NAMES.items()})
 init = _status_last("aclInit")
 finalize = _status_last("aclFinalize")
 get_soc_name = _status_last("aclrtGetSocName")
 get_version = _status_last("aclrtGetVersion")
 get_recent_err_msg = _status_last("aclGetRecentErrMsg")
+create_tensor_desc = _status_last("aclCreateTensorDesc")
+destroy_tensor_desc = _status_last("aclDestroyTensorDesc")
+get_tensor_desc_type = _status_last("aclGetTensorDescType")
+get_tensor_desc_format = _status_last("aclGetTensorDescFormat")
+get_tensor_desc_element_count = _status_last("aclGetTensorDescElementCount")
+get_tensor_desc_size = _status_last("aclGetTensorDescSize")
+get_tensor_desc_num_dims = _status_last("aclGetTensorDescNumDims")
+get_tensor_desc_dim_v2 = _status_last("aclGetTensorDescDimV2")
+get_tensor_desc_name = _status_last("aclGetTensorDescName")
+set_tensor_desc_name = _status_last("aclSetTensorDescName")
+set_tensor_format = _status_last("aclSetTensorFormat")
+set_tensor_shape = _status_last("aclSetTensorShape")
+set_tensor_const = _status_last("aclSetTensorConst")
+create_data_buffer = _status_last("aclCreateDataBuffer")
+destroy_data_buffer = _status_last("aclDestroyDataBuffer")
+update_data_buffer = _status_last("aclUpdateDataBuffer")
+get_data_buffer_addr = _status_last("aclGetDataBufferAddr")
+get_data_buffer_size_v2 = _status_last("aclGetDataBufferSizeV2")
