@@ -262,7 +262,7 @@ def _type(call: Call, name: str, at: int) -> str | None:
 
 
 def _absent(call: Call, name: str) -> str | None:
-    what = "rotary parts" if name in _ROTARY else "quantized data"
+    what = "rotary parts" if name in _ROTARY else "quantised data"
     return f"expected none ({what} are not computed here), got a tensor" if given(call, name) else None
 
 
@@ -567,7 +567,7 @@ def _checks(
         rule(f"shared prefixes: {', '.join(_PREFIXES)}, {_PREFIX_LENGTH}", _prefixes),
         rule("number of keys: key", _room),
         each("padding", _PADDINGS, _padding),
-        rule(f"modes of dequantization: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
+        rule(f"modes of dequantisation: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
         rule("known mode: sparseMode", _known_mode),
         one_of("innerPrecise", *range(precisions)),
         rule(f"shape of the mask: {_MASK}", _mask_shape),
