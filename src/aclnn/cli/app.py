@@ -43,9 +43,9 @@ app = typer.Typer(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=Fal
 
 
 def _operator_names(incomplete: str) -> list[str]:
-    from aclnn.operators import BY_NAME
+    from aclnn.operators import C_OPERATORS
 
-    return [name for name in BY_NAME if name.startswith(incomplete)]
+    return [operator.name for operator in C_OPERATORS if operator.name.startswith(incomplete)]
 
 
 def _print_version(wanted: bool) -> None:

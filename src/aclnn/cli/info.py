@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from aclnn.cli.options import STDOUT
 from aclnn.core.checks import computed
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product, current_product, soc_name
-from aclnn.operators import BY_NAME, OPERATORS, required_arguments
+from aclnn.operators import BY_NAME, C_OPERATORS, OPERATORS, required_arguments
 from aclnn.support import optional
 from aclnn.version import __version__
 
@@ -100,9 +101,10 @@ def describe_operator(name: str, json: Path | None) -> None:
     Raises:
         UsageError: there is no operator of this Python or C name.
     """
-    operator = BY_NAME.get(name) or next((o for o in OPERATORS if o.function == name), None)
-    if operator is None:
-        raise console.UsageError(f"operator: expected one of {', '.join(BY_NAME)}, got {name!r}")
+    known = {word: operator for operator in C_OPERATORS for word in (operator.name, operator.function)}
+    if (operator := known.get(name)) is None:
+        near = "".join(f", such as {one}" for one in get_close_matches(name, known, 1))
+        raise console.UsageError(f"operator: expected one of docs/operators.md{near}, got {name!r}")
     facts = _operator(operator)
     if json is not None:
         console.write_json(facts, json)
@@ -132,8 +134,9 @@ def _default(parameter: dict[str, Any]) -> str:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    arguments = operators.signature_of(operator).parameters
-    optional = {p.python_name for p in operator.attributes} - set(required_arguments(operator))
+    arguments = operators.signature_of(operator).parameters if operator.name in BY_NAME else {}
+    optional = {p.python_name for p in operator.attributes if p.python_name in arguments}
+    optional -= set(required_arguments(operator))
     return {
         "name": operator.name,
         "c_name": operator.function,

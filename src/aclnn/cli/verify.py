@@ -28,13 +28,23 @@ from aclnn.verify.report.document import Report, document
 from aclnn.verify.report.text import details, figures, short, title, totals
 from aclnn.verify.standards.published import STANDARDS
 
+
+def _judged_operators(incomplete: str) -> list[str]:
+    return [name for name in JUDGED if name.startswith(incomplete)]
+
+
 app = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
 
 
 @app.command(context_settings={"ignore_unknown_options": True})
 def verify(
     context: typer.Context,
-    operator: Annotated[str, typer.Argument(help="Such as silu_backward or mm: docs/operators.md lists them.")],
+    operator: Annotated[
+        str,
+        typer.Argument(
+            help="Such as silu_backward or mm: docs/operators.md lists them.", autocompletion=_judged_operators
+        ),
+    ],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Inputs as name=FILE (or FILE:TENSOR), attributes as --name value or name=value."),
