@@ -154,7 +154,7 @@ def run(*arguments: str, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[st
 
 
 #: A function of PyTorch that needs an operator which there is not.
-ABSENT = "torch.nn.functional.affine_grid(torch.ones(1, 2, 3, device='npu'), (1, 1, 2, 2))"
+ABSENT = "torch.conv_tbc(*(torch.ones((1,) * n, device='npu') for n in (3, 3, 1)))"
 QUEUED = """
 import torch, torch_npu
 x = torch.empty(1 << 16, device="npu")
@@ -259,11 +259,11 @@ class TestWheel:
         assert listed["aclnnMatmul" if "aclnnMatmul" in listed else "aclnnMm"][:2] == ["3", "calls"]
         assert float(listed["aclnnAdds"][2]) > 0
         assert done.stderr.splitlines()[-1].startswith("missing: ")
-        assert "aclnnAffineGrid" in done.stderr.splitlines()[-1]
+        assert "aclnnConvTbc" in done.stderr.splitlines()[-1]
 
     @pytest.mark.parametrize(
         ("soc_name", "missing"),
-        [("Ascend910B2", "aclnnAffineGrid, AffineGrid"), ("Ascend950DT_9571", "aclnnAffineGrid")],
+        [("Ascend910B2", "aclnnConvTbc, Conv2D"), ("Ascend950DT_9571", "aclnnConvTbc")],
     )
     def test_a_trace_lists_an_operator_whose_error_the_script_caught(self, soc_name: str, missing: str) -> None:
         """It said "missing: nothing": only torch_npu's errors on the standard error output counted."""

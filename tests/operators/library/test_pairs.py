@@ -36,6 +36,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         if operator.name not in (*SHIFTS, "gcd")
     },
     "complex": lambda d: {"out": T(D.COMPLEX64 if d == D.FLOAT else D.COMPLEX128, GRID)},
+    "polar": lambda d: {"out": T(D.COMPLEX64, GRID)},
     "left_shifts": lambda d: {"shiftBits": scalar(D.INT64, 3)},
 }
 
@@ -43,6 +44,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(SHIFTS, INTEGERS),
     "gcd": (D.INT16, D.INT32, D.INT64),
     "complex": (D.FLOAT, D.DOUBLE),
+    "polar": (D.FLOAT,),
 }
 
 
@@ -57,6 +59,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **{f"x_log_y_{kind}": _words(torch.xlogy) for kind in ("tensor", "scalar_other", "scalar_self")},
     "gcd": lambda a: torch.gcd(a["self"], a["other"]),
     "complex": lambda a: torch.complex(a["real"], a["imag"]),
+    "polar": lambda a: torch.polar(a["input"], a["angle"]),
     "left_shift": lambda a: a["self"] << a["shiftBits"],
     "left_shifts": lambda a: a["self"] << a["shiftBits"],
     "right_shift": lambda a: a["self"] >> a["shiftBits"],
@@ -65,8 +68,11 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "promotes to an integer": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_INT16, ACL_INT32 or ACL_INT64"),
     "same data type as real": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
+    "same data type as input": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
     "of these parts": lambda o, name: Break(dtype(D.COMPLEX128, name), "ACL_COMPLEX64"),
     "broadcasts with real": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
+    "broadcasts with input": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
+    "broadcast shape of input and angle": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "broadcast shape of real and imag": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "no private format": lambda o, name: Break(
         {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND", product=Product.ASCEND_950
@@ -81,7 +87,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
         return np.abs(array.astype(np.int64)) % 5
     if name == "other" and operator.startswith("x_log"):
         return np.abs(array)
-    return array[:1] if (operator, name) in (("atan2", "other"), ("complex", "imag")) else array
+    return array[:1] if (operator, name) in (("atan2", "other"), ("complex", "imag"), ("polar", "angle")) else array
 
 
 class TestPairs(LibraryTests):

@@ -34,7 +34,7 @@ from tests.helpers.library import (
 )
 
 SIZES, PLACES = {2: (4, 5), 3: (3, 4, 2)}, {2: (3, 2), 3: (2, 3, 2)}
-NAMES = tuple(operator.name for operator in sampling.OPERATORS)
+NAMES = tuple(operator.name for operator in sampling.OPERATORS if operator.name.startswith("grid_sampler"))
 
 
 def _rank(name: str) -> int:
@@ -67,7 +67,20 @@ def _reference(a: Mapping[str, Any]) -> Any:
     return torch.autograd.grad(found, leaves, wide(a["gradOutput"])) if "gradOutput" in a else found.detach()
 
 
-CALLS = {name: _call(name) for name in NAMES}
+def _affine_call(d: D) -> Arguments:
+    return {
+        "theta": T(d, (2, 3, 4)),
+        "size": (2, 1, 2, 3, 2),
+        "alignCorners": d == D.FLOAT,
+        "out": T(d, (2, 2, 3, 2, 3)),
+    }
+
+
+def _affine_reference(a: Mapping[str, Any]) -> Any:
+    return torch.nn.functional.affine_grid(wide(a["theta"]), a["size"], a["alignCorners"])
+
+
+CALLS = {name: _call(name) for name in NAMES} | {"affine_grid": _affine_call}
 
 BREAKS: Mapping[str, Breaking] = {
     "data type": lambda o, name: Break(dtype(D.INT32, *_tensors(o)), "data type"),
@@ -83,6 +96,11 @@ BREAKS: Mapping[str, Breaking] = {
     "planes have elements": lambda o, name: Break(shape((2, 3, *SIZES[_rank(o.name)][:-1], 0), name), "have elements"),
     "cubic curves are computed": lambda o, name: Break({name: 2}, "0 or 1", D.DOUBLE),
     "same shape as input": lambda o, name: Break(shape((2, 3, *SIZES[_rank(o.name)][:-1], 1), name), "that of input"),
+    "same data type as theta": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "3 dimensions": lambda o, name: Break(shape((3, 4), name), "3 dimensions"),
+    "extents": lambda o, name: Break({name: (2, 1, 0, 3)}, "of at least 1"),
+    "shape is a matrix for each sample of size": lambda o, name: Break(shape((2, 2, 3), name), "[2, 3, 4]"),
+    "shape is places of size": lambda o, name: Break(shape((2, 2, 3, 1, 3), name), "places of size"),
     "same shape as grid": lambda o, name: Break(shape((2, 3), name), "that of grid"),
 }
 
@@ -100,10 +118,17 @@ class TestSampling(LibraryTests):
     subject = Subject(
         sampling.OPERATORS,
         calls=CALLS,
-        references=dict.fromkeys(NAMES, _reference),
+        references=dict.fromkeys(NAMES, _reference) | {"affine_grid": _affine_reference},
         default=FLOATING,
-        dtypes={"grid_sampler2d": (D.FLOAT, D.FLOAT16, D.DOUBLE)},
-        empty={name: no_samples(BY_NAME[name], CALLS[name](D.FLOAT)) for name in NAMES},
+        dtypes={"grid_sampler2d": (D.FLOAT, D.FLOAT16, D.DOUBLE), "affine_grid": (D.FLOAT, D.FLOAT16)},
+        empty={name: no_samples(BY_NAME[name], CALLS[name](D.FLOAT)) for name in NAMES}
+        | {
+            "affine_grid": {
+                "theta": {"shape": (0, 2, 3)},
+                "size": (0, 1, 4, 5),
+                "out": {"shape": (0, 4, 5, 2)},
+            }
+        },
         breaks=BREAKS,
         numbers=numbers,
         terms=8,  # a gradient takes shares of many places

@@ -27,7 +27,7 @@ def _call(operator: Operator) -> Callable[[D], Arguments]:
     small, large = (2, 3, *BEFORE[_rank(operator)]), (2, 3, *AFTER[_rank(operator)])
 
     def call(d: D) -> Arguments:
-        tensors = {"self": small, "out": large, "gradOut": large, "gradInput": small}
+        tensors = {"self": small, "out": large, "gradOut": large, "gradOutput": large, "gradInput": small}
         if "backward" in operator.name:
             tensors["out"] = small
         numbers: Arguments = {p.name: 1.5 for p in operator.parameters if p.kind in (Kind.DOUBLE, Kind.FLOAT)}
@@ -45,7 +45,8 @@ def _reference(operator: Operator) -> Callable[[Mapping[str, Any]], Any]:
         align = [a["alignCorners"]] if "alignCorners" in a else []
         scales = [a[p.name] for p in operator.parameters if p.kind in (Kind.DOUBLE, Kind.FLOAT)]
         shapes = [a["outputSize"], *([a["inputSize"]] if "inputSize" in a else [])]
-        return getattr(torch.ops.aten, name)(wide(a["gradOut" if "gradOut" in a else "self"]), *shapes, *align, *scales)
+        given = next(p.name for p in operator.parameters if p.kind is Kind.INPUT)
+        return getattr(torch.ops.aten, name)(wide(a[given]), *shapes, *align, *scales)
 
     return interpolate
 
@@ -57,6 +58,7 @@ BREAKS: Mapping[str, Breaking] = {
     "shape before": lambda o, name: Break({name: (2, 3)}, "of at least 1"),
     "planes": lambda o, name: Break(shape((2, 3), name), "(N, C"),
     "shape is the extents that are wanted": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
+    "same data type as gradOutput": lambda o, name: Break({name: {"dtype": D.FLOAT16}}, "ACL_FLOAT"),
     "same data type as gradOut": lambda o, name: Break({name: {"dtype": D.FLOAT16}}, "ACL_FLOAT"),
 }
 

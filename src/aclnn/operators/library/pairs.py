@@ -1,6 +1,6 @@
 """Functions of two numbers beyond arithmetic: angles, sums of logarithms, x ln y, common divisors, shifts of bits.
 
-Complex numbers of two parts: aclnnComplex.
+Complex numbers of two parts, or of size and angle: aclnnComplex, aclnnPolar.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Operator
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
     COMPLEX,
@@ -167,6 +167,11 @@ def _complex(real: Any, imag: Any) -> Any:
     return found
 
 
+def _polar(size: Any, angle: Any) -> Any:
+    angle = angle.astype(np.float64)
+    return _complex(size * np.cos(angle), size * np.sin(angle))
+
+
 OPERATORS = (
     library_operator(
         "gcd",
@@ -210,6 +215,26 @@ OPERATORS = (
         header="complex",
         dtypes=(D.FLOAT, D.DOUBLE, *COMPLEX),
         empty=("real", "imag"),
+    ),
+    library_operator(
+        "polar",
+        "out = input * (cos angle + i * sin angle)",
+        "Complex numbers of absolute values and angles.",
+        (tensor_in("input", "the absolute values"), tensor_in("angle", "the angles"), tensor_out()),
+        (
+            present("input", "angle", "out"),
+            dtype_in(lambda product: (D.FLOAT,), "input"),
+            same_dtype("angle", "input"),
+            dtype_in(lambda product: (D.COMPLEX64,), "out"),
+            limited_dims("input", "angle"),
+            broadcastable("angle", "input"),
+            broadcast_shape_of("out", "input", "angle"),
+        ),
+        _polar,
+        header="polar",
+        dtypes=(D.FLOAT,),
+        products=A2_CLASS,
+        empty=("input", "angle"),
     ),
     _of_tensors("atan2", "the angle of (other, self)", "Angles of points.", _wide(np.arctan2), "atan2"),
     _of_tensors("log_add_exp", "ln(e^self + e^other)", "Logarithms of sums.", _wide(np.logaddexp), "logaddexp"),

@@ -1,4 +1,5 @@
-"""Planes and volumes sampled at the places of a grid: aclnnGridSampler2D, aclnnGridSampler3D and their gradients.
+"""Planes and volumes sampled at the places of a grid: aclnnGridSampler2D, aclnnGridSampler3D and their gradients,
+and grids of such places: aclnnAffineGrid.
 
 A sample is a weighted sum of the elements around its place. Weights are products of one for each dimension, and so are
 their slopes, from which the grid's gradient comes.
@@ -30,13 +31,15 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
     REAL_FLOATING,
     WITH_INFERENCE,
     WITH_TRAINING,
     add_at,
+    attribute,
+    library_operator,
     support,
     tensor_in,
     tensor_out,
@@ -322,4 +325,48 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
     return forward, backward
 
 
-OPERATORS = (*_sampler(2), *_sampler(3))
+def _affine_grid(theta: Any, size: Sequence[int], align: bool) -> Any:
+    """The places of each sample, x first: its matrix times the centres of elements."""
+    lines = [(2 * np.arange(n) + 1 - n) / max(n - 1 if align else n, 1) for n in size[2:]]
+    axes = np.meshgrid(*lines, indexing="ij")[::-1]
+    return np.einsum("...j,nij->n...i", np.stack([*axes, np.ones_like(axes[0])], -1), theta.astype(np.float64))
+
+
+def _affine_size(call: Call) -> str | None:
+    got = tuple(call["size"])
+    if len(got) in (4, 5) and min(got[2:]) > 0:
+        return None
+    return f"size: expected (N, C, H, W) or (N, C, D, H, W), extents of at least 1, got {extents(got)}"
+
+
+def _matrices(call: Call) -> tuple[int, ...]:
+    rank = len(call["size"]) - 2
+    return call["size"][0], rank, rank + 1
+
+
+AFFINE_GRID = library_operator(
+    "affine_grid",
+    "out = theta * (places of size, 1)",
+    "Grids of places, moved, turned and scaled by a matrix for each sample.",
+    (
+        tensor_in("theta", "(N, 2, 3) or (N, 3, 4): the matrices"),
+        attribute("size", Kind.INT_ARRAY, "(N, C, H, W) or (N, C, D, H, W): the extents that are sampled"),
+        Parameter("alignCorners", "align_corners", Kind.BOOL, "-1 and 1 are the centres of elements, not their edges"),
+        tensor_out("out", "(N, H, W, 2) or (N, D, H, W, 3)"),
+    ),
+    (
+        present("theta", "size", "out"),
+        dtype_in(lambda product: (D.FLOAT, D.FLOAT16), "theta"),
+        same_dtype("out", "theta"),
+        dims_between(3, 3, "theta"),
+        rule("extents: size", _affine_size),
+        shape_is("a matrix for each sample of size", _matrices, "theta"),
+        shape_is("places of size", lambda call: (call["size"][0], *call["size"][2:], len(call["size"]) - 2), "out"),
+    ),
+    _affine_grid,
+    header="affine_grid",
+    dtypes=(D.FLOAT, D.FLOAT16),
+    products=A2_CLASS | {Product.ATLAS_TRAINING},
+    attributes=("size", "alignCorners"),
+)
+OPERATORS = (*_sampler(2), *_sampler(3), AFFINE_GRID)

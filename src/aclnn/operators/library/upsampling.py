@@ -14,6 +14,7 @@ import numpy as np
 from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule, same_dtype, shape_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.pooling import along_axes
 
@@ -101,8 +102,10 @@ def _upsampling(
 ) -> Operator:
     """The forward function, or the gradient if the name says so."""
     backward = "backward" in name
-    given = "gradOut" if backward else "self"
-    out = ("gradInput" if weights in (_NEAREST, _EXACT, _cubic) else "out") if backward else "out"
+    exact_lines = "exact1d" in name
+    given = ("gradOutput" if exact_lines else "gradOut") if backward else "self"
+    out = "gradInput" if backward and weights in (_NEAREST, _EXACT, _cubic) and not exact_lines else "out"
+    products = MODERN if weights is not _EXACT or rank == 2 else A2_CLASS if backward else _EXACT_BEFORE_950
     channels = {1: "N, C, L", 2: "N, C, H, W", 3: "N, C, D, H, W"}[rank]
 
     def work(call: Call) -> Library | None:
@@ -141,7 +144,7 @@ def _upsampling(
             *(Parameter(each, each, number, "how many times as large; 0: by the extents") for each in scales),
             tensor_out(out, "the gradient of self" if backward else "the result"),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), products),
         checks=(
             present(given, *arrays, out),
             dtype_in(floating, given),
@@ -158,6 +161,8 @@ def _upsampling(
 
 
 _NEAREST, _EXACT = _nearest(0.0), _nearest(0.5)
+#: The products of the nearest centres of lines and volumes.
+_EXACT_BEFORE_950 = A2_CLASS | {Product.ATLAS_INFERENCE}
 _ONE, _TWO, _THREE = ("scales",), ("scalesH", "scalesW"), ("scalesD", "scalesH", "scalesW")
 
 OPERATORS = tuple(
@@ -171,8 +176,12 @@ OPERATORS = tuple(
         ("upsample_nearest2d_backward", "Planes of the nearest elements", 2, _NEAREST, _TWO, Kind.DOUBLE, False),
         ("upsample_nearest3d", "Volumes of the nearest elements", 3, _NEAREST, _THREE, Kind.DOUBLE, False),
         ("upsample_nearest3d_backward", "Volumes of the nearest elements", 3, _NEAREST, _THREE, Kind.DOUBLE, False),
+        ("upsample_nearest_exact1d", "Lines of the nearest centres", 1, _EXACT, _ONE, Kind.DOUBLE, False),
+        ("upsample_nearest_exact1d_backward", "Lines of the nearest centres", 1, _EXACT, _ONE, Kind.DOUBLE, False),
         ("upsample_nearest_exact2d", "Planes of the nearest centres", 2, _EXACT, _TWO, Kind.DOUBLE, False),
         ("upsample_nearest_exact2d_backward", "Planes of the nearest centres", 2, _EXACT, _TWO, Kind.DOUBLE, False),
+        ("upsample_nearest_exact3d", "Volumes of the nearest centres", 3, _EXACT, _THREE, Kind.DOUBLE, False),
+        ("upsample_nearest_exact3d_backward", "Volumes of the nearest centres", 3, _EXACT, _THREE, Kind.DOUBLE, False),
         ("upsample_linear1d", "Lines, interpolated linearly", 1, _linear, _ONE, Kind.DOUBLE, True),
         ("upsample_linear1d_backward", "Lines, interpolated linearly", 1, _linear, _ONE, Kind.DOUBLE, True),
         ("upsample_bilinear2d", "Planes, interpolated linearly", 2, _linear, _TWO, Kind.DOUBLE, True),
