@@ -247,6 +247,23 @@ def test_a_mask_leads_gradients_to_the_maxima() -> None:
     np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)
 
 
+def test_windows_far_larger_than_the_plane_took_memory_for_all_of_their_elements() -> None:
+    """EfficientNet pools 2560 channels with a kernel of 2560 × 2560, which took 250 GiB."""
+    x = np.random.default_rng(3).normal(size=(2, 5, 3, 2)).astype(np.float32)
+    leaf = to_torch(x).requires_grad_()
+    y = torch.nn.functional.avg_pool2d(leaf, 40_000, ceil_mode=True, count_include_pad=False)
+    y.sum().backward()
+    placed = {"self": Placed(x, "contiguous"), "gradOutput": Placed(np.ones((2, 5, 1, 1), np.float32), "contiguous")}
+    placed |= {"out": Placed(np.zeros((2, 5, 1, 1), np.float32), "contiguous")}
+    placed |= {"gradInput": Placed(np.zeros_like(x), "contiguous")}
+    call = AVERAGE | {"kernelSize": (40_000,), "stride": (), "padding": (0,)}
+    call |= {name: each.tensor for name, each in placed.items()}
+    for name in ("avg_pool2d", "avg_pool2d_backward"):
+        prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
+    np.testing.assert_allclose(placed["out"].view, y.detach().numpy(), rtol=1e-6)
+    np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("end", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("mode", ["adaptive", "nearest", "bilinear", "bicubic"])
 def test_an_element_that_is_no_number_made_all_of_its_plane_so(mode: str, end: float) -> None:

@@ -156,17 +156,22 @@ def _divisors(call: Call) -> Any:
     return reduce(np.multiply.outer, sizes).astype(np.float64)
 
 
-def _means(x: Any, windows: Windows, count: Numbers, divisors: Any) -> Any:
-    rank = len(count)
-    columns = windows.columns(_planes(x, rank).astype(np.float64), count)
-    return (columns.sum(tuple(range(rank + 1))) / divisors).reshape(*x.shape[:-rank], *count)
+def _covered(call: Call) -> list[Any]:
+    """The matrices (count, n) of ones where a window covers an element of a line, one for each dimension."""
+    windows, lines = _windows(call), []
+    plane, many = call["self"].shape[-_rank(call) :], _count(call)
+    for n, k, s, (before, _), count in zip(plane, windows.kernel, windows.stride, windows.padding, many, strict=True):
+        place = np.arange(n) + before - s * np.arange(count)[:, None]
+        lines.append(((place >= 0) & (place < k)).astype(np.float64))
+    return lines
 
 
-def _spread(dy: Any, x: Any, windows: Windows, divisors: Any) -> Any:
-    rank = len(windows.kernel)
-    shares = dy.reshape(-1, *dy.shape[-rank:]) / divisors
-    columns = np.broadcast_to(shares, (1, *windows.kernel, *shares.shape))
-    return windows.sums(columns, x.shape[-rank:]).reshape(x.shape)
+def _means(x: Any, covered: Sequence[Any], divisors: Any) -> Any:
+    return along_axes(x, covered) / divisors
+
+
+def _spread(dy: Any, covered: Sequence[Any], divisors: Any) -> Any:
+    return along_axes(dy / divisors, [matrix.T for matrix in covered])
 
 
 def along_axes(x: Any, matrices: Sequence[Any]) -> Any:
@@ -513,15 +518,15 @@ OPERATORS = (
                 (_X, *average, tensor_out()),
                 (_SIZES, _pooled("out")),
                 ("self",),
-                lambda call: partial(_means, windows=_windows(call), count=_count(call), divisors=_divisors(call)),
+                lambda call: partial(_means, covered=_covered(call), divisors=_divisors(call)),
             ),
             _operator(
                 f"avg_pool{rank}_backward",
                 "Gradient of average pooling with respect to its input.",
                 (_DY, _X, *average, _DX),
                 (_SIZES, _pooled("gradOutput"), same_shape("gradInput", "self")),
-                ("gradOutput", "self"),
-                lambda call: partial(_spread, windows=_windows(call), divisors=_divisors(call)),
+                ("gradOutput",),
+                lambda call: partial(_spread, covered=_covered(call), divisors=_divisors(call)),
             ),
             _operator(
                 f"adaptive_avg_pool{rank}",
