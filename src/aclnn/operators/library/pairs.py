@@ -28,7 +28,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Operator
-from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
     COMPLEX,
@@ -232,8 +232,7 @@ OPERATORS = (
         ),
         _polar,
         header="polar",
-        dtypes=(D.FLOAT,),
-        products=A2_CLASS,
+        dtypes=(D.FLOAT, D.COMPLEX64),
         empty=("input", "angle"),
     ),
     _of_tensors("atan2", "the angle of (other, self)", "Angles of points.", _wide(np.arctan2), "atan2"),
