@@ -4842,6 +4842,20 @@ def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None
     Phase two: queues the work.
     """
 
+def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complex numbers of a length and an angle.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPolar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complex numbers of a length and an angle.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAtan2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Angles of points.
 
