@@ -106,7 +106,8 @@ SHIFTED[0, 0] = 30.0
 """Beyond softplus' threshold."""
 WEIGHT, BIAS = RNG.normal(size=(2, 4)).astype(np.float32)
 SHARES = aclnn.softmax(X, 0)
-
+ROW_SHARES = np.exp(X[None, None].astype(float) - X.max(-1, keepdims=True))
+ROW_SHARES /= ROW_SHARES.sum(-1, keepdims=True)
 #: Of each type: inputs, attributes, and the results that the Python function of another door gives.
 CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
     "ArgMaxWithValue": ((X,), {"dimension": 1, "keep_dims": True}, (X.argmax(1)[:, None], X.max(1, keepdims=True))),
@@ -132,6 +133,11 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
     "HardSwish": ((X,), {}, aclnn.hardswish(X)),
     "HardSwishGrad": ((DY, X), {}, aclnn.hardswish_backward(DY, X)),
     "Identity": ((X,), {}, X),
+    "Iou": (
+        (np.float32([[0, 0, 2, 2]]), np.float32([[0, 0, 2, 2], [1, 0, 3, 2]])),
+        {"mode": "iou", "eps": 0.0},
+        np.float32([[1], [1 / 3]]),
+    ),
     "LayerNormV3": (
         (X, WEIGHT, BIAS),
         {"begin_norm_axis": 1, "begin_params_axis": 1, "epsilon": 0.5},
@@ -153,6 +159,16 @@ CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
         np.minimum(1, 2 / (np.abs(X.astype(float)).sum(1, keepdims=True) + 1e-7)).astype(np.float32),
     ),
     "Round": ((X,), {"decimals": 1}, np.round(X.astype(np.float64), 1).astype(np.float32)),
+    "ScaledMaskedSoftmax": (
+        (X[None, None], np.zeros((1, 1, *X.shape), np.bool_)),
+        {"scale": 1.0, "fixed_triu_mask": False},
+        ROW_SHARES.astype(np.float32),
+    ),
+    "ScaledMaskedSoftmaxGrad": (
+        (DY[None, None], np.full((1, 1, *X.shape), 0.25, np.float32), np.zeros((1, 1, *X.shape), np.bool_)),
+        {"scale": 1.0, "fixed_triu_mask": False},
+        (DY[None, None] / 4.0 - DY[None, None].astype(float).sum(-1, keepdims=True) / 16.0).astype(np.float32),
+    ),
     "ScatterElements": (
         (X, np.array([[1, 0]]), DY[:1, :2].copy()),
         {"axis": 1},
@@ -227,7 +243,7 @@ CASES |= {
 }
 
 TORCH = {"CTCLossV2", "CTCLossV2Grad", "GridSampler2DGrad", "GridSampler3DGrad"}
-TORCH |= {"CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
+TORCH |= {"ApplyAdamW", "CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
 
 
 def test_every_type_is_tested() -> None:

@@ -133,7 +133,6 @@ def test_cross_entropies_of_torch_npu_with_their_gradients(reduction: str) -> No
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-@ON_950
 def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
     results = []
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float64)):
@@ -150,7 +149,6 @@ def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-7)
 
 
-@ON_950
 @pytest.mark.parametrize("amsgrad", [False, True])
 def test_a_step_of_adam_by_numbers_of_torch_npu(amsgrad: bool) -> None:
     """As PyTorch's optimiser takes its third one."""

@@ -239,6 +239,18 @@ def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
     )
 
 
+def _overlaps(given: Given) -> dict[str, Any]:
+    """The arguments of aclnnIou, whose second boxes the type has in rows."""
+    return {
+        "bBoxes": given.tensor(1),
+        "gtBoxes": given.tensor(),
+        "mode": given.attribute("mode", "iou"),
+        "eps": given.attribute("eps", 1.0),
+        "aligned": given.attribute("aligned", False),
+        "overlap": given.output(),
+    }
+
+
 TYPES: dict[str, ByType] = {
     # Activations and norms.
     "Elu": _function(
@@ -308,6 +320,13 @@ TYPES: dict[str, ByType] = {
     "Slice": _copied(_sliced),
     "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
     # What torch_npu calls so besides.
+    "ApplyAdamW": _operator(
+        of_types.APPLY_ADAM_W,
+        "varRef mRef vRef beta1Power beta2Power lr weightDecay beta1 beta2 eps grad maxGradNormOptional",
+        "varRef mRef vRef",
+        amsgrad=_attribute("amsgrad", False),
+        maximize=_attribute("maximize", False),
+    ),
     "ArgMaxWithValue": _function(
         "aclnnMaxDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
@@ -331,6 +350,7 @@ TYPES: dict[str, ByType] = {
     "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "GridSampler3D": _grid("aclnnGridSampler3D"),
     "GridSampler3DGrad": _grid("aclnnGridSampler3DBackward", "gradOutput input grid", "inputGrad gridGrad"),
+    "Iou": ByType(_BY_FUNCTION["aclnnIou"], _overlaps),
     "LogSpaceD": _operator(
         of_types.LOG_SPACE,
         "assist",
@@ -357,6 +377,19 @@ TYPES: dict[str, ByType] = {
         maxnorm=_attribute("maxnorm", 1.0),
     ),
     "Round": _function("aclnnRoundDecimals", decimals=_attribute("decimals", 0)),
+    "ScaledMaskedSoftmax": _function(
+        "aclnnScaledMaskedSoftmax",
+        "x mask",
+        "y",
+        scale=_attribute("scale", 1.0),
+        fixTriuMask=_attribute("fixed_triu_mask", False),
+    ),
+    "ScaledMaskedSoftmaxGrad": _function(
+        "aclnnScaledMaskedSoftmaxBackward",
+        "gradOutput y mask",
+        scale=_attribute("scale", 1.0),
+        fixTriuMask=_attribute("fixed_triu_mask", False),
+    ),
     "ScatterElements": _function(
         "aclnnScatter",
         "self index src",

@@ -12,24 +12,32 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import selection
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, torch
+from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, scalar, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "inplace_masked_scatter": lambda d: {"mask": T(D.BOOL, (3,)), "source": T(d, (7,))},
     "take": lambda d: {"index": T(D.INT64, (2, 2)), "out": T(d, (2, 2))},
     "inplace_put": lambda d: {"index": T(D.INT32, (4,)), "source": T(d, (2, 2)), "accumulate": d != D.BF16},
+    "inplace_fill_diagonal": lambda d: {
+        "selfRef": T(d, (5, 2)),
+        "fillValue": scalar(D.FLOAT, 3.0),
+        "wrap": d == D.FLOAT,
+    },
     "masked_select": lambda d: {"mask": T(D.BOOL, GRID), "out": T(d, (math.prod(GRID),))},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "masked_select": (*REAL, D.BOOL),
-    **dict.fromkeys(("inplace_masked_scatter", "take", "inplace_put"), (D.FLOAT, D.BF16, D.INT64)),
+    **dict.fromkeys(
+        ("inplace_masked_scatter", "take", "inplace_put", "inplace_fill_diagonal"), (D.FLOAT, D.BF16, D.INT64)
+    ),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "inplace_masked_scatter": lambda a: a["selfRef"].masked_scatter(a["mask"], a["source"]),
     "take": lambda a: a["self"].take(a["index"]),
     "inplace_put": lambda a: a["selfRef"].put(a["index"].long(), a["source"], a["accumulate"]),
+    "inplace_fill_diagonal": lambda a: a["selfRef"].clone().fill_diagonal_(3, wrap=bool(a["wrap"])),
     "masked_select": lambda a: torch.masked_select(a["self"], a["mask"]),
 }
 
@@ -43,6 +51,8 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of selfRef and mask": lambda o, name: Break(shape((4, 2, 3), "mask"), "shape [4, 2, 3]"),
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 2]"),
     "as many elements as one for each index": lambda o, name: Break(shape((5,), name), "4"),
+    "2 to 8 dimensions": lambda o, name: Break(shape((5,), name), "2 to 8 dimensions"),
+    "equal extents": lambda o, name: Break(shape((2, 2, 3), name), "equal extents"),
     "size of self and mask": lambda o, name: Break(shape((5,), name), "shape [6]"),
 }
 

@@ -11,7 +11,8 @@ import numpy as np
 from aclnn.core.checks import dtype_in, limited_dims, present, same_dtype, shape_is, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
-from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.operators.library import optimizer
+from aclnn.operators.library.common import MODERN, library_operator, support, tensor_in, tensor_out
 from aclnn.operators.library.distances import distances, factors, slope
 
 Array = np.ndarray[Any, Any]
@@ -69,6 +70,12 @@ def _log_space(assist: Array, start: float, end: float, steps: int, base: float)
     return base ** (start + step * np.arange(steps, dtype=np.float64))
 
 
+#: The function's, of which CANN documents only Ascend 950; the type is older.
+APPLY_ADAM_W = replace(
+    next(operator for operator in optimizer.OPERATORS if operator.name == "apply_adam_w"),
+    function="ApplyAdamW",
+    support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+)
 CDIST = _typed(
     "Cdist",
     "y = the norm of order p of x1 - x2 along the last dimension",

@@ -11,10 +11,12 @@ from aclnn.core.checks import (
     broadcast_shape,
     broadcast_shape_of,
     broadcastable,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
     present,
+    real,
     rule,
     same_dtype,
     same_shape,
@@ -28,7 +30,9 @@ from aclnn.operators.library.common import (
     NUMBERS,
     REAL,
     UNSIGNED,
+    attribute,
     library_operator,
+    scalar,
     support,
     tensor_in,
     tensor_out,
@@ -50,6 +54,21 @@ def _size(call: Call) -> str | None:
 def _select(self: Any, mask: Any) -> Any:
     values, chosen = np.broadcast_arrays(self, mask.astype(np.bool_))
     return values[chosen]
+
+
+def _equal_extents(call: Call) -> str | None:
+    got = call["selfRef"].shape
+    return (
+        None
+        if len(got) == 2 or len({*got}) == 1
+        else f"selfRef: expected a matrix or equal extents, got {extents(got)}"
+    )
+
+
+def _filled(self: Any, value: Any, wrap: bool) -> Any:
+    found = self.copy()
+    np.fill_diagonal(found, value, wrap)
+    return found
 
 
 def _work(call: Call) -> Library | None:
@@ -139,6 +158,27 @@ OPERATORS = (
         header="put",
         inputs=("selfRef", "index", "source"),
         attributes=("accumulate",),
+    ),
+    library_operator(
+        "inplace_fill_diagonal",
+        "selfRef[i, i, ...] = fillValue",
+        "Fill a diagonal with a number, in place.",
+        (
+            _REPLACED,
+            scalar("fillValue", "what fills the diagonal"),
+            attribute("wrap", Kind.BOOL, "begin another diagonal one row below the end of a matrix's last"),
+        ),
+        (
+            present("selfRef", "fillValue"),
+            dtype_in(where_supported(REAL), "selfRef"),
+            dims_between(2, 8, "selfRef"),
+            rule("equal extents: selfRef", _equal_extents),
+            real("fillValue"),
+        ),
+        _filled,
+        header="fill_diagonal",
+        dtypes=REAL,
+        attributes=("wrap",),
     ),
     Operator(
         name="masked_select",

@@ -1,0 +1,92 @@
+"""Boxes in planes: aclnnIou, how far two overlap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+)
+from aclnn.core.operator import Call, Kind
+from aclnn.core.products import Product
+from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
+
+
+def _area(low: Any, high: Any, eps: float) -> Any:
+    return np.maximum(high - low + eps, 0.0).prod(-1)
+
+
+def _overlaps(first: Any, second: Any, mode: str, eps: float, aligned: bool) -> Any:
+    first, second = first.astype(np.float64), second.astype(np.float64)
+    pairs = (first[:, None], second[:, None] if aligned else second[None])
+    (low, high), (other_low, other_high) = ((boxes[..., :2], boxes[..., 2:]) for boxes in pairs)
+    common = _area(np.maximum(low, other_low), np.minimum(high, other_high), eps)
+    whole = _area(other_low, other_high, eps)
+    if mode == "iou":
+        whole = whole + _area(low, high, eps) - common
+    return common / whole
+
+
+def _corners(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    return None if got[1] == 4 else f"expected rows of 4 numbers, got shape {extents(got)}"
+
+
+def _as_many(call: Call) -> str | None:
+    wanted, got = call["bBoxes"].shape[0], call["gtBoxes"].shape[0]
+    if not call["aligned"] or wanted == got:
+        return None
+    return f"gtBoxes: expected {wanted} boxes (as many as bBoxes, with aligned), got {got}"
+
+
+def _result(call: Call) -> tuple[int, int]:
+    return call["bBoxes"].shape[0], 1 if call["aligned"] else call["gtBoxes"].shape[0]
+
+
+OPERATORS = (
+    library_operator(
+        "iou",
+        "overlap = area of both / (area of either, or of gtBoxes with iof)",
+        "How far boxes overlap others.",
+        (
+            tensor_in("bBoxes", "(m, 4): corners x0, y0, x1, y1"),
+            tensor_in("gtBoxes", "(n, 4)"),
+            attribute("mode", Kind.STRING, "iou or iof"),
+            attribute("eps", Kind.FLOAT, "what is added to widths and heights"),
+            attribute("aligned", Kind.BOOL, "each box with the other of its row only, (m, 1)"),
+            tensor_out("overlap", "(m, n), or (m, 1)"),
+        ),
+        (
+            present("bBoxes", "gtBoxes", "overlap"),
+            dims_between(2, 2, "bBoxes", "gtBoxes", "overlap"),
+            dtype_in(floating, "bBoxes"),
+            same_dtype("gtBoxes", "bBoxes"),
+            same_dtype("overlap", "bBoxes"),
+            each("corners", ("bBoxes", "gtBoxes"), _corners),
+            rule("as many as bBoxes: gtBoxes", _as_many),
+            shape_is("pairs of boxes", _result, "overlap"),
+            one_of("mode", "iou", "iof"),
+            rule(
+                "at least 0: eps",
+                lambda call: None if call["eps"] >= 0 else f"eps: expected at least 0, got {call['eps']}",
+            ),
+        ),
+        _overlaps,
+        header="iou",
+        dtypes=FLOATING,
+        products=MODERN | {Product.ATLAS_INFERENCE},
+        attributes=("mode", "eps", "aligned"),
+    ),
+)

@@ -1,0 +1,76 @@
+"""How far boxes overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.operators.library import boxes
+from tests.cases.table import Arguments, T, dtype, shape
+from tests.helpers.library import TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+
+
+def _call(d: D) -> Arguments:
+    pairs = d != D.BF16
+    return {
+        "bBoxes": T(d, (3, 4)),
+        "gtBoxes": T(d, (2 if pairs else 3, 4)),
+        "mode": "iou" if pairs else "iof",
+        "eps": 0.25,
+        "aligned": not pairs,
+        "overlap": T(d, (3, 2 if pairs else 1)),
+    }
+
+
+def _covered(box: Any) -> Any:
+    """Cells of a sixteenth that a box covers."""
+    at = (torch.arange(0, 20 * 16) + 0.5) / 16
+    (x0, y0, x1, y1) = box
+    return ((at > x0) & (at < x1))[:, None] & ((at > y0) & (at < y1))[None]
+
+
+def _reference(a: Mapping[str, Any]) -> Any:
+    """Count cells; eps widens the boxes, and so what they share."""
+    first, second = (wide(a[name]).clone() for name in ("bBoxes", "gtBoxes"))
+    for each in (first, second):
+        each[:, 2:] += a["eps"]
+    rows = []
+    for i, box in enumerate(first):
+        others = second[i : i + 1] if a["aligned"] else second
+        covered = [(_covered(box), _covered(other)) for other in others]
+        wholes = [(b if a["mode"] == "iof" else x | b).sum() for x, b in covered]
+        rows.append([((x & b).sum() / whole).item() for (x, b), whole in zip(covered, wholes, strict=True)])
+    return torch.tensor(rows, dtype=torch.float64)
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    if name == "overlap":
+        return array
+    corners = np.array([[0, 0, 10, 10], [5, 2.5, 15, 10], [12, 12, 14, 16]])[: len(array)]
+    return corners + (0.5 if name == "gtBoxes" else 0.0)
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "2 dimensions": lambda o, name: Break(shape((3,), name), "2 dimensions"),
+    "same data type as bBoxes": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "corners": lambda o, name: Break(shape((3, 5), name), "rows of 4 numbers"),
+    "as many as bBoxes": lambda o, name: Break({"aligned": True}, "3 boxes"),
+    "shape is pairs of boxes": lambda o, name: Break(shape((2, 3), name), "[3, 2]"),
+    "allowed value": lambda o, name: Break({name: "giou"}, "iof"),
+    "at least 0": lambda o, name: Break({name: -1.0}, "at least 0"),
+}
+
+
+class TestBoxes(LibraryTests):
+    subject = Subject(
+        boxes.OPERATORS,
+        calls={"iou": _call},
+        references={"iou": _reference},
+        default=TRAINED,
+        empty={"iou": {"bBoxes": {"shape": (0, 4)}, "gtBoxes": {"shape": (2, 4)}, "overlap": {"shape": (0, 2)}}},
+        breaks=BREAKS,
+        numbers=numbers,
+    )
