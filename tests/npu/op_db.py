@@ -45,6 +45,7 @@ PLACES = re.compile(r"kthvalue|max_reduction\S*|median|min_reduction\S*|mode|mso
 REFUSED = {
     r"expected data type|expected a data type": "CANN documents other data types",
     r"aclnn(Addbmm|Gather): \w+: expected [\w ]+ dimensions?": "CANN documents other shapes",
+    r"expected a product with a kernel": "CANN documents the function for other products",
     r"memory_format|contiguous memory format|preserve_format is supported": "torch_npu has no such memory format",
     r"(logspace|Renorm) only support": "torch_npu takes float32 and float16",
     r"tensor_indices_or_sections to be on cpu": "PyTorch wants this argument on the CPU",
