@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import lookup
 from tests.cases.table import GRID, Arguments, T, dtype, shape
-from tests.helpers.library import TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
 
 
 def _bags(a: Mapping[str, Any]) -> Any:
@@ -141,3 +143,22 @@ def test_an_index_that_no_row_has_is_told(index: int) -> None:
     text = rf"^aclnnEmbedding: indices: expected rows of weight, from 0 to 1, got {index}"
     with pytest.raises(AclnnError, match=text):
         TestLookup.subject.run_with_index("embedding", index)
+
+
+def test_on_ascend_950_the_last_offset_has_a_size_too() -> None:
+    """It was refused, and with it ``EmbeddingBag(include_last_offset=True)`` through torch_npu."""
+    arrays = {
+        "weight": np.arange(6, dtype=np.float32).reshape(3, 2),
+        "indices": np.array([0, 2, 1]),
+        "offsets": np.array([0, 2, 3]),
+        "output": np.zeros((2, 2), np.float32),
+        "offset2bag": np.zeros(3, np.int64),
+        "bagSize": np.full(3, 7),
+        "maxIndices": np.zeros(0, np.int64),
+    }
+    placed = {name: Placed(array, "contiguous") for name, array in arrays.items()}
+    call = {name: each.tensor for name, each in placed.items()}
+    numbers = {"scaleGradByFreq": False, "mode": 1, "sparse": False, "includeLastOffset": True, "paddingIdx": -1}
+    prepare(BY_NAME["embedding_bag"], call | numbers | {"perSampleWeights": None}, Product.ASCEND_950).run()
+    assert placed["output"].view.tolist() == [[2, 3], [2, 3]]
+    assert placed["bagSize"].view.tolist() == [2, 1, 0]

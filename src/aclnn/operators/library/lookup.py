@@ -23,7 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
-from aclnn.core.products import Product
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
@@ -146,7 +146,8 @@ def _bags(call: Call) -> tuple[int, ...]:
 
 def _bag_sizes(call: Call) -> str | None:
     bags = _bags(call)
-    sizes = {"offset2bag": call["indices"].size, "bagSize": bags[0], "maxIndices": math.prod(bags)}
+    counts = call["offsets"].size if call.product in CLASS_950 else bags[0]
+    sizes = {"offset2bag": call["indices"].size, "bagSize": counts, "maxIndices": math.prod(bags)}
     for name, size in sizes.items():
         unread = name == "maxIndices" and call["mode"] < 2
         if not unread and call[name].size not in (0, size):
@@ -166,12 +167,13 @@ def _bag_work(call: Call) -> Library | None:
         starts = offsets[:count]
         bags = np.searchsorted(starts, np.arange(len(indices)), "right") - 1
         chosen = (indices != padding) & (not last or np.arange(len(indices)) < offsets[-1])
-        sizes = np.bincount(bags[chosen], minlength=count)
+        # On Ascend 950 there is one for the last offset too.
+        sizes = np.bincount(bags[chosen], minlength=max(count, call["bagSize"].size))
         rows = weight[indices].astype(np.float64) * (1 if factors is None else factors[:, None])
         total, places = np.zeros((count, weight.shape[1])), np.zeros((count, weight.shape[1]), np.int64)
         if mode < 2:
             add_rows(total, bags[chosen], rows[chosen])
-            total /= np.maximum(sizes, 1)[:, None] if mode == 1 else 1
+            total /= np.maximum(sizes[:count], 1)[:, None] if mode == 1 else 1
         else:
             for bag in np.flatnonzero(sizes):
                 among = np.flatnonzero(chosen & (bags == bag))
