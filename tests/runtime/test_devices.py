@@ -354,6 +354,14 @@ def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.M
     assert devices.device_count() == 1024
 
 
+def test_each_of_torchruns_processes_finds_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "3")
+    for setting, count in (("", 3), ("2", 2)):
+        monkeypatch.setattr(devices._process, "current", devices._Process())
+        monkeypatch.setenv("ACLNN_DEVICE_COUNT", setting)
+        assert devices.device_count() == count
+
+
 @pytest.mark.parametrize("text", ["x", "0", "-1", "1.5"])
 def test_bad_settings(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", text)
@@ -497,7 +505,7 @@ def test_the_table_is_complete() -> None:
     for name in SYMBOLS.split():
         assert name in FUNCTIONS, name
     for record in FUNCTIONS.values():
-        assert record.returns_status == (record.returns in ("aclError", "aclnnStatus")), record.name
+        assert record.returns_status == (record.returns in ("aclError", "aclnnStatus", "HcclResult")), record.name
         assert record.returns_status or not record.outputs, record.name
         assert CALLS[record.name].__name__ == record.name
     assert cann.ACLNN_ERR_INNER_KEY_CONFILICT == cann.ACLNN_ERR_INNER_KEY_CONFLICT == 561105

@@ -64,7 +64,7 @@ def aclnnFinalize() -> None:
 
 @c_function("aclError aclrtGetDeviceCount(uint32_t *count)")
 def aclrtGetDeviceCount() -> int:
-    """Devices that there are (ACLNN_DEVICE_COUNT, 1 by default)."""
+    """Devices that there are (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1)."""
     return devices.device_count()
 
 

@@ -101,7 +101,10 @@ class _Process:
         # Locked: threads whose first calls meet here must count the same devices.
         with self.lock:
             if not self._devices:
-                self._devices = list(map(Device, range(integer("ACLNN_DEVICE_COUNT", 1, most=_MOST_DEVICES))))
+                # torchrun tells how many ranks it starts here, each of which asks for a device of its own.
+                ranks = integer("LOCAL_WORLD_SIZE", 1)
+                count = integer("ACLNN_DEVICE_COUNT", min(ranks, _MOST_DEVICES), most=_MOST_DEVICES)
+                self._devices = list(map(Device, range(count)))
             return self._devices
 
 
@@ -109,7 +112,7 @@ _process = PerProcess(_Process)
 
 
 def device_count() -> int:
-    """ACLNN_DEVICE_COUNT, 1 by default."""
+    """ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, which torchrun sets, or 1."""
     return len(_process.current.devices)
 
 
