@@ -81,6 +81,7 @@ _GROUPS = {
     "objects": "Tensors, scalars, arrays, lists",
     "executors": "Executors",
     "single_operators": "Operators by type",
+    "collectives": "Collective communication (`hccl/hccl.h`, `libhccl.so`)",
 }
 
 _BY_TYPE = """\

@@ -132,3 +132,7 @@ def test_the_samples_are_those_of_the_table(case: Case) -> None:
 
 def test_an_operator_by_its_type(compiled: Compile) -> None:
     assert run(compiled("by_type.c")).stdout == "0\n-1 -0.5 1 2\n"
+
+
+def test_two_processes_add_their_buffers_up(compiled: Compile) -> None:
+    assert run(compiled("hccl.c", "-D_POSIX_C_SOURCE=200809L")).stdout == "pair: both ranks have the sum\n"

@@ -11,6 +11,7 @@ a size) raise TypeError or ValueError.
 from __future__ import annotations
 
 from aclnn.capi import (  # noqa: F401  (they fill the table)
+    collectives,
     constants,
     executors,
     memory,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from aclnn.core.dtypes import DataType, Format
-from aclnn.core.status import CODES
+from aclnn.core.status import CODES, HcclResult
 from aclnn.runtime import events
 
 
@@ -65,6 +65,13 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclMemType": _count("ACL_MEMTYPE_", "DEVICE HOST HOST_COMPILE_INDEPENDENT"),
     "aclopEngineType": _count("ACL_ENGINE_", "SYS AICORE VECTOR"),
     "aclopCompileType": _count("ACL_COMPILE_", "SYS UNREGISTERED"),
+    "HcclResult": {name: int(member) for name, member in HcclResult.__members__.items()},
+    "HcclReduceOp": _count("HCCL_REDUCE_", "SUM PROD MAX MIN"),
+    "HcclDataType": _count(
+        "HCCL_DATA_TYPE_", "INT8 INT16 INT32 FP16 FP32 INT64 UINT64 UINT8 UINT16 UINT32 FP64 BFP16 INT128"
+    )
+    | _count("HCCL_DATA_TYPE_", "HIF8 FP8E4M3 FP8E5M2 FP8E8M0", 14),
+    "HcclSendRecvType": _count("HCCL_", "SEND RECV"),
     "aclDataType": {member.c_name: member.value for member in DataType},
     "aclFormat": {member.c_name: member.value for member in Format},
 }

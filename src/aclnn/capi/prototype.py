@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
-from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError, HcclResult
 from aclnn.runtime import errors
 
 P = ParamSpec("P")
@@ -29,9 +29,13 @@ C = TypeVar("C")
 One = TypeVar("One", int, float)
 
 #: Status types, with the status for a null out-parameter.
-NULL_STATUS = {"aclError": ACL_ERROR_INVALID_PARAM, "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR}
+NULL_STATUS = {
+    "aclError": ACL_ERROR_INVALID_PARAM,
+    "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR,
+    "HcclResult": int(HcclResult.HCCL_E_PTR),
+}
 
-HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle")
+HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "HcclComm")
 _INTEGERS = {
     "bool": (0, 1),
     "aclFloat16": (0, 2**16 - 1),
@@ -73,7 +77,7 @@ class CParameter:
     @property
     def python_type(self) -> Any:
         """The Python type of an input's argument or an output's result."""
-        if self.element == "char":
+        if _is_text(self):
             return str | bytes | None
         kind: Any = float if self.element in ("float", "double") else int
         if self.is_output:

@@ -7,6 +7,8 @@ tells who is at fault: 1 the caller, 2 a resource, 3 the runtime under an operat
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 # Names by prefix; each run of names counts upwards from its first number.
 _RUNS: dict[str, dict[int, str]] = {
     "ACLNN_ERR_": {
@@ -131,6 +133,36 @@ ACL_ERROR_RT_CONTEXT_RELEASE_ERROR = CODES["ACL_ERROR_RT_CONTEXT_RELEASE_ERROR"]
 ACL_ERROR_RT_SOC_VERSION = CODES["ACL_ERROR_RT_SOC_VERSION"]
 ACL_ERROR_RT_STREAM_SYNC_TIMEOUT = CODES["ACL_ERROR_RT_STREAM_SYNC_TIMEOUT"]
 ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = CODES["ACL_ERROR_RT_EVENT_SYNC_TIMEOUT"]
+
+
+class HcclResult(IntEnum):
+    """The third family of statuses, that of collective communication."""
+
+    HCCL_SUCCESS = 0
+    HCCL_E_PARA = 1
+    HCCL_E_PTR = 2
+    HCCL_E_MEMORY = 3
+    HCCL_E_INTERNAL = 4
+    HCCL_E_NOT_SUPPORT = 5
+    HCCL_E_NOT_FOUND = 6
+    HCCL_E_UNAVAIL = 7
+    HCCL_E_SYSCALL = 8
+    HCCL_E_TIMEOUT = 9
+    HCCL_E_OPEN_FILE_FAILURE = 10
+    HCCL_E_TCP_CONNECT = 11
+    HCCL_E_ROCE_CONNECT = 12
+    HCCL_E_TCP_TRANSFER = 13
+    HCCL_E_ROCE_TRANSFER = 14
+    HCCL_E_RUNTIME = 15
+    HCCL_E_DRV = 16
+    HCCL_E_PROFILING = 17
+    HCCL_E_CCE = 18
+    HCCL_E_NETWORK = 19
+    HCCL_E_AGAIN = 20
+    HCCL_E_REMOTE = 21
+    HCCL_E_SUSPENDING = 22
+    HCCL_E_OPRETRY_FAIL = 23
+    HCCL_E_OOM = 24
 
 
 def name_of(code: int) -> str:

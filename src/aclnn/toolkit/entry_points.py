@@ -19,6 +19,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_INVALID,
     CODES,
     AclnnError,
+    HcclResult,
 )
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
@@ -33,6 +34,18 @@ Entry = Callable[..., Any]
 _LONGEST_ARRAY = 1 << 28
 # Its text lives until the thread's next call; every other text as long as the process.
 _SHORT_LIVED = "aclGetRecentErrMsg"
+
+#: By the type of the status: what Python's own failures give, and arrays that are too long.
+_FAILURES = {
+    "aclError": CODES["ACL_ERROR_INTERNAL_ERROR"],
+    "aclnnStatus": ACLNN_ERR_INNER,
+    "HcclResult": int(HcclResult.HCCL_E_INTERNAL),
+}
+_MISCOUNTED = {
+    "aclError": ACL_ERROR_INVALID_PARAM,
+    "aclnnStatus": ACLNN_ERR_PARAM_INVALID,
+    "HcclResult": int(HcclResult.HCCL_E_PARA),
+}
 
 __all__ = ["attach", "capi"]
 
@@ -144,7 +157,7 @@ def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
 
 
 def _failure(function: CFunction) -> int:
-    return CODES["ACL_ERROR_INTERNAL_ERROR"] if function.returns == "aclError" else ACLNN_ERR_INNER
+    return _FAILURES.get(function.returns, ACLNN_ERR_INNER)
 
 
 def _onerror(function: CFunction) -> Callable[..., None]:
@@ -235,7 +248,7 @@ def _output(parameter: CParameter) -> str:
 
 def _miscounted(function: CFunction, counter: str, count: int) -> AclnnError:
     text = f"{counter}: expected at most {_LONGEST_ARRAY} elements, got {count}"
-    return AclnnError(ACL_ERROR_INVALID_PARAM if function.returns == "aclError" else ACLNN_ERR_PARAM_INVALID, text)
+    return AclnnError(_MISCOUNTED.get(function.returns, ACLNN_ERR_PARAM_INVALID), text)
 
 
 def _null(function: CFunction, name: str) -> int:

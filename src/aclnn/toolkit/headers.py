@@ -18,6 +18,7 @@ BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"
 OP, OP_COMPILER = "acl/acl_op.h", "acl/acl_op_compiler.h"
 META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
 LOWER_RUNTIME = "runtime/rt.h"
+HCCL, HCCL_TYPES = "hccl/hccl.h", "hccl/hccl_types.h"
 #: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
 OF_A_FIELD = tuple(f"aclnnop/aclnn_ops_{field}.h" for field in ("nn", "math", "cv", "transformer"))
 
@@ -39,6 +40,7 @@ _EXCEPTIONS = {
 _ENUMS_ELSEWHERE = {
     BASE: ("aclDataType", "aclFormat", "aclLogLevel", "aclMemType"),
     OP: ("aclopEngineType", "aclopCompileType"),
+    HCCL_TYPES: ("HcclResult", "HcclReduceOp", "HcclDataType", "HcclSendRecvType"),
 }
 _BASE_OBJECTS, _OP_OBJECTS = ("aclTensorDesc", "aclDataBuffer"), ("aclopAttr",)
 
@@ -60,8 +62,9 @@ def header_of(function: CFunction) -> str:
             return header
     if any(name.removeprefix("acl") in function.name for name in _BASE_OBJECTS):
         return BASE
-    by_prefix = {"aclop": OP, "aclrt": RUNTIME}
-    return operator_header(function) or by_prefix.get(function.name[:5], META)
+    by_prefix = {"aclop": OP, "aclrt": RUNTIME, "Hccl": HCCL}
+    prefix = re.match("aclop|aclrt|Hccl|", function.name)
+    return operator_header(function) or by_prefix.get(prefix[0] if prefix else "", META)
 
 
 def by_header() -> dict[str, list[CFunction]]:
@@ -83,6 +86,8 @@ def texts() -> dict[str, str]:
         OP_COMPILER: _op_compiler,
         META: _meta,
         ACLNN: _aclnn,
+        HCCL: _hccl,
+        HCCL_TYPES: _hccl_types,
     }
     result = {header: _file(header, write(functions.get(header, []))) for header, write in written.items()}
     result[LOWER_RUNTIME] = _file(LOWER_RUNTIME, _lower_runtime())
@@ -150,7 +155,7 @@ def _is_operator_status(name: str) -> bool:
 
 
 def _base(functions: list[CFunction]) -> str:
-    handles = "".join(f"typedef void *{name};\n" for name in HANDLES)
+    handles = "".join(f"typedef void *{name};\n" for name in HANDLES if name.startswith("acl"))
     statuses = _codes((name for name in CODES if not _is_operator_status(name)), "aclError")
     return "\n".join(
         [
@@ -229,6 +234,69 @@ def _meta(functions: list[CFunction]) -> str:
 
 def _aclnn(functions: list[CFunction]) -> str:
     return _includes(META) + "\n" + _declarations(functions, _described)
+
+
+def _hccl(functions: list[CFunction]) -> str:
+    return "\n".join([_includes(BASE, HCCL_TYPES), _declarations(functions, _described), _HCCL_CONFIG_INIT])
+
+
+def _hccl_types(functions: list[CFunction]) -> str:
+    return "\n".join([_includes("stdint.h"), _enumerations(_ENUMS_ELSEWHERE[HCCL_TYPES]), _HCCL_OBJECTS])
+
+
+_HCCL_OBJECTS = """\
+typedef void *HcclComm;
+
+#define HCCL_ROOT_INFO_BYTES 4108
+#define COMM_NAME_MAX_LENGTH 128
+#define UDI_MAX_LENGTH 128
+#define HCCL_COMM_CONFIG_INFO_BYTES 24
+#define HCCL_COMM_CONFIG_MAGIC_WORD 0xF0F0F0F0U
+#define HCCL_COMM_CONFIG_VERSION 2U
+#define HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET 0xFFFFFFFFU
+#define HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET 0xFFFFFFFFU
+
+typedef struct HcclRootInfoDef {
+    char internal[HCCL_ROOT_INFO_BYTES];
+} HcclRootInfo;
+
+typedef struct HcclCommConfigDef {
+    char reserved[HCCL_COMM_CONFIG_INFO_BYTES];
+    uint32_t hcclBufferSize;
+    uint32_t hcclDeterministic;
+    char hcclCommName[COMM_NAME_MAX_LENGTH];
+    char hcclUdi[UDI_MAX_LENGTH];
+} HcclCommConfig;
+
+typedef struct HcclSendRecvItemDef {
+    HcclSendRecvType sendRecvType;
+    void *buf;
+    uint64_t count;
+    HcclDataType dataType;
+    uint32_t remoteRank;
+} HcclSendRecvItem;
+"""
+
+_HCCL_CONFIG_INIT = """\
+/* Sets every field to what leaves the choice to HCCL. */
+static inline void HcclCommConfigInit(HcclCommConfig *config)
+{
+    typedef struct {
+        uint64_t size;
+        uint32_t magic, version;
+        uint64_t reserved;
+    } configInfo;
+    configInfo *info = (configInfo *)config;
+
+    info->size = sizeof *config;
+    info->magic = HCCL_COMM_CONFIG_MAGIC_WORD;
+    info->version = HCCL_COMM_CONFIG_VERSION;
+    info->reserved = 0;
+    config->hcclBufferSize = HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET;
+    config->hcclDeterministic = HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET;
+    config->hcclCommName[0] = config->hcclUdi[0] = 0;
+}
+"""
 
 
 def _lower_runtime() -> str:

@@ -10,7 +10,7 @@ from aclnn.toolkit import absent, tree
 from aclnn.toolkit.compiler import CompileError, ToolkitError, c_compiler, cxx_compiler, run_compiler, words
 
 #: Libraries that a program links.
-LINKED = ("-lopapi", "-lnnopbase", "-lascendcl")
+LINKED = ("-lopapi", "-lnnopbase", "-lascendcl", "-lhccl")
 _C_SUFFIXES = (".c",)
 _CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C")
 

@@ -48,6 +48,8 @@ class Stub:
         """The library that has it."""
         if self.name.startswith("aclnn"):
             return "opapi"
+        if self.name.startswith("Hccl"):
+            return "hccl"
         return "runtime" if self.name.startswith("rt") else "ascendcl"
 
     @property
@@ -113,6 +115,8 @@ STUBS = (
         REFUSED,
     ),
     Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
+    # Every result is the same each time, whatever is asked for.
+    Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
     # The profiler's reports go nowhere.
     Stub("int32_t MsprofRegisterCallback(uint32_t moduleId, void *handle)", TAKEN),
     Stub("int32_t MsprofReportApi(uint32_t agingFlag, const void *api)", TAKEN),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.dtypes import DataType
-from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES
+from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES, HcclResult
 from aclnn.operators import C_OPERATORS
 from aclnn.toolkit.abi import entry_declaration, is_text, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
@@ -40,6 +40,7 @@ _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 _FALLBACK = {
     "aclError": str(CODES["ACL_ERROR_INTERNAL_ERROR"]),
     "aclnnStatus": str(ACLNN_ERR_INNER),
+    "HcclResult": str(int(HcclResult.HCCL_E_INTERNAL)),
     "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
     "float": "NAN",
 }

@@ -22,16 +22,17 @@ from aclnn.toolkit.stubs import STUBS, Stub, refusing
 from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.
-_LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi"}
+_LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi", "hccl": "hccl"}
 #: Newer releases split libopapi by field and name the runtime anew, and torch_npu needs libraries of whose functions
 #: it calls the runtime's only: whichever name a program links, it gets one of the libraries that there are.
 _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so"), "libopapi.so") | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
-        *("libge_runner.so", "libgraph.so", "libhccl.so"),
+        *("libge_runner.so", "libgraph.so"),
     ),
     "libascendcl.so",
 )
+_OTHER_NAMES["libhcomm.so"] = "libhccl.so"
 #: Folders of older releases that build files and torch_npu look for.
 _OLDER_FOLDERS = ("runtime", "compiler")
 _STAMP = "aclnn/build.json"
