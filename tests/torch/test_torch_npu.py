@@ -153,6 +153,7 @@ def run(*arguments: str, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[st
     return output
 
 
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node")
 #: A function of PyTorch that needs an operator which there is not.
 ABSENT = "torch.conv_tbc(*(torch.ones((1,) * n, device='npu') for n in (3, 3, 1)))"
 QUEUED = """
@@ -225,6 +226,22 @@ class TestWheel:
         script = page.partition("```python\n")[2].partition("```")[0]
         expected = [line.removeprefix("# -> ") for line in script.splitlines() if line.startswith("# -> ")]
         assert run(script)[0].splitlines() == expected
+
+    @pytest.mark.long
+    @pytest.mark.parametrize("size", [1, 2, 3, 4])
+    def test_ranks_communicate_and_train_as_over_gloo(self, size: int) -> None:
+        out, _ = run(*TORCHRUN, str(size), "-m", "tests.npu.ranks", timeout_s=300)
+        assert sorted(line[:11] for line in out.splitlines() if line.startswith("rank ")) == [
+            f"rank {rank} of {size}" for rank in range(size)
+        ]
+
+    @pytest.mark.long
+    def test_the_example_of_several_ranks_prints_what_is_documented(self) -> None:
+        page = (HERE.parent / "docs" / "torch-npu.md").read_text()
+        out, _ = run(*TORCHRUN, "2", str(HERE.parent / "examples" / "torch_npu" / "distributed.py"), timeout_s=300)
+        losses = [line for line in out.splitlines() if "2 ranks" in line]
+        assert len(losses) == 2
+        assert all(line in page for line in losses)
 
     def test_without_the_environment_it_says_so(self) -> None:
         environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}

@@ -75,6 +75,11 @@ def aclrtSetOpExecuteTimeOut(timeout: int) -> None:
     """Take a limit in seconds for each task, without effect: no task is ever ended."""
 
 
+@c_function("aclError aclrtSetOpWaitTimeout(uint32_t timeout)")
+def aclrtSetOpWaitTimeout(timeout: int) -> None:
+    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
+
+
 @c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)", nullable=["flags"])
 def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int]:
     """Flags (0), and 1 if the device's default context exists."""
