@@ -203,6 +203,70 @@ class aclopCompileType(IntEnum):
     ACL_COMPILE_SYS = 0
     ACL_COMPILE_UNREGISTERED = 1
 
+class HcclResult(IntEnum):
+    """The enumeration ``HcclResult``."""
+
+    HCCL_SUCCESS = 0
+    HCCL_E_PARA = 1
+    HCCL_E_PTR = 2
+    HCCL_E_MEMORY = 3
+    HCCL_E_INTERNAL = 4
+    HCCL_E_NOT_SUPPORT = 5
+    HCCL_E_NOT_FOUND = 6
+    HCCL_E_UNAVAIL = 7
+    HCCL_E_SYSCALL = 8
+    HCCL_E_TIMEOUT = 9
+    HCCL_E_OPEN_FILE_FAILURE = 10
+    HCCL_E_TCP_CONNECT = 11
+    HCCL_E_ROCE_CONNECT = 12
+    HCCL_E_TCP_TRANSFER = 13
+    HCCL_E_ROCE_TRANSFER = 14
+    HCCL_E_RUNTIME = 15
+    HCCL_E_DRV = 16
+    HCCL_E_PROFILING = 17
+    HCCL_E_CCE = 18
+    HCCL_E_NETWORK = 19
+    HCCL_E_AGAIN = 20
+    HCCL_E_REMOTE = 21
+    HCCL_E_SUSPENDING = 22
+    HCCL_E_OPRETRY_FAIL = 23
+    HCCL_E_OOM = 24
+
+class HcclReduceOp(IntEnum):
+    """The enumeration ``HcclReduceOp``."""
+
+    HCCL_REDUCE_SUM = 0
+    HCCL_REDUCE_PROD = 1
+    HCCL_REDUCE_MAX = 2
+    HCCL_REDUCE_MIN = 3
+
+class HcclDataType(IntEnum):
+    """The enumeration ``HcclDataType``."""
+
+    HCCL_DATA_TYPE_INT8 = 0
+    HCCL_DATA_TYPE_INT16 = 1
+    HCCL_DATA_TYPE_INT32 = 2
+    HCCL_DATA_TYPE_FP16 = 3
+    HCCL_DATA_TYPE_FP32 = 4
+    HCCL_DATA_TYPE_INT64 = 5
+    HCCL_DATA_TYPE_UINT64 = 6
+    HCCL_DATA_TYPE_UINT8 = 7
+    HCCL_DATA_TYPE_UINT16 = 8
+    HCCL_DATA_TYPE_UINT32 = 9
+    HCCL_DATA_TYPE_FP64 = 10
+    HCCL_DATA_TYPE_BFP16 = 11
+    HCCL_DATA_TYPE_INT128 = 12
+    HCCL_DATA_TYPE_HIF8 = 14
+    HCCL_DATA_TYPE_FP8E4M3 = 15
+    HCCL_DATA_TYPE_FP8E5M2 = 16
+    HCCL_DATA_TYPE_FP8E8M0 = 17
+
+class HcclSendRecvType(IntEnum):
+    """The enumeration ``HcclSendRecvType``."""
+
+    HCCL_SEND = 0
+    HCCL_RECV = 1
+
 ACL_MEM_MALLOC_HUGE_FIRST: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_FIRST
 ACL_MEM_MALLOC_HUGE_ONLY: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_HUGE_ONLY
 ACL_MEM_MALLOC_NORMAL_ONLY: Final = aclrtMemMallocPolicy.ACL_MEM_MALLOC_NORMAL_ONLY
@@ -309,6 +373,54 @@ ACL_ENGINE_AICORE: Final = aclopEngineType.ACL_ENGINE_AICORE
 ACL_ENGINE_VECTOR: Final = aclopEngineType.ACL_ENGINE_VECTOR
 ACL_COMPILE_SYS: Final = aclopCompileType.ACL_COMPILE_SYS
 ACL_COMPILE_UNREGISTERED: Final = aclopCompileType.ACL_COMPILE_UNREGISTERED
+HCCL_SUCCESS: Final = HcclResult.HCCL_SUCCESS
+HCCL_E_PARA: Final = HcclResult.HCCL_E_PARA
+HCCL_E_PTR: Final = HcclResult.HCCL_E_PTR
+HCCL_E_MEMORY: Final = HcclResult.HCCL_E_MEMORY
+HCCL_E_INTERNAL: Final = HcclResult.HCCL_E_INTERNAL
+HCCL_E_NOT_SUPPORT: Final = HcclResult.HCCL_E_NOT_SUPPORT
+HCCL_E_NOT_FOUND: Final = HcclResult.HCCL_E_NOT_FOUND
+HCCL_E_UNAVAIL: Final = HcclResult.HCCL_E_UNAVAIL
+HCCL_E_SYSCALL: Final = HcclResult.HCCL_E_SYSCALL
+HCCL_E_TIMEOUT: Final = HcclResult.HCCL_E_TIMEOUT
+HCCL_E_OPEN_FILE_FAILURE: Final = HcclResult.HCCL_E_OPEN_FILE_FAILURE
+HCCL_E_TCP_CONNECT: Final = HcclResult.HCCL_E_TCP_CONNECT
+HCCL_E_ROCE_CONNECT: Final = HcclResult.HCCL_E_ROCE_CONNECT
+HCCL_E_TCP_TRANSFER: Final = HcclResult.HCCL_E_TCP_TRANSFER
+HCCL_E_ROCE_TRANSFER: Final = HcclResult.HCCL_E_ROCE_TRANSFER
+HCCL_E_RUNTIME: Final = HcclResult.HCCL_E_RUNTIME
+HCCL_E_DRV: Final = HcclResult.HCCL_E_DRV
+HCCL_E_PROFILING: Final = HcclResult.HCCL_E_PROFILING
+HCCL_E_CCE: Final = HcclResult.HCCL_E_CCE
+HCCL_E_NETWORK: Final = HcclResult.HCCL_E_NETWORK
+HCCL_E_AGAIN: Final = HcclResult.HCCL_E_AGAIN
+HCCL_E_REMOTE: Final = HcclResult.HCCL_E_REMOTE
+HCCL_E_SUSPENDING: Final = HcclResult.HCCL_E_SUSPENDING
+HCCL_E_OPRETRY_FAIL: Final = HcclResult.HCCL_E_OPRETRY_FAIL
+HCCL_E_OOM: Final = HcclResult.HCCL_E_OOM
+HCCL_REDUCE_SUM: Final = HcclReduceOp.HCCL_REDUCE_SUM
+HCCL_REDUCE_PROD: Final = HcclReduceOp.HCCL_REDUCE_PROD
+HCCL_REDUCE_MAX: Final = HcclReduceOp.HCCL_REDUCE_MAX
+HCCL_REDUCE_MIN: Final = HcclReduceOp.HCCL_REDUCE_MIN
+HCCL_DATA_TYPE_INT8: Final = HcclDataType.HCCL_DATA_TYPE_INT8
+HCCL_DATA_TYPE_INT16: Final = HcclDataType.HCCL_DATA_TYPE_INT16
+HCCL_DATA_TYPE_INT32: Final = HcclDataType.HCCL_DATA_TYPE_INT32
+HCCL_DATA_TYPE_FP16: Final = HcclDataType.HCCL_DATA_TYPE_FP16
+HCCL_DATA_TYPE_FP32: Final = HcclDataType.HCCL_DATA_TYPE_FP32
+HCCL_DATA_TYPE_INT64: Final = HcclDataType.HCCL_DATA_TYPE_INT64
+HCCL_DATA_TYPE_UINT64: Final = HcclDataType.HCCL_DATA_TYPE_UINT64
+HCCL_DATA_TYPE_UINT8: Final = HcclDataType.HCCL_DATA_TYPE_UINT8
+HCCL_DATA_TYPE_UINT16: Final = HcclDataType.HCCL_DATA_TYPE_UINT16
+HCCL_DATA_TYPE_UINT32: Final = HcclDataType.HCCL_DATA_TYPE_UINT32
+HCCL_DATA_TYPE_FP64: Final = HcclDataType.HCCL_DATA_TYPE_FP64
+HCCL_DATA_TYPE_BFP16: Final = HcclDataType.HCCL_DATA_TYPE_BFP16
+HCCL_DATA_TYPE_INT128: Final = HcclDataType.HCCL_DATA_TYPE_INT128
+HCCL_DATA_TYPE_HIF8: Final = HcclDataType.HCCL_DATA_TYPE_HIF8
+HCCL_DATA_TYPE_FP8E4M3: Final = HcclDataType.HCCL_DATA_TYPE_FP8E4M3
+HCCL_DATA_TYPE_FP8E5M2: Final = HcclDataType.HCCL_DATA_TYPE_FP8E5M2
+HCCL_DATA_TYPE_FP8E8M0: Final = HcclDataType.HCCL_DATA_TYPE_FP8E8M0
+HCCL_SEND: Final = HcclSendRecvType.HCCL_SEND
+HCCL_RECV: Final = HcclSendRecvType.HCCL_RECV
 ACL_DT_UNDEFINED: Final = aclDataType.DT_UNDEFINED
 ACL_FLOAT: Final = aclDataType.FLOAT
 ACL_FLOAT16: Final = aclDataType.FLOAT16
@@ -613,6 +725,183 @@ ACL_ERROR_RT_L3_PORT_ERROR: Final = 507914
 ACL_ERROR_RT_CCU_TIMEOUT: Final = 507915
 ACL_ERROR_RT_CCU_EXCEPTION: Final = 507916
 ACLNN_ERR_INNER_KEY_CONFILICT: Final = 561105
+
+def HcclGroupStart() -> int:
+    """Hold this thread's calls back until the group ends, which sends and receives all messages at once."""
+
+def HcclGroupEnd() -> int:
+    """Queue the calls of the group, once the outermost one ends."""
+
+def HcclGetRootInfo(rootInfo: int | None) -> int:
+    """Open the place where the ranks of one communicator meet; write what tells them of it, 4,108 bytes."""
+
+def HcclCommInitRootInfo(nRanks: int, rootInfo: int | None, rank: int) -> tuple[int, int]:
+    """A communicator, once all ranks have come; after HCCL_CONNECT_TIMEOUT seconds (120) an error names who has not.
+
+    Returns ``(ret, comm)``.
+    """
+
+def HcclCommInitRootInfoConfig(nRanks: int, rootInfo: int | None, rank: int, config: int | None) -> tuple[int, int]:
+    """Make a communicator with a name; other settings change nothing here.
+
+    Returns ``(ret, comm)``.
+    """
+
+def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int | None) -> int:
+    """Write a communicator for each of several devices of this process."""
+
+def HcclCommDestroy(comm: int | None) -> int:
+    """Close a communicator; what is still queued on it fails, so wait for the streams before."""
+
+def HcclGetRankSize(comm: int | None) -> tuple[int, int]:
+    """How many ranks there are.
+
+    Returns ``(ret, rankSize)``.
+    """
+
+def HcclGetRankId(comm: int | None) -> tuple[int, int]:
+    """This rank's number.
+
+    Returns ``(ret, rank)``.
+    """
+
+def HcclGetCommName(comm: int | None, commName: int | None) -> int:
+    """Write the name, at most 128 bytes: the configuration's, or one that all ranks share."""
+
+def HcclGetCommAsyncError(comm: int | None) -> tuple[int, int]:
+    """What ended the communicator; HCCL_SUCCESS while nothing has.
+
+    Returns ``(ret, asyncError)``.
+    """
+
+def HcclGetErrorString(code: int) -> str | None:
+    """A text for a status."""
+
+def HcclGetCommConfigCapability() -> int:
+    """How many fields of HcclCommConfig are read: buffer size, determinism (both without effect), name."""
+
+def HcclAllReduce(
+    sendBuf: int | None, recvBuf: int | None, count: int, dataType: int, op: int, comm: int | None, stream: int | None
+) -> int:
+    """Reduce all ranks' buffers into everybody's."""
+
+def HcclBroadcast(buf: int | None, count: int, dataType: int, root: int, comm: int | None, stream: int | None) -> int:
+    """Copy the root's buffer to everybody's."""
+
+def HcclReduceScatter(
+    sendBuf: int | None,
+    recvBuf: int | None,
+    recvCount: int,
+    dataType: int,
+    op: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Reduce all ranks' buffers; each rank gets a part of recvCount elements."""
+
+def HcclReduceScatterV(
+    sendBuf: int | None,
+    sendCounts: int | None,
+    sendDispls: int | None,
+    recvBuf: int | None,
+    recvCount: int,
+    dataType: int,
+    op: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Reduce all ranks' buffers; each rank gets a part of its own length."""
+
+def HcclReduce(
+    sendBuf: int | None,
+    recvBuf: int | None,
+    count: int,
+    dataType: int,
+    op: int,
+    root: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Reduce all ranks' buffers into the root's."""
+
+def HcclAllGather(
+    sendBuf: int | None, recvBuf: int | None, sendCount: int, dataType: int, comm: int | None, stream: int | None
+) -> int:
+    """Copy all ranks' buffers to everybody, one behind the other."""
+
+def HcclAllGatherV(
+    sendBuf: int | None,
+    sendCount: int,
+    recvBuf: int | None,
+    recvCounts: int | None,
+    recvDispls: int | None,
+    dataType: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Copy all ranks' buffers to everybody, each of its own length to its own place."""
+
+def HcclScatter(
+    sendBuf: int | None,
+    recvBuf: int | None,
+    recvCount: int,
+    dataType: int,
+    root: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Give each rank its part of the root's buffer."""
+
+def HcclAlltoAll(
+    sendBuf: int | None,
+    sendCount: int,
+    sendType: int,
+    recvBuf: int | None,
+    recvCount: int,
+    recvType: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Give each rank its part of everybody's buffer, all of one length."""
+
+def HcclAlltoAllV(
+    sendBuf: int | None,
+    sendCounts: int | None,
+    sdispls: int | None,
+    sendType: int,
+    recvBuf: int | None,
+    recvCounts: int | None,
+    rdispls: int | None,
+    recvType: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Give each rank its part of everybody's buffer, of any lengths and places."""
+
+def HcclAlltoAllVC(
+    sendBuf: int | None,
+    sendCountMatrix: int | None,
+    sendType: int,
+    recvBuf: int | None,
+    recvType: int,
+    comm: int | None,
+    stream: int | None,
+) -> int:
+    """Give each rank its part of everybody's buffer; the matrix says how many elements go from which rank to which."""
+
+def HcclBarrier(comm: int | None, stream: int | None) -> int:
+    """Let the stream go on once those of all ranks have come here."""
+
+def HcclSend(
+    sendBuf: int | None, count: int, dataType: int, destRank: int, comm: int | None, stream: int | None
+) -> int:
+    """Send to a rank, which receives."""
+
+def HcclRecv(recvBuf: int | None, count: int, dataType: int, srcRank: int, comm: int | None, stream: int | None) -> int:
+    """Receive what a rank sends."""
+
+def HcclBatchSendRecv(sendRecvInfo: int | None, itemNum: int, comm: int | None, stream: int | None) -> int:
+    """Send and receive several messages at once, those between two ranks in their order."""
 
 def aclCreateTensor(
     viewDims: Sequence[int] | None,
@@ -12191,7 +12480,7 @@ def aclnnFinalize() -> int:
     """Nothing to stop."""
 
 def aclrtGetDeviceCount() -> tuple[int, int]:
-    """Devices that there are (ACLNN_DEVICE_COUNT, 1 by default).
+    """Devices that there are (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
 
     Returns ``(ret, count)``.
     """
@@ -12513,6 +12802,9 @@ def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
 def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
     """Take a limit in seconds for each task, without effect: no task is ever ended."""
 
+def aclrtSetOpWaitTimeout(timeout: int) -> int:
+    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
+
 def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int, int]:
     """Flags (0), and 1 if the device's default context exists.
 
@@ -12546,13 +12838,13 @@ def aclSetCompileopt(opt: int, value: str | bytes | None) -> int:
 def aclGetCompileoptSize(opt: int) -> int:
     """Bytes that aclGetCompileopt writes."""
 
-def aclGetCompileopt(opt: int, value: str | bytes | None, length: int) -> int:
+def aclGetCompileopt(opt: int, value: int | None, length: int) -> int:
     """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
 
 def aclsysGetCANNVersion(name: int, version: int | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
 
-def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: str | bytes | None) -> int:
+def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: int | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
 
 def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
