@@ -5132,7 +5132,7 @@ def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None
     """
 
 def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers of a length and an angle.
+    """Complex numbers of absolute values and angles.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5140,7 +5140,7 @@ def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | 
     """
 
 def aclnnPolar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers of a length and an angle.
+    """Complex numbers of absolute values and angles.
 
     Phase two: queues the work.
     """
@@ -5975,6 +5975,22 @@ def aclnnInplaceBitwiseXorScalar(
     Phase two: queues the work.
     """
 
+def aclnnIouGetWorkspaceSize(
+    bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
+) -> tuple[int, int, int]:
+    """How far boxes overlap others.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIou(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """How far boxes overlap others.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceMaskedScatterGetWorkspaceSize(
     selfRef: int | None, mask: int | None, source: int | None
 ) -> tuple[int, int, int]:
@@ -6019,6 +6035,24 @@ def aclnnInplacePutGetWorkspaceSize(
 
 def aclnnInplacePut(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Replace elements by their places in a tensor seen as one row, or add to them, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceFillDiagonalGetWorkspaceSize(
+    selfRef: int | None, fillValue: int | None, wrap: int
+) -> tuple[int, int, int]:
+    """Fill a diagonal with a number, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFillDiagonal(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a diagonal with a number, in place.
 
     Phase two: queues the work.
     """
@@ -10615,6 +10649,42 @@ def aclnnUpsampleNearest3dBackward(
     Phase two: queues the work.
     """
 
+def aclnnUpsampleNearestExact1dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, scales: float, out: int | None
+) -> tuple[int, int, int]:
+    """Lines of the nearest centres.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact1d(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Lines of the nearest centres.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearestExact1dBackwardGetWorkspaceSize(
+    gradOutput: int | None, outputSize: int | None, inputSize: int | None, scales: float, out: int | None
+) -> tuple[int, int, int]:
+    """Lines of the nearest centres, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Lines of the nearest centres, the gradient.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUpsampleNearestExact2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
@@ -10652,6 +10722,48 @@ def aclnnUpsampleNearestExact2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Planes of the nearest centres, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearestExact3dGetWorkspaceSize(
+    self: int | None, outputSize: int | None, scalesD: float, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Volumes of the nearest centres.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact3d(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Volumes of the nearest centres.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    scalesD: float,
+    scalesH: float,
+    scalesW: float,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Volumes of the nearest centres, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleNearestExact3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Volumes of the nearest centres, the gradient.
 
     Phase two: queues the work.
     """
@@ -10928,6 +11040,22 @@ def aclnnGridSampler3DBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradients of volumes sampled at the places of a grid.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAffineGridGetWorkspaceSize(
+    theta: int | None, size: int | None, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Grids of places, moved, turned and scaled by a matrix for each sample.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAffineGrid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grids of places, moved, turned and scaled by a matrix for each sample.
 
     Phase two: queues the work.
     """
