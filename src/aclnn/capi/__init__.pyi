@@ -6113,6 +6113,38 @@ def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnSplitTensorGetWorkspaceSize(
+    self: int | None, splitSections: int, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Split a tensor along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSplitTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Split a tensor along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSplitWithSizeGetWorkspaceSize(
+    self: int | None, splitSize: int | None, dim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Split a tensor along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSplitWithSize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Split a tensor along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddcmulGetWorkspaceSize(
     self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
