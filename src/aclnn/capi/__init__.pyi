@@ -754,7 +754,7 @@ def HcclCommDestroy(comm: int | None) -> int:
     """Close a communicator; what is still queued on it fails, so wait for the streams before."""
 
 def HcclGetRankSize(comm: int | None) -> tuple[int, int]:
-    """How many ranks there are.
+    """The number of ranks.
 
     Returns ``(ret, rankSize)``.
     """
@@ -769,7 +769,7 @@ def HcclGetCommName(comm: int | None, commName: int | None) -> int:
     """Write the name, at most 128 bytes: the configuration's, or one that all ranks share."""
 
 def HcclGetCommAsyncError(comm: int | None) -> tuple[int, int]:
-    """What ended the communicator; HCCL_SUCCESS while nothing has.
+    """The status that ended the communicator; HCCL_SUCCESS while it lives.
 
     Returns ``(ret, asyncError)``.
     """
@@ -778,7 +778,7 @@ def HcclGetErrorString(code: int) -> str | None:
     """A text for a status."""
 
 def HcclGetCommConfigCapability() -> int:
-    """How many fields of HcclCommConfig are read: buffer size, determinism (both without effect), name."""
+    """The number of fields of HcclCommConfig that are read: buffer size, determinism (both without effect), name."""
 
 def HcclAllReduce(
     sendBuf: int | None, recvBuf: int | None, count: int, dataType: int, op: int, comm: int | None, stream: int | None

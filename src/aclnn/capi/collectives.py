@@ -318,7 +318,7 @@ def HcclCommDestroy(comm: int) -> None:
 
 @c_function("HcclResult HcclGetRankSize(HcclComm comm, uint32_t *rankSize)")
 def HcclGetRankSize(comm: int) -> int:
-    """How many ranks there are."""
+    """The number of ranks."""
     return _communicator(comm).size
 
 
@@ -339,7 +339,7 @@ def HcclGetCommName(comm: int, commName: int) -> None:
 
 @c_function("HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult *asyncError)")
 def HcclGetCommAsyncError(comm: int) -> int:
-    """What ended the communicator; HCCL_SUCCESS while nothing has."""
+    """The status that ended the communicator; HCCL_SUCCESS while it lives."""
     failure = _communicator(comm).failure
     return int(HcclResult.HCCL_SUCCESS if failure is None else failure.code)
 
@@ -352,7 +352,7 @@ def HcclGetErrorString(code: int) -> str | None:
 
 @c_value_function("uint32_t HcclGetCommConfigCapability()")
 def HcclGetCommConfigCapability() -> int:
-    """How many fields of HcclCommConfig are read: buffer size, determinism (both without effect), name."""
+    """The number of fields of HcclCommConfig that are read: buffer size, determinism (both without effect), name."""
     return 3
 
 

@@ -461,7 +461,7 @@ def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _planned(operand: Tensor | Scalar) -> Layout | DataType:
-    """What is known of an operand before it is bound."""
+    """The description of an operand before it is bound."""
     return operand.layout.stored if isinstance(operand, Tensor) else operand.dtype
 
 

@@ -1,4 +1,4 @@
-"""What the ranks of a communicator send one another in each collective function, and how reductions add up.
+"""Messages of a communicator's ranks in each collective function, and the order in which reductions add up.
 
 A reduction's elements are divided among the ranks; each collects its part of every rank, reduces it in the order of
 the ranks, 16-bit types in float32 with one rounding at the end, and hands it to whoever wants it. So every rank gets

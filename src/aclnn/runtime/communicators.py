@@ -1,9 +1,9 @@
 """Communicators: ranks of one machine, threads or processes, that exchange messages over TCP on the loopback.
 
-Who makes a ``Root`` collects the ranks' addresses and tells each of them all; then every two ranks keep a connection,
-which both have proved to be the other's by the root's secret. A message says which function sent it and how long it is,
-so that ranks whose calls do not match hear of it. Whatever fails ends the communicator: its connections close, by which
-the other ranks learn of it.
+The process that makes a ``Root`` collects the ranks' addresses and tells them to every rank; then every two ranks keep
+a connection, over which each has proved to the other that it knows the root's secret. A message says which function
+sent it and how long it is, so that ranks whose calls do not match hear of it. Whatever fails ends the communicator: its
+connections close, by which the other ranks learn of it.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def execution_timeout_s() -> int | None:
 
 
 class Root:
-    """Where ranks find one another: an address and a secret, in ``info``. It serves one communicator."""
+    """A meeting place of one communicator's ranks: an address and a secret, in ``info``."""
 
     def __init__(self) -> None:
         self._listener = _listener()
@@ -158,7 +158,7 @@ class Communicator:
     def __init__(self, size: int, rank: int, name: str, links: dict[int, socket.socket]) -> None:
         self.size, self.rank, self.name = size, rank, name
         self.failure: AclnnError | None = None
-        """What ended it."""
+        """The error that ended it."""
         self._links = links
         self._lock = threading.Lock()
         self._last = threading.Event()

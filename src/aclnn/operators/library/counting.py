@@ -1,4 +1,4 @@
-"""How often numbers occur: aclnnBincount, aclnnHistc; the sum of a diagonal, aclnnTrace."""
+"""Occurrences of numbers: aclnnBincount, aclnnHistc; the sum of a diagonal, aclnnTrace."""
 
 from __future__ import annotations
 

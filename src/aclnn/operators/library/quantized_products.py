@@ -71,7 +71,7 @@ def _swapped(shape: Shape) -> Shape:
 
 
 class _Matrices(NamedTuple):
-    """How the matrices of x1 or x2 lie in memory."""
+    """The layout of the matrices of x1 or x2 in memory."""
 
     shape: Shape
     """Theirs as they lie, in numbers."""

@@ -114,7 +114,7 @@ def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping
 
 
 def left_alone(call: Call, output: str) -> bool:
-    """Whether the attributes of a sound call keep an output, by C name, from being written."""
+    """Return true if the attributes of a sound call keep an output, by C name, from being written."""
     work = call.operator.work(call)
     if isinstance(work, Library) and call.operator.name not in BY_NAME:
         return output not in work.outputs

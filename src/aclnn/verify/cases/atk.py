@@ -26,7 +26,7 @@ _GOLDEN, _THIRD = "cpu", "gpu"
 
 
 def holds_cases(folder: Path) -> bool:
-    """Whether a folder is one of ATK's tasks with saved outputs."""
+    """Return true if a folder is one of ATK's tasks with saved outputs."""
     return any(folder.glob(_OUTPUTS))
 
 

@@ -23,7 +23,7 @@ class Request:
     name: str = ""
     folder: Path = Path()
     roles: tuple[str, str] = ("actual", "third")
-    """What the user calls ``actual`` and ``third``."""
+    """The caller's words for ``actual`` and ``third``."""
     raw: Raw = field(default_factory=Raw)
     """Data types and shapes that a list or folder tells of its files."""
 

@@ -21,12 +21,12 @@ from aclnn.verify.cases.request import Request
 
 _COLUMNS = {"testcase_name", "api_name"}
 _FORMATS = (".bin", ".npy", ".pt")
-"""What TTK writes, in the order of its own preference."""
+"""The formats that TTK writes, in the order of its own preference."""
 _SHORT = {"fp16": "float16", "fp32": "float32", "fp64": "float64", "bf16": "bfloat16"}
 
 
 def is_list(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether rows are those of a list of TTK."""
+    """Return true if rows are those of a list of TTK."""
     return any(row.keys() >= _COLUMNS for row in rows)
 
 

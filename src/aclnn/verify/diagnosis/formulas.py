@@ -176,7 +176,7 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
 
 
 def _of_parts(source: Source) -> Iterator[Hypothesis]:
-    """What there is one of for each row, computed without a part of the row's elements."""
+    """Hypotheses that a number of each row was computed without a part of the row's elements."""
     columns = source.whole.read
     parts = [
         (f"elements {begin} to {end - 1} of each row are left out", slice(begin, end))

@@ -259,7 +259,7 @@ def _of_any_size(wide: Interval) -> Interval:
 
 
 def _of_ends(operation: Callable[..., None], a: Interval, b: Interval) -> Interval:
-    """What an operation that rounds may give between the ends of its operands."""
+    """The interval of what an operation that rounds may give between the ends of its operands."""
     shape = np.broadcast_shapes(np.shape(a.low), np.shape(b.low))
     low, high = np.empty(shape), np.empty(shape)
     operation(*_flat_ends(a, shape), *_flat_ends(b, shape), low.reshape(-1), high.reshape(-1))
