@@ -10992,6 +10992,90 @@ def aclnnUpsampleBicubic2dBackward(
     Phase two: queues the work.
     """
 
+def aclnnUpsampleBilinear2dAAGetWorkspaceSize(
+    input: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes, antialiased linearly.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBilinear2dAA(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, antialiased linearly.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Planes, antialiased linearly, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBilinear2dAABackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, antialiased linearly, the gradient.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBicubic2dAAGetWorkspaceSize(
+    x: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
+) -> tuple[int, int, int]:
+    """Planes, antialiased by cubic curves.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBicubic2dAA(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, antialiased by cubic curves.
+
+    Phase two: queues the work.
+    """
+
+def aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(
+    gradOutput: int | None,
+    outputSize: int | None,
+    inputSize: int | None,
+    alignCorners: int,
+    scalesH: float,
+    scalesW: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Planes, antialiased by cubic curves, the gradient.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUpsampleBicubic2dAAGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Planes, antialiased by cubic curves, the gradient.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGridSampler2DGetWorkspaceSize(
     input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
 ) -> tuple[int, int, int]:

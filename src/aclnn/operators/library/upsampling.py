@@ -1,6 +1,7 @@
 """Planes of another size: nearest, linear and cubic interpolation of one to three dimensions, with gradients.
 
-Each is a matrix along each dimension, multiplied in float64; the gradient takes its transpose.
+Antialiased interpolation takes more of the old elements where there are fewer new ones. Each is a matrix along each
+dimension, multiplied in float64; the gradient takes its transpose.
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule, same_dtype, shape_is
+from aclnn.core.checks import dtype_in, extents, floating, on, present, public_format, rule, same_dtype, shape_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.pooling import along_axes
 
-#: A cubic kernel's parameter, as PyTorch has it.
-_CUBIC = -0.75
+#: A cubic kernel's parameter, as PyTorch has it, and that of antialiased interpolation.
+_CUBIC, _CUBIC_ANTIALIASED = -0.75, -0.5
+#: Old elements to a new one, at most, where interpolation is antialiased before Ascend 950.
+_MOST_STEP = 50
 #: From the extents before and after, the scale (0: their quotient) and alignCorners.
 Weights = Callable[[int, int, float, bool], Any]
 
@@ -44,10 +47,10 @@ def _places(before: int, after: int, scale: float, align: bool) -> Any:
     return (np.arange(after) + 0.5) * _step(before, after, scale) - 0.5
 
 
-def cubic(distances: Any) -> Any:
+def cubic(distances: Any, a: float = _CUBIC) -> Any:
     """Return the weights of elements at distances of up to 2, by the cubic kernel."""
-    near = ((_CUBIC + 2) * distances - (_CUBIC + 3)) * distances**2 + 1
-    far = ((distances - 5) * distances + 8) * distances * _CUBIC - 4 * _CUBIC
+    near = ((a + 2) * distances - (a + 3)) * distances**2 + 1
+    far = ((distances - 5) * distances + 8) * distances * a - 4 * a
     return np.where(distances <= 1, near, far)
 
 
@@ -73,6 +76,22 @@ def _cubic(before: int, after: int, scale: float, align: bool) -> Any:
     return _matrix(
         before, first[:, None].astype(np.int64) + offsets, cubic(np.abs((places - first)[:, None] - offsets))
     )
+
+
+def _antialiased(reach: int, kernel: Callable[[Any], Any]) -> Weights:
+    """Interpolate by a kernel of a reach, which grows as elements become fewer; the weights add up to 1."""
+
+    def weights(before: int, after: int, scale: float, align: bool) -> Any:
+        step = _step(before, after, scale)
+        if align:
+            step = (before - 1) / (after - 1) if after > 1 else 0.0
+        wide = max(step, 1.0)
+        centres, elements = step * (np.arange(after)[:, None] + 0.5), np.arange(before)
+        first, last = (np.floor(centres + side * reach * wide + 0.5) for side in (-1, 1))
+        found = kernel(np.abs((elements + 0.5 - centres) / wide)) * ((elements >= first) & (elements < last))
+        return found / found.sum(1, keepdims=True)
+
+    return weights
 
 
 def _matrix(before: int, places: Any, values: Any) -> Any:
@@ -101,9 +120,11 @@ def _upsampling(
     name: str, words: str, rank: int, weights: Weights, scales: Sequence[str], number: Kind, aligned: bool
 ) -> Operator:
     """The forward function, or the gradient if the name says so."""
-    backward = "backward" in name
-    exact_lines = "exact1d" in name
-    given = ("gradOutput" if exact_lines else "gradOut") if backward else "self"
+    backward = name.endswith(("backward", "backward_v2", "grad"))
+    exact_lines, antialiased = "exact1d" in name, "_aa" in name
+    given = "self" if not antialiased else "x" if "cubic" in name else "input"
+    if backward:
+        given = "gradOutput" if exact_lines or antialiased else "gradOut"
     out = "gradInput" if backward and weights in (_NEAREST, _EXACT, _cubic) and not exact_lines else "out"
     products = MODERN if weights is not _EXACT or rank == 2 else A2_CLASS if backward else _EXACT_BEFORE_950
     channels = {1: "N, C, L", 2: "N, C, H, W", 3: "N, C, D, H, W"}[rank]
@@ -111,7 +132,7 @@ def _upsampling(
     def work(call: Call) -> Library | None:
         if call[out].size == 0:
             return None
-        before = call["inputSize"][2:] if backward else call["self"].shape[2:]
+        before = call["inputSize"][2:] if backward else call[given].shape[2:]
         matrices = _matrices(call, weights, scales, before)
         return Library(lambda x: along_axes(x, [each.T if backward else each for each in matrices]), (given,), (out,))
 
@@ -126,10 +147,17 @@ def _upsampling(
     def result(call: Call) -> tuple[int, ...]:
         return (*call[given].shape[:2], *(call["inputSize"][2:] if backward else call["outputSize"]))
 
+    def steps(call: Call) -> str | None:
+        before = call["inputSize"][2:] if backward else call[given].shape[2:]
+        for name, n, m in zip(scales, before, call["outputSize"], strict=True):
+            if (step := _step(n, m, call[name])) > _MOST_STEP:
+                return f"{name}: expected at most {_MOST_STEP} elements to one, got {step:g}"
+        return None
+
     arrays = ("outputSize", *(("inputSize",) if backward else ()))
     return Operator(
         name=name,
-        function=camel(name),
+        function=camel(name).replace("Aa", "AA"),
         summary=f"{words}{', the gradient' if backward else ''}.",
         formula=f"{out} = the {'gradient' if backward else 'elements'} of self, interpolated",
         parameters=(
@@ -154,13 +182,16 @@ def _upsampling(
             *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
             rule(f"planes: {given}", ranks),
             shape_is("the extents that are wanted", result, out),
+            *(on(A2_CLASS, rule(f"elements to one: {', '.join(scales)}", steps)) if antialiased else ()),
         ),
         work=work,
-        in_header_of=re.sub(r"(linear|nearest|cubic)(\dd)", r"\1_\2", name),
+        in_header_of=name if antialiased else re.sub(r"(linear|nearest|cubic)(\dd)", r"\1_\2", name),
     )
 
 
 _NEAREST, _EXACT = _nearest(0.0), _nearest(0.5)
+_LINEAR_AA = _antialiased(1, lambda distances: np.maximum(1 - distances, 0))
+_CUBIC_AA = _antialiased(2, lambda distances: cubic(np.minimum(distances, 2), _CUBIC_ANTIALIASED))
 #: The products of the nearest centres of lines and volumes.
 _EXACT_BEFORE_950 = A2_CLASS | {Product.ATLAS_INFERENCE}
 _ONE, _TWO, _THREE = ("scales",), ("scalesH", "scalesW"), ("scalesD", "scalesH", "scalesW")
@@ -191,5 +222,9 @@ OPERATORS = tuple(
         ("upsample_trilinear3d_backward", "Volumes, interpolated linearly", 3, _linear, _THREE, Kind.DOUBLE, True),
         ("upsample_bicubic2d", "Planes, interpolated by cubic curves", 2, _cubic, _TWO, Kind.DOUBLE, True),
         ("upsample_bicubic2d_backward", "Planes, interpolated by cubic curves", 2, _cubic, _TWO, Kind.DOUBLE, True),
+        ("upsample_bilinear2d_aa", "Planes, antialiased linearly", 2, _LINEAR_AA, _TWO, Kind.DOUBLE, True),
+        ("upsample_bilinear2d_aa_backward", "Planes, antialiased linearly", 2, _LINEAR_AA, _TWO, Kind.DOUBLE, True),
+        ("upsample_bicubic2d_aa", "Planes, antialiased by cubic curves", 2, _CUBIC_AA, _TWO, Kind.DOUBLE, True),
+        ("upsample_bicubic2d_aa_grad", "Planes, antialiased by cubic curves", 2, _CUBIC_AA, _TWO, Kind.DOUBLE, True),
     )
 )
