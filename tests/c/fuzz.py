@@ -32,6 +32,7 @@ from typing import Any
 from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind, Operator, Parameter
+from aclnn.core.status import HcclResult
 from aclnn.core.tensor import Scalar
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
@@ -50,6 +51,7 @@ MOST_BYTES = 1 << 16
 
 #: The statuses that the documents give an implementation without an NPU.
 ACLNN_STATUSES = frozenset({0, 161001, 161002, 361001, 561000, 561002, 561003, 561101, 561103})
+HCCL_STATUSES = frozenset(HcclResult)
 ACL_STATUSES = frozenset(
     {0, 100000, 100002, 100003, 100037, 200001, 500000}
     | {107000, 107001, 107002, 107003, 107006, 107016, 107021, 207000, 207001, 507000, 507007, 507046, 507047}
@@ -67,6 +69,8 @@ MAKERS = {
 }
 #: Rare, for they end what everything else lives on, or wait.
 RARE = {"aclFinalize", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDestroyContext", "aclFinalizeReference"}
+#: They wait for ranks that nobody is.
+WAIT = {"HcclCommInitRootInfo", "HcclCommInitRootInfoConfig"}
 #: Norms and softmax.
 ROWS = {case.name for case in CASES if re.search("norm|softmax", case.name)}
 KEPT = 12
@@ -106,7 +110,7 @@ class Fuzzer:
         self.host = ctypes.create_string_buffer(HOST_BYTES)
         self.scratch = (ctypes.c_uint64 * 64)()
         self.entries = {function.name: (function, getattr(self.lib, function.name)) for function in FUNCTIONS.values()}
-        self.names = [name for name in self.entries if name not in RARE]
+        self.names = [name for name in self.entries if name not in RARE | WAIT]
         self.mostly = [operator for operator in C_OPERATORS if mostly and mostly in operator.name]
         self.canary = self.make_canary()
 
@@ -134,7 +138,9 @@ class Fuzzer:
         self.calls += 1
         result = entry(*arguments)
         if function.returns_status:
-            known = ACLNN_STATUSES | ACL_STATUSES if function.returns == "aclnnStatus" else ACL_STATUSES
+            known = {"aclnnStatus": ACLNN_STATUSES | ACL_STATUSES, "HcclResult": HCCL_STATUSES}.get(
+                function.returns, ACL_STATUSES
+            )
             if "LastError" in name:
                 known = ACLNN_STATUSES | ACL_STATUSES
             if result not in known:

@@ -265,9 +265,8 @@ def aclopSetAttrListListInt(
 ) -> None:
     """Set an attribute to a list of lists."""
     lists = []
-    for count, address in zip(
-        _given(numValues, numLists, "numValues"), _given(values, numLists, "values"), strict=True
-    ):
+    numbers, addresses = _given(numValues, numLists, "numValues"), _given(values, numLists, "values")
+    for count, address in zip(numbers, addresses, strict=False):
         if count < 0:
             raise AclnnError(ACL_ERROR_INVALID_PARAM, f"numValues: expected numbers of at least 0, got {count}")
         memory.check_range(address or 0, 8 * count, "values")

@@ -42,7 +42,7 @@ def _reference(a: Mapping[str, Any]) -> Any:
         others = second[i : i + 1] if a["aligned"] else second
         covered = [(_covered(box), _covered(other)) for other in others]
         wholes = [(b if a["mode"] == "iof" else x | b).sum() for x, b in covered]
-        rows.append([((x & b).sum() / whole).item() for (x, b), whole in zip(covered, wholes, strict=True)])
+        rows.append([((x & b).sum().double() / whole).item() for (x, b), whole in zip(covered, wholes, strict=True)])
     return torch.tensor(rows, dtype=torch.float64)
 
 
