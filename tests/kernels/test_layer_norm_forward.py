@@ -84,8 +84,9 @@ def digest(dtypes: Sequence[str]) -> str:
     return found.hexdigest()
 
 
+@pytest.mark.long
 @EVERY_OTHER_SET
-@pytest.mark.parametrize("dtypes", [["float32"], pytest.param(["float16", "bfloat16"], marks=pytest.mark.long)])
+@pytest.mark.parametrize("dtypes", [["float32"], ["float16", "bfloat16"]])
 def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, dtypes) == digest(dtypes)
 
@@ -197,7 +198,7 @@ def test_rows_far_from_zero_leave_those_beside_them_alone(n: int, lanes: str) ->
 
 
 @EVERY_DTYPE
-@pytest.mark.parametrize("n", [40, 200, 1030])
+@pytest.mark.parametrize("n", [pytest.param(40, marks=pytest.mark.long), 200, 1030])
 def test_rows_of_a_task_share_weights_and_nothing_else(dtype: np.dtype[Any], n: int) -> None:
     """Weights are widened once for all rows; where results overflow they are taken in float64 once more."""
     rng = np.random.default_rng(n)

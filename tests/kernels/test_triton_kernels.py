@@ -398,7 +398,8 @@ def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, laun
     assert kernel.local_bytes <= 48
 
 
-@pytest.mark.parametrize("columns", short_and_long([1000], [1, 20000]))
+@pytest.mark.long
+@pytest.mark.parametrize("columns", [1, 1000, 20000])
 def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> None:
     """Forwards, masks, rows of two dimensions and gaps between columns, no weight, outputs that coincide."""
     from aclnn import kernels

@@ -224,9 +224,9 @@ def digest(dtypes: Sequence[str]) -> str:
     return found.hexdigest()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @EVERY_OTHER_SET
-@pytest.mark.parametrize("dtypes", [["float32"], pytest.param(["float16", "bfloat16"], marks=pytest.mark.long)])
+@pytest.mark.parametrize("dtypes", [["float32"], ["float16", "bfloat16"]])
 def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, dtypes) == digest(dtypes)
 

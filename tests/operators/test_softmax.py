@@ -294,7 +294,7 @@ def digest(*dtypes: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.long), 2])
 @pytest.mark.usefixtures("usual_threads")
 def test_bits_are_those_of_every_processor(count: int) -> None:
     threads.set_threads(count)

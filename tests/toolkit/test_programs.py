@@ -65,7 +65,7 @@ def test_the_example_prints_what_readme_shows(compiled: Compile) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", ["elementwise", "norms"])
+@pytest.mark.parametrize("part", ["elementwise", pytest.param("norms", marks=pytest.mark.long)])
 def test_every_operator_in_every_layout(compiled: Compile, part: str) -> None:
     done = run(compiled("operators.cpp"), part, timeout_s=600)
     assert done.stdout == {"elementwise": "735 cases\n", "norms": "84 cases\n"}[part]

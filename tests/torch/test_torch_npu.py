@@ -168,6 +168,7 @@ for _ in range(400):
 @needs_toolkit
 @pytest.mark.toolkit
 class TestWheel:
+    @pytest.mark.long
     def test_segments_grow_where_they_are(self, tmp_path: Path) -> None:
         """Training scripts ask for it against fragmentation; it needs virtual memory."""
         calls = tmp_path / "calls"
@@ -290,6 +291,7 @@ class TestWheel:
         assert (done.returncode, done.stdout) == (0, "caught\n")
         assert done.stderr.splitlines()[-1] == f"missing: {missing}"
 
+    @pytest.mark.long
     def test_a_wait_that_never_ends_is_told(self) -> None:
         """What torch_npu does in ``empty_cache``, without its race: wait with Python's lock for a thread that calls."""
         script = (
