@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 from difflib import get_close_matches
 from importlib.metadata import PackageNotFoundError, version
+from inspect import Parameter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from aclnn.cli.options import STDOUT
 from aclnn.core.checks import computed
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product, current_product, soc_name
-from aclnn.operators import BY_NAME, C_OPERATORS, OPERATORS, required_arguments
+from aclnn.operators import C_OPERATORS, OPERATORS, required_arguments
 from aclnn.support import optional
 from aclnn.version import __version__
 
@@ -134,9 +135,10 @@ def _default(parameter: dict[str, Any]) -> str:
 
 
 def _operator(operator: Operator) -> dict[str, Any]:
-    arguments = operators.signature_of(operator).parameters if operator.name in BY_NAME else {}
-    optional = {p.python_name for p in operator.attributes if p.python_name in arguments}
-    optional -= set(required_arguments(operator))
+    arguments = operators.signature_of(operator).parameters
+    optional = {
+        p.python_name for p in operator.attributes if arguments[p.python_name].default is not Parameter.empty
+    } - set(required_arguments(operator))
     return {
         "name": operator.name,
         "c_name": operator.function,

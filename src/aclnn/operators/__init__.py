@@ -77,8 +77,11 @@ def function_of(operator: Operator) -> Callable[..., Any]:
 
 
 def signature_of(operator: Operator) -> Signature:
-    """Return the signature of an operator's function of arrays."""
-    return signature(function_of(operator))
+    """Return the signature of an operator's function of arrays, or what it would be where there is none."""
+    if operator.name in _DECLARED:
+        return signature(function_of(operator))
+    given = (p for p in operator.parameters if p.kind is not Kind.OUTPUT)
+    return Signature([Parameter(p.python_name, Parameter.KEYWORD_ONLY) for p in given])
 
 
 def required_arguments(operator: Operator) -> list[str]:
@@ -86,8 +89,6 @@ def required_arguments(operator: Operator) -> list[str]:
 
     An output among them is one that is updated in place.
     """
-    if operator.name not in _DECLARED:
-        return [p.python_name for p in operator.parameters if p.kind is not Kind.OUTPUT and not p.optional]
     nullable = {parameter.python_name for parameter in operator.parameters if parameter.optional}
     return [
         name

@@ -95,11 +95,11 @@ def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, An
         AclnnError: a value of another kind.
     """
     named = operator.by_name(values.items(), ATTRIBUTES)
-    function = signature_of(operator).parameters if operator.name in BY_NAME else {}
+    function = signature_of(operator).parameters
     given = {
-        name: function[name].default
-        for name, kind in ((p.python_name, p.kind) for p in operator.attributes)
-        if kind is not Kind.BOOL_ARRAY and name in function and function[name].default is not Parameter.empty
+        p.python_name: function[p.python_name].default
+        for p in operator.attributes
+        if p.kind is not Kind.BOOL_ARRAY and function[p.python_name].default is not Parameter.empty
     } | named
     return {p.python_name: attribute(operator, p, given.get(p.python_name)) for p in operator.attributes}
 
