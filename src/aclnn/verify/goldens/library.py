@@ -26,22 +26,17 @@ _WIDE = dict.fromkeys((DataType.FLOAT, DataType.FLOAT16, DataType.BF16), DataTyp
 
 
 class Computed(Elementwise):
-    """Golden values of an output; the whole is computed at once.
+    """Golden values of an output that ``computed`` gives.
 
     Args:
-        call: of an operator whose work is a ``Library``, with sound arguments.
-        inputs: the input tensors by Python's names.
-        output: which output, by C name.
+        values: the output in float64.
         dtype: of the output.
-
-    Raises:
-        ValueError: the output has a shape that results do not fit.
     """
 
-    def __init__(self, call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> None:
-        self.target, self.shape, self.size = format_of(dtype), call[output].shape, call[output].size
+    def __init__(self, values: Array, dtype: np.dtype[Any]) -> None:
+        self.target, self.shape, self.size = format_of(dtype), values.shape, values.size
         self._pieces = []
-        self._value = _computed(call, inputs, output).reshape(-1)
+        self._value = values.reshape(-1)
 
     def golden(self, at: Places) -> Golden:
         """Golden values of elements."""
@@ -50,8 +45,16 @@ class Computed(Elementwise):
 
 
 @quiet
-def _computed(call: Call, inputs: Mapping[str, Array], output: str) -> Array:
-    """An output in float64."""
+def computed(call: Call, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Compute the outputs of a plain operator in float64, by C name; none where there is nothing to do.
+
+    Args:
+        call: of an operator of ``aclnn.operators.library``, with sound arguments.
+        inputs: the input tensors by Python's names.
+
+    Raises:
+        ValueError: an output has a shape that results do not fit.
+    """
     operands: dict[str, Any] = {}
     arguments = dict(call.arguments)
     for parameter in call.operator.parameters:
@@ -68,13 +71,17 @@ def _computed(call: Call, inputs: Mapping[str, Array], output: str) -> Array:
         elif isinstance(given, Scalar):
             operands[parameter.name] = np.asarray(given.value)
     work = call.operator.work(replace(call, arguments=arguments))
+    if work is None:
+        return {}
     assert isinstance(work, Library)
     given = [operands[name] for name in work.inputs]
     if work.dtype is not None:
         given = [operand.astype(work.dtype.numpy) for operand in given]
     results = work.function(*given)
-    results = results if isinstance(results, tuple) else (results,)
-    found, shape = np.asarray(results[work.outputs.index(output)], np.float64), call[output].shape
-    if work.sized_by_result and found.shape != shape:
-        raise ValueError(f"{call.operator.name}: {output}: expected shape {list(found.shape)}, got {list(shape)}")
-    return found.reshape(shape) if found.size == call[output].size else np.broadcast_to(found, shape)
+    found = {}
+    for output, result in zip(work.outputs, results if isinstance(results, tuple) else (results,), strict=True):
+        values, shape = np.asarray(result, np.float64), call[output].shape
+        if work.sized_by_result and values.shape != shape:
+            raise ValueError(f"{call.operator.name}: {output}: expected shape {list(values.shape)}, got {list(shape)}")
+        found[output] = values.reshape(shape) if values.size == call[output].size else np.broadcast_to(values, shape)
+    return found
