@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import accumulate
 
 import numpy as np
 
@@ -20,6 +22,7 @@ from aclnn.core.status import AclnnError, HcclResult
 from aclnn.runtime import collectives, devices, handles, memory
 from aclnn.runtime.collectives import Reduction
 from aclnn.runtime.communicators import Communicator, Message, Root
+from aclnn.runtime.devices import expect_device
 from aclnn.runtime.streams import Stream
 
 _PARA, _PTR = HcclResult.HCCL_E_PARA, HcclResult.HCCL_E_PTR
@@ -101,13 +104,20 @@ def _present(**addresses: int) -> None:
             raise AclnnError(_PTR, f"{name}: expected an address, got null")
 
 
+@contextmanager
+def _as_parameter(prefix: str = "") -> Iterator[None]:
+    """Give what the runtime refuses the status of a wrong parameter."""
+    try:
+        yield
+    except AclnnError as error:
+        raise AclnnError(_PARA, f"{prefix}{error.message}") from None
+
+
 def _host(argument: str, address: int, nbytes: int) -> int:
     """An address on the host where so many bytes may lie."""
     _present(**{argument: address})
-    try:
+    with _as_parameter():
         memory.check_range(address, nbytes, argument)
-    except AclnnError as error:
-        raise AclnnError(_PARA, error.message) from None
     return address
 
 
@@ -149,10 +159,8 @@ class _Call:
         self.function = function
         self.comm = _communicator(comm)
         _present(stream=stream)
-        try:
+        with _as_parameter():
             self.stream: Stream = devices.stream_of(stream)
-        except AclnnError as error:
-            raise AclnnError(_PARA, error.message) from None
         self._held: list[memory.Allocation] = []
 
     def bytes_at(self, argument: str, address: int, nbytes: int) -> memoryview:
@@ -160,10 +168,8 @@ class _Call:
         if not nbytes:
             return memoryview(b"")
         _present(**{argument: address})
-        try:
+        with _as_parameter(f"{argument}: "):
             self._held.append(self.stream.context.device.resolve(address, nbytes, address))
-        except AclnnError as error:
-            raise AclnnError(_PARA, f"{argument}: {error.message}") from None
         return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
 
     def parts_at(
@@ -293,19 +299,13 @@ def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int) -> Non
     _host("comms", comms, 8 * ndev)
     if not devices or len(set(devices)) != len(devices):
         raise AclnnError(_PARA, f"devices: expected different ones, got {list(devices)}")
-    for number in devices:
-        _expect_device(number)
+    with _as_parameter():
+        for number in devices:
+            expect_device(number, "devices")
     info = Root().info
     with ThreadPoolExecutor(ndev) as threads:
         made = list(threads.map(lambda rank: Communicator.join(ndev, info, rank), range(ndev)))
     (ctypes.c_uint64 * ndev).from_address(comms)[:] = [handles.insert(comm) for comm in made]
-
-
-def _expect_device(number: int) -> None:
-    try:
-        devices.expect_device(number, "devices")
-    except AclnnError as error:
-        raise AclnnError(_PARA, error.message) from None
 
 
 @c_function("HcclResult HcclCommDestroy(HcclComm comm)")
@@ -435,11 +435,7 @@ def _reduce_scatter(
 
 
 def _offsets(counts: Iterable[int]) -> list[int]:
-    offsets, at = [], 0
-    for count in counts:
-        offsets.append(at)
-        at += count
-    return offsets
+    return [*accumulate(counts, initial=0)][:-1]
 
 
 @c_function(

@@ -239,18 +239,6 @@ def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
     )
 
 
-def _overlaps(given: Given) -> dict[str, Any]:
-    """The arguments of aclnnIou, whose second boxes the type has in rows."""
-    return {
-        "bBoxes": given.tensor(1),
-        "gtBoxes": given.tensor(),
-        "mode": given.attribute("mode", "iou"),
-        "eps": given.attribute("eps", 1.0),
-        "aligned": given.attribute("aligned", False),
-        "overlap": given.output(),
-    }
-
-
 TYPES: dict[str, ByType] = {
     # Activations and norms.
     "Elu": _function(
@@ -350,7 +338,15 @@ TYPES: dict[str, ByType] = {
     "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "GridSampler3D": _grid("aclnnGridSampler3D"),
     "GridSampler3DGrad": _grid("aclnnGridSampler3DBackward", "gradOutput input grid", "inputGrad gridGrad"),
-    "Iou": ByType(_BY_FUNCTION["aclnnIou"], _overlaps),
+    # Of the type the second boxes are in rows.
+    "Iou": _function(
+        "aclnnIou",
+        "gtBoxes bBoxes",
+        "overlap",
+        mode=_attribute("mode", "iou"),
+        eps=_attribute("eps", 1.0),
+        aligned=_attribute("aligned", False),
+    ),
     "LogSpaceD": _operator(
         of_types.LOG_SPACE,
         "assist",

@@ -19,7 +19,14 @@ from dataclasses import dataclass
 from types import GenericAlias
 from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
-from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_NULLPTR, AclnnError, HcclResult
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACLNN_ERR_INNER,
+    ACLNN_ERR_PARAM_NULLPTR,
+    CODES,
+    AclnnError,
+    HcclResult,
+)
 from aclnn.runtime import errors
 
 P = ParamSpec("P")
@@ -33,6 +40,12 @@ NULL_STATUS = {
     "aclError": ACL_ERROR_INVALID_PARAM,
     "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR,
     "HcclResult": int(HcclResult.HCCL_E_PTR),
+}
+#: Status types, with the status of what fails inside of the function.
+INTERNAL_STATUS = {
+    "aclError": CODES["ACL_ERROR_INTERNAL_ERROR"],
+    "aclnnStatus": ACLNN_ERR_INNER,
+    "HcclResult": int(HcclResult.HCCL_E_INTERNAL),
 }
 
 HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "HcclComm")

@@ -12,12 +12,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aclnn import capi, kernels
-from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.capi.prototype import FUNCTIONS, INTERNAL_STATUS, CFunction, CParameter
 from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
     ACLNN_ERR_INNER,
     ACLNN_ERR_PARAM_INVALID,
-    CODES,
     AclnnError,
     HcclResult,
 )
@@ -35,12 +34,7 @@ _LONGEST_ARRAY = 1 << 28
 # Its text lives until the thread's next call; every other text as long as the process.
 _SHORT_LIVED = "aclGetRecentErrMsg"
 
-#: By the type of the status: what Python's own failures give, and arrays that are too long.
-_FAILURES = {
-    "aclError": CODES["ACL_ERROR_INTERNAL_ERROR"],
-    "aclnnStatus": ACLNN_ERR_INNER,
-    "HcclResult": int(HcclResult.HCCL_E_INTERNAL),
-}
+#: Status types, with the status of arrays that are too long.
 _MISCOUNTED = {
     "aclError": ACL_ERROR_INVALID_PARAM,
     "aclnnStatus": ACLNN_ERR_PARAM_INVALID,
@@ -157,7 +151,7 @@ def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
 
 
 def _failure(function: CFunction) -> int:
-    return _FAILURES.get(function.returns, ACLNN_ERR_INNER)
+    return INTERNAL_STATUS.get(function.returns, ACLNN_ERR_INNER)
 
 
 def _onerror(function: CFunction) -> Callable[..., None]:

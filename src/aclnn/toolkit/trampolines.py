@@ -7,9 +7,9 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.capi.prototype import FUNCTIONS, INTERNAL_STATUS, CFunction, CParameter
 from aclnn.core.dtypes import DataType
-from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACLNN_ERR_INNER, CODES, HcclResult
+from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR
 from aclnn.operators import C_OPERATORS
 from aclnn.toolkit.abi import entry_declaration, is_text, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
@@ -37,10 +37,7 @@ PHASE_ONE = "GetWorkspaceSize"
 _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
 #: What a call answers when Python cannot serve it, by the C type of its result.
-_FALLBACK = {
-    "aclError": str(CODES["ACL_ERROR_INTERNAL_ERROR"]),
-    "aclnnStatus": str(ACLNN_ERR_INNER),
-    "HcclResult": str(int(HcclResult.HCCL_E_INTERNAL)),
+_FALLBACK = {name: str(status) for name, status in INTERNAL_STATUS.items()} | {
     "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
     "float": "NAN",
 }
