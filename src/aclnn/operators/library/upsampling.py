@@ -27,7 +27,10 @@ _MOST_STEP = 50
 Weights = Callable[[int, int, float, bool], Any]
 
 
-def _step(before: int, after: int, scale: float) -> float:
+def _step(before: int, after: int, scale: float, align: bool = False) -> float:
+    """Return how many old elements a new one is from the next."""
+    if align:
+        return (before - 1) / (after - 1) if after > 1 else 0.0
     return 1 / scale if scale > 0 else before / after
 
 
@@ -42,9 +45,8 @@ def _nearest(shift: float) -> Weights:
 
 def _places(before: int, after: int, scale: float, align: bool) -> Any:
     """Return the places of the new elements among the old ones."""
-    if align:
-        return np.arange(after) * ((before - 1) / (after - 1) if after > 1 else 0.0)
-    return (np.arange(after) + 0.5) * _step(before, after, scale) - 0.5
+    step = _step(before, after, scale, align)
+    return np.arange(after) * step if align else (np.arange(after) + 0.5) * step - 0.5
 
 
 def cubic(distances: Any, a: float = _CUBIC) -> Any:
@@ -82,9 +84,7 @@ def _antialiased(reach: int, kernel: Callable[[Any], Any]) -> Weights:
     """Interpolate by a kernel of a reach, which grows as elements become fewer; the weights add up to 1."""
 
     def weights(before: int, after: int, scale: float, align: bool) -> Any:
-        step = _step(before, after, scale)
-        if align:
-            step = (before - 1) / (after - 1) if after > 1 else 0.0
+        step = _step(before, after, scale, align)
         wide = max(step, 1.0)
         centres, elements = step * (np.arange(after)[:, None] + 0.5), np.arange(before)
         first, last = (np.floor(centres + side * reach * wide + 0.5) for side in (-1, 1))
