@@ -1,4 +1,4 @@
-"""What the documentation shows is what happens: README's and docs/verify.md's blocks, the examples, the links.
+"""What the documentation shows is what happens: the blocks of README and two pages, the examples, the links.
 
 Lines that begin with ``# -> `` are the output expected; … stands for anything.
 """
@@ -21,7 +21,7 @@ from aclnn.operators import BY_NAME
 from tests.helpers import exact as exact_values
 
 ROOT = Path(__file__).parents[1]
-SHOWN = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/verify.md"))
+SHOWN = "\n".join((ROOT / page).read_text() for page in ("README.md", "docs/verify.md", "docs/custom-operators.md"))
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", SHOWN, re.MULTILINE | re.DOTALL)
 RUNNABLE = [(language, text) for language, text in BLOCKS if language in ("python", "sh")]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

@@ -137,7 +137,7 @@ def _command(operator: Operator) -> Any:
     given, required = {p.python_name: p for p in operator.parameters}, required_arguments(operator)
     signature, hints = operators.signature_of(operator), get_type_hints(operators.function_of(operator))
     arguments = [
-        _argument(given[name], signature.parameters[name].default, hints[name], name in required)
+        _argument(given[name], signature.parameters[name].default, hints.get(name), name in required)
         for name in signature.parameters
         if name in given and (given[name].kind is not Kind.OUTPUT or name in required)
     ]

@@ -7,6 +7,7 @@ from inspect import Parameter, Signature, signature
 from types import ModuleType
 from typing import Any
 
+from aclnn import custom
 from aclnn.core.operator import Kind, Operator
 from aclnn.operators import (
     ada_layer_norm,
@@ -62,11 +63,14 @@ _DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
     if getattr(vars(family).get(operator.name), "__module__", None) == family.__name__
 }
 
-#: The operators that have functions of arrays: all that the modules imported above declare.
+_CUSTOM = custom.declared([o.function for o in (*(operator for operator, _ in _DECLARED.values()), *LIBRARY_OPERATORS)])
+_DECLARED |= {name: (operator, function) for name, (operator, function) in _CUSTOM.items() if function}
+
+#: The operators that have functions of arrays: all that the modules imported above declare, and a user's own.
 OPERATORS: tuple[Operator, ...] = tuple(operator for operator, _ in _DECLARED.values())
 
 #: The operators that have C functions.
-C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS)
+C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS, *(operator for operator, function in _CUSTOM.values() if not function))
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import aclnn
+from aclnn import custom
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
@@ -116,6 +117,8 @@ def _machine() -> dict[str, str]:
     installed = [path for path in sys.path if Path(path).name in _INSTALLED and Path(path).is_dir()]
     # As bytes: the C program's Python may take another encoding for names of files than this one does.
     import_paths, here = [*map(os.fsencode, dict.fromkeys(installed))], os.fsencode(Path(aclnn.__file__).parents[1])
+    # The entry points are those of these operators, whatever the program's environment says.
+    operators = os.fsencode(os.pathsep.join(map(str, custom.files())))
     return {
         "ACLNN_LIBPYTHON": str(python_library()),
         "ACLNN_PYTHON": sys.executable,
@@ -124,6 +127,7 @@ def _machine() -> dict[str, str]:
         "ACLNN_IMPORT_SERVER": (
             f"import os, sys\npaths, here = [*map(os.fsdecode, {import_paths!r})], os.fsdecode({here!r})\n"
             "sys.path += [path for path in paths if path not in sys.path]\n"
+            f"os.environ[{custom.VARIABLE!r}] = os.fsdecode({operators!r})\n"
             f"sys.path.insert(0, here)\nimport aclnn\nsys.path.remove(here)\nimport {ENTRY_POINTS}\n"
         ),
     }

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from aclnn import custom
 from aclnn.capi.prototype import CFunction
 from aclnn.kernels.cpu.cache import temporary_cache, user_cache
 from aclnn.support.atomic import locked, replaced
@@ -23,9 +24,11 @@ from aclnn.version import __version__
 
 #: The library that each folder of headers belongs to.
 _LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi", "hccl": "hccl"}
+#: Where a package of custom operators lies.
+_PACKAGE = "opp/vendors/customize/op_api"
 #: Newer releases split libopapi by field and name the runtime anew, and torch_npu needs libraries of whose functions
 #: it calls the runtime's only: whichever name a program links, it gets one of the libraries that there are.
-_OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so"), "libopapi.so") | dict.fromkeys(
+_OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opapi.so"), "libopapi.so") | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
         *("libge_runner.so", "libgraph.so"),
@@ -62,12 +65,15 @@ _SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 def default_root() -> Path:
     """Return the tree's default folder: ACLNN_TOOLKIT_DIR, else one in the user's cache for this Python.
 
+    ``ACLNN_OPERATORS`` has one of its own.
+
     Where others could change the user's cache, it is a temporary folder.
     """
     configured = os.environ.get("ACLNN_TOOLKIT_DIR")
     if configured:
         return Path(configured).absolute()
-    here = hashlib.sha256(os.fsencode(f"{sys.executable}\n{__file__}")).hexdigest()[:8]
+    known = "\n".join((sys.executable, __file__, *map(str, custom.files())))
+    here = hashlib.sha256(os.fsencode(known)).hexdigest()[:8]
     cache = user_cache()
     try:
         expect_trusted(cache)
@@ -126,6 +132,7 @@ def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     links |= {platform_folder / name: f"../{name}" for name in ("include", "lib64")}
     links[platform_folder / "devlib"] = "lib64"
     links[include / "aclnnop" / "level2"] = "."  # where CANN keeps some of the operators' headers, too
+    links |= {root / _PACKAGE / "include": "../../../../include/aclnnop", root / _PACKAGE / "lib": "../../../../lib64"}
     for folder in _OLDER_FOLDERS:
         (root / folder).mkdir(exist_ok=True)
         links |= {root / folder / name: f"../{name}" for name in ("include", "lib64")}
@@ -170,7 +177,7 @@ def is_current(root: Path) -> bool:
 
 def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
-    parts = [__version__, sys.version, sys.executable, *headers.texts().values()]
+    parts = [__version__, sys.version, sys.executable, *map(str, custom.files()), *headers.texts().values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
     parts += [trampolines.source(name) for name in (*trampolines.SHARED, "bridge.c", "valgrind.supp")]
     parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, native.__file__, __file__)]
@@ -198,5 +205,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _link(path: Path, target: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as (fresh,):
         fresh.symlink_to(target)

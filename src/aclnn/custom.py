@@ -1,0 +1,323 @@
+"""Operators of one's own: functions, declared by a decorator, in files that ``ACLNN_OPERATORS`` names.
+
+They get what the operators of this package get: C functions with headers and entry points, ``aclnn.cann``, verdicts
+and, where a formula computes them, a function of arrays, ``torch.ops.aclnn`` and ``aclnn run``. Checks and status codes
+are those of the interfaces that CANN generates from an operator's definition.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from inspect import Parameter as Argument
+from inspect import signature
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from aclnn.core.checks import (
+    FLOATING,
+    Column,
+    broadcast_shape,
+    extents,
+    generated,
+    limited_dims,
+    listing,
+    nothing_to_write,
+    rule,
+)
+from aclnn.core.dtypes import DataType, float32
+from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, Shape, Work
+from aclnn.core.products import Product
+from aclnn.execution import arrays
+from aclnn.support.env import SettingError
+
+__all__ = ["array_function", "elementwise"]
+
+VARIABLE = "ACLNN_OPERATORS"
+
+Function = Callable[..., Any]
+Dtypes = Sequence[str | Sequence[str]]
+
+_FLOATS = tuple(str(dtype.numpy_name) for dtype in FLOATING)
+_NUMBERS = {float: Kind.DOUBLE, int: Kind.INT64, bool: Kind.BOOL}
+_ATTRIBUTES = {**_NUMBERS, str: Kind.STRING, list[int]: Kind.INT_ARRAY, list[bool]: Kind.BOOL_ARRAY}
+"""Kinds of attributes by annotation: those that CANN generates. Whatever else is a tensor."""
+
+
+def elementwise(
+    outputs: str | Sequence[str] = "out", dtypes: Dtypes = _FLOATS, products: Collection[Product] = tuple(Product)
+) -> Callable[[Function], Function]:
+    """Declare the operator of a formula, computed for each element of its inputs, which broadcast.
+
+        @elementwise("y", dtypes=("float16", "float32"))
+        def leaky_relu_custom(x, negative_slope: float = 0.01):
+            return where(x > 0.0, x, negative_slope * x)
+
+    This is ``aclnnLeakyReluCustom``, with the parameters ``x``, ``negativeSlope`` and ``yOut``. The formula is written
+    in the words of ``aclnn.formula``, computed in float64 and rounded once. Tensors come first, then attributes, with
+    their type: float, which is rounded to float32, int or bool.
+
+    Args:
+        outputs: their names, one for each result.
+        dtypes: for each combination that has a kernel the data type of all tensors, or a sequence with that of each:
+            inputs, then outputs.
+        products: those that have a kernel; those without bfloat16 have none for it.
+
+    Returns:
+        A decorator that makes the formula a function of arrays, with a further parameter ``out``.
+
+    Raises:
+        TypeError: a parameter that a formula cannot have, or an unknown data type.
+    """
+
+    def declare(formula: Function) -> Function:
+        given = _parameters(formula)
+        inputs = tuple(p.name for p in given if p.kind is Kind.INPUT)
+        numbers = [p for p in given if p.kind in _NUMBERS.values()]
+        if [p.name for p in given] != [*inputs, *(p.name for p in numbers)] or any(p.optional for p in given):
+            wanted = "tensors without defaults, then attributes of type float, int or bool"
+            raise TypeError(f"{formula.__name__}: expected {wanted}, got {signature(formula)}")
+
+        def work(call: Call) -> Elementwise:
+            results = tuple(p.name for p in call.operator.outputs)
+            return Elementwise(formula, inputs, results, tuple(float(_attribute(call, p)) for p in numbers))
+
+        return _of_arrays(formula, _operator(formula, given, outputs, dtypes, products, work))
+
+    return declare
+
+
+def array_function(
+    outputs: str | Sequence[str] = "out",
+    dtypes: Dtypes = _FLOATS,
+    products: Collection[Product] = tuple(Product),
+    shapes: Callable[..., Any] | None = None,
+) -> Callable[[Function], Operator]:
+    """Declare the operator of a function of NumPy arrays.
+
+        @array_function("c", shapes=lambda a, b: (a[0], b[1]))
+        def matmul_custom(a, b):
+            return a @ b
+
+    This is ``aclnnMatmulCustom``, with the parameters ``a``, ``b`` and ``cOut``. 16-bit floating-point tensors come in
+    float32, and all in float64 where a verdict needs golden values; results are converted to the outputs' data types.
+    Attributes have their type: float, int, bool, str, ``list[int]`` or ``list[bool]``. A tensor that is None by default
+    may be null.
+
+    Args:
+        outputs: their names, one for each result.
+        dtypes: for each combination that has a kernel the data type of all tensors, or a sequence with that of each
+            that may not be null: inputs, then outputs.
+        products: those that have a kernel; those without bfloat16 have none for it.
+        shapes: takes what the function takes, shapes in the place of arrays, and returns the output's shape, or a list
+            of all outputs'. By default inputs broadcast.
+
+    Returns:
+        A decorator that makes the function an ``Operator``.
+
+    Raises:
+        TypeError: an unknown data type.
+    """
+
+    def declare(function: Function) -> Operator:
+        given = _parameters(function)
+
+        def work(call: Call) -> Library:
+            present = [p for p in given if p.kind is Kind.INPUT and call[p.name] is not None]
+            others = {p.python_name: _attribute(call, p) for p in given if p not in present}
+
+            def compute(*operands: Any) -> Any:
+                names = (p.python_name for p in present)
+                return function(**others, **dict(zip(names, operands, strict=True)))
+
+            return Library(compute, tuple(p.name for p in present), tuple(p.name for p in call.operator.outputs))
+
+        return _operator(function, given, outputs, dtypes, products, work, shapes)
+
+    return declare
+
+
+def _parameters(function: Function) -> list[Parameter]:
+    """Return the parameters that a function's are."""
+    found = []
+    for name, argument in signature(function, eval_str=True).parameters.items():
+        if argument.kind in (Argument.VAR_POSITIONAL, Argument.VAR_KEYWORD):
+            raise TypeError(f"{function.__name__}: expected parameters with a name each, got {argument}")
+        kind = _ATTRIBUTES.get(argument.annotation, Kind.INPUT)
+        optional = kind is Kind.INPUT and argument.default is None
+        found.append(Parameter(_camel(name, "Optional" * optional), name, kind, kind.label, optional))
+    return found
+
+
+def _attribute(call: Call, parameter: Parameter) -> Any:
+    value = call[parameter.name]
+    return float32(value) if parameter.kind is Kind.DOUBLE else value
+
+
+def _camel(name: str, ending: str = "") -> str:
+    first, *rest = name.split("_")
+    return first + "".join(map(str.capitalize, rest)) + ending
+
+
+def _operator(
+    function: Function,
+    given: Sequence[Parameter],
+    outputs: str | Sequence[str],
+    dtypes: Dtypes,
+    products: Collection[Product],
+    work: Callable[[Call], Work],
+    shapes: Callable[..., Any] | None = None,
+) -> Operator:
+    name = function.__name__
+    results = [
+        Parameter(output if output == "out" else _camel(output, "Out"), output, Kind.OUTPUT, Kind.OUTPUT.label)
+        for output in ([outputs] if isinstance(outputs, str) else outputs)
+    ]
+    inputs = [p for p in given if p.kind is Kind.INPUT]
+    required, written = [p.name for p in inputs if not p.optional], [p.name for p in results]
+    columns = [_column(name, entry, [p.python_name for p in (*inputs, *results) if not p.optional]) for entry in dtypes]
+
+    def of_product(product: Product) -> list[Column]:
+        return [column for column in columns if product.has_bfloat16 or DataType.BF16 not in column]
+
+    def wanted(call: Call) -> list[Shape] | str:
+        """The outputs' shapes, or why there are none."""
+        try:
+            return _shapes(call, given, len(results), shapes)
+        except Exception as error:
+            got = ", ".join(f"{p.name} {extents(call[p.name].shape)}" for p in inputs if call[p.name] is not None)
+            return f"expected shapes that {name} takes ({error}), got {got}"
+
+    def complain(call: Call) -> str | None:
+        expected = wanted(call)
+        if isinstance(expected, str):
+            return f"{inputs[0].name if inputs else name}: {expected}"
+        for output, shape in zip(written, expected, strict=True):
+            if call[output].shape != shape:
+                return f"{output}: expected shape {extents(shape)}, got {extents(call[output].shape)}"
+        return None
+
+    def infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
+        have = tuple(call[p].dtype for p in required)
+        fitting = [column for column in of_product(call.product) if column[: len(have)] == have]
+        found = wanted(call)
+        # Else checks refuse the inputs.
+        kinds = fitting[0][len(have) :] if fitting else columns[0][len(have) :]
+        extent = [()] * len(written) if isinstance(found, str) else found
+        return dict(zip(written, zip(kinds, extent, strict=True), strict=True))
+
+    return Operator(
+        name=name,
+        function=f"aclnn{''.join(map(str.capitalize, name.split('_')))}",
+        summary=(function.__doc__ or f"The operator {name}.").strip().splitlines()[0],
+        formula=f"{', '.join(p.python_name for p in results)} = {name}({', '.join(p.python_name for p in given)})",
+        parameters=(*inputs, *(p for p in given if p.kind is not Kind.INPUT), *results),
+        support={product: frozenset().union(*of_product(product)) for product in products if of_product(product)},
+        checks=generated(
+            required,
+            written,
+            of_product,
+            limited_dims(*(p.name for p in inputs), *written),
+            rule(f"shapes of {name}: {listing(written, 'and')}", complain),
+        ),
+        work=lambda call: None if nothing_to_write(call, written) else work(call),
+        infer=infer,
+    )
+
+
+def _column(name: str, entry: str | Sequence[str], tensors: Sequence[str]) -> Column:
+    known = {dtype.numpy_name: dtype for dtype in DataType if dtype.numpy_name}
+    names = (entry,) * len(tensors) if isinstance(entry, str) else tuple(entry)
+    if len(names) != len(tensors) or not set(names) <= {*known}:
+        expected = f"one of {listing(known)}, or one each for {listing(tensors, 'and')}"
+        raise TypeError(f"{name}: dtypes: expected {expected}, got {entry!r}")
+    return tuple(known[each] for each in names)
+
+
+def _shapes(call: Call, given: Sequence[Parameter], count: int, shapes: Callable[..., Any] | None) -> list[Shape]:
+    values = {p.python_name: call[p.name] for p in given}
+    values |= {p.python_name: call[p.name].shape for p in given if p.kind is Kind.INPUT and call[p.name] is not None}
+    if shapes is None:
+        found = broadcast_shape(
+            *(values[p.python_name] for p in given if p.kind is Kind.INPUT and values[p.python_name] is not None)
+        )
+        if found is None:
+            raise ValueError("they do not broadcast")
+        return [found] * count
+    result = shapes(**values)
+    return [tuple(shape) for shape in (result if isinstance(result, list) else [result])]
+
+
+def _of_arrays(formula: Function, operator: Operator) -> Function:
+    """Return an operator's function of arrays, with its formula's parameters and ``out``."""
+    nothing = (None,) * len(operator.outputs)
+    out = Argument("out", Argument.POSITIONAL_OR_KEYWORD, default=nothing if nothing[1:] else None)
+    declared = signature(formula)
+    declared = declared.replace(parameters=[*declared.parameters.values(), out])
+
+    @wraps(formula)
+    def function(*positional: Any, **named: Any) -> Any:
+        bound = declared.bind(*positional, **named)
+        bound.apply_defaults()
+        inputs = [bound.arguments[p.python_name] for p in operator.inputs]
+        attributes = tuple(bound.arguments[p.python_name] for p in operator.attributes)
+        outs = bound.arguments["out"]
+        return arrays.call(operator, inputs, attributes, outs if nothing[1:] else (outs,))
+
+    vars(function).update(__signature__=declared, operator=operator)
+    return function
+
+
+def files() -> tuple[Path, ...]:
+    """Return the files that ``ACLNN_OPERATORS`` names, one after the other as in PATH."""
+    return tuple(Path(name).absolute() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
+
+
+def declared(taken: Collection[str]) -> dict[str, tuple[Operator, Function | None]]:
+    """Run these files; return the operators that they declare, each with its function of arrays if it has one.
+
+    Beside what the decorators of this module make, these are constants that are an ``Operator``, with the function of
+    the operator's name.
+
+    Args:
+        taken: C functions of other operators.
+
+    Raises:
+        SettingError: a file cannot be read, or declares an operator again.
+    """
+    found: dict[str, tuple[Operator, Function | None]] = {}
+    functions = {*taken}
+    for file in files():
+        names = vars(_run(file))
+        for value in [*names.values()]:
+            operator = value if isinstance(value, Operator) else getattr(value, "operator", None)
+            if not isinstance(operator, Operator) or found.get(operator.name, (None,))[0] is operator:
+                continue
+            if operator.function in functions:
+                raise SettingError(
+                    f"{VARIABLE}: {file}: expected an operator that there is not, got {operator.function}"
+                )
+            functions.add(operator.function)
+            function = names.get(operator.name)
+            found[operator.name] = operator, function if callable(function) else None
+    return found
+
+
+def _run(file: Path) -> ModuleType:
+    name = f"aclnn_operators_{file.stem}"
+    spec = spec_from_loader(name, SourceFileLoader(name, str(file)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except OSError as error:
+        raise SettingError(
+            f"{VARIABLE}: expected files that can be run, got {str(file)!r} ({error.strerror})"
+        ) from None
+    return module
