@@ -33,5 +33,6 @@ def test_a_row_is_judged(label: str) -> None:
 
 
 def test_bytes_are_those_of_each_tensor_once() -> None:
+    pytest.importorskip("torch")
     row = workloads.member(MEMBERS["swi_glu_grad"], "float32", 1 << 14)
     assert row.nbytes == 4 * ((1 << 14) + (1 << 14) + (1 << 13))

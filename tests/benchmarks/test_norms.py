@@ -30,4 +30,5 @@ def test_a_row_is_judged(name: str) -> None:
 
 
 def test_bytes_are_those_of_each_tensor_once() -> None:
+    pytest.importorskip("torch")
     assert workloads.norm("softmax", 64, 256, "float32").nbytes == 2 * 4 * 64 * 256
