@@ -8,6 +8,8 @@ from aclnn.core.dtypes import DataType
 from aclnn.operators import BY_NAME
 from benchmarks import family, norms, workloads
 
+pytest.importorskip("torch")  # which rows are compared with
+
 
 def test_each_operator_has_its_rows() -> None:
     of_elements = {member.operator.name for member in family.members(DataType.FLOAT)}
@@ -30,5 +32,4 @@ def test_a_row_is_judged(name: str) -> None:
 
 
 def test_bytes_are_those_of_each_tensor_once() -> None:
-    pytest.importorskip("torch")
     assert workloads.norm("softmax", 64, 256, "float32").nbytes == 2 * 4 * 64 * 256
