@@ -16,6 +16,7 @@ from aclnn import AclnnError
 from aclnn.core.operator import Operator
 from aclnn.core.products import set_soc_name
 from aclnn.custom import array_function, elementwise
+from aclnn.execution import arrays
 from aclnn.formula import exp, where
 from tests.helpers.toolkit_support import needs_toolkit
 
@@ -55,8 +56,9 @@ def test_the_declaration_is_that_of_a_generated_interface() -> None:
     assert operator.function == "aclnnLeaky"
     assert operator.header == "aclnn_leaky.h"
     assert [parameter.declaration for parameter in operator.parameters] == [
-        *("const aclTensor *x", "double negativeSlope", "int64_t shift", "aclTensor *yOut"),
+        *("const aclTensor *x", "double negativeSlope", "int64_t shift", "const aclTensor *out"),
     ]
+    assert [parameter.name for parameter in both.operator.outputs] == ["totalOut", "ratioOut"]  # type: ignore[attr-defined]
     assert operator.summary == "x, and below 0 a part of it."
 
 
@@ -125,6 +127,24 @@ def test_data_types_that_there_are_not_are_refused(dtypes: Any) -> None:
             return x @ y
 
 
+@pytest.mark.parametrize("dtypes", [("int32",), (("float32", "bool"),)])
+def test_a_formula_with_integers_as_results_is_refused(dtypes: Any) -> None:
+    with pytest.raises(TypeError, match=r"f: dtypes: expected outputs of a formula in float32, .* got"):
+
+        @elementwise(dtypes=dtypes)
+        def f(x: Any) -> Any:
+            return x
+
+
+def test_functions_of_arrays_have_integers() -> None:
+    @array_function("index", dtypes=(("float32", "int64"),), shapes=lambda x, dim: x[:dim] + x[dim + 1 :])
+    def arg_max_custom(x: Any, dim: int) -> Any:
+        return np.argmax(x, dim)
+
+    x = np.array([[1, 3, 2], [9, 8, 7]], np.float32)
+    np.testing.assert_array_equal(arrays.call(arg_max_custom, (x,), (1,), (None,)), [1, 0])
+
+
 def with_operators(files: str, *command: str | Path, cwd: Path = ROOT, **env: str) -> subprocess.CompletedProcess[str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     env = os.environ | {"ACLNN_OPERATORS": files, "PATH": path} | env
@@ -163,8 +183,8 @@ def test_functions_of_arrays_run_under_their_c_names() -> None:
     done = with_operators(str(EXAMPLE / "operators.py"), sys.executable, "-c", _PROGRAM)
     assert done.returncode == 0, done.stderr
     types, shapes = done.stdout.splitlines()
-    assert "161002 aclnnMatmulLeakyReluCustom: cOut: expected data type ACL_FLOAT beside a and b, got" in types
-    assert "561002 aclnnMatmulLeakyReluCustom: cOut: expected shape [7, 3], got [5, 3]" in shapes
+    assert "161002 aclnnMatmulLeakyReluCustom: out: expected data type ACL_FLOAT beside a and b, got" in types
+    assert "561002 aclnnMatmulLeakyReluCustom: out: expected shape [7, 3], got [5, 3]" in shapes
 
 
 def test_pytorch_has_formulas() -> None:

@@ -47,6 +47,7 @@ _FLOATS = tuple(str(dtype.numpy_name) for dtype in FLOATING)
 _NUMBERS = {float: Kind.DOUBLE, int: Kind.INT64, bool: Kind.BOOL}
 _ATTRIBUTES = {**_NUMBERS, str: Kind.STRING, list[int]: Kind.INT_ARRAY, list[bool]: Kind.BOOL_ARRAY}
 """Kinds of attributes by annotation: those that CANN generates. Whatever else is a tensor."""
+_CONST = "const aclTensor *"
 
 
 def elementwise(
@@ -58,14 +59,14 @@ def elementwise(
         def leaky_relu_custom(x, negative_slope: float = 0.01):
             return where(x > 0.0, x, negative_slope * x)
 
-    This is ``aclnnLeakyReluCustom``, with the parameters ``x``, ``negativeSlope`` and ``yOut``. The formula is written
+    This is ``aclnnLeakyReluCustom``, with the parameters ``x``, ``negativeSlope`` and ``out``. The formula is written
     in the words of ``aclnn.formula``, computed in float64 and rounded once. Tensors come first, then attributes, with
     their type: float, which is rounded to float32, int or bool.
 
     Args:
-        outputs: their names, one for each result.
+        outputs: their names, one for each result; in C a lone one is ``out``, of several ``y`` is ``yOut``.
         dtypes: for each combination that has a kernel the data type of all tensors, or a sequence with that of each:
-            inputs, then outputs.
+            inputs, then outputs, which are of float32, float16, bfloat16 or float64.
         products: those that have a kernel; those without bfloat16 have none for it.
 
     Returns:
@@ -82,6 +83,10 @@ def elementwise(
         if [p.name for p in given] != [*inputs, *(p.name for p in numbers)] or any(p.optional for p in given):
             wanted = "tensors without defaults, then attributes of type float, int or bool"
             raise TypeError(f"{formula.__name__}: expected {wanted}, got {signature(formula)}")
+        for entry in dtypes:
+            if not {*([entry] if isinstance(entry, str) else entry[len(inputs) :])} <= {*_FLOATS, "float64"}:
+                wanted = f"outputs of a formula in {listing((*_FLOATS, 'float64'))} (array_function has any)"
+                raise TypeError(f"{formula.__name__}: dtypes: expected {wanted}, got {entry!r}")
 
         def work(call: Call) -> Elementwise:
             results = tuple(p.name for p in call.operator.outputs)
@@ -104,7 +109,7 @@ def array_function(
         def matmul_custom(a, b):
             return a @ b
 
-    This is ``aclnnMatmulCustom``, with the parameters ``a``, ``b`` and ``cOut``. 16-bit floating-point tensors come in
+    This is ``aclnnMatmulCustom``, with the parameters ``a``, ``b`` and ``out``. 16-bit floating-point tensors come in
     float32, and all in float64 where a verdict needs golden values; results are converted to the outputs' data types.
     Attributes have their type: float, int, bool, str, ``list[int]`` or ``list[bool]``. A tensor that is None by default
     may be null.
@@ -174,9 +179,10 @@ def _operator(
     shapes: Callable[..., Any] | None = None,
 ) -> Operator:
     name = function.__name__
+    names = [outputs] if isinstance(outputs, str) else outputs
     results = [
-        Parameter(output if output == "out" else _camel(output, "Out"), output, Kind.OUTPUT, Kind.OUTPUT.label)
-        for output in ([outputs] if isinstance(outputs, str) else outputs)
+        Parameter(_camel(each, "Out") if names[1:] else "out", each, Kind.OUTPUT, Kind.OUTPUT.label, c_type=_CONST)
+        for each in names
     ]
     inputs = [p for p in given if p.kind is Kind.INPUT]
     required, written = [p.name for p in inputs if not p.optional], [p.name for p in results]
