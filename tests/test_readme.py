@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ import pytest
 
 import aclnn
 from aclnn.core.dtypes import DataType
-from aclnn.operators import BY_NAME
+from aclnn.operators import BY_NAME, library
 from tests.helpers import exact as exact_values
 
 ROOT = Path(__file__).parents[1]
@@ -115,7 +116,7 @@ def test_every_variable_is_documented() -> None:
 
 def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.MonkeyPatch) -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    file, row = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    file, row, *_ = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     assert f"{len(file.splitlines())} lines, 1 line and {len(row.splitlines())} lines" in text
 
     added: dict[str, Any] = {}
@@ -138,6 +139,26 @@ def test_adding_an_operator_works_as_contributing_says(monkeypatch: pytest.Monke
     assert all(abs(exact_values.derivative(curve.forward, zero)) < 1e-12 for zero in curve.zeros)
     for probe, digits in curve.probes.items():
         assert f"{case.python(np.ones(1, np.float32), np.full(1, probe, np.float32))[0]:f}" == digits
+
+
+def test_adding_a_plain_operator_works_as_contributing_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    *_, file, tests = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    module = ModuleType("aclnn.operators.library.hypotenuse")
+    exec(compile(file, "hypotenuse.py", "exec"), vars(module))
+    monkeypatch.setattr(library, "hypotenuse", module, raising=False)
+    added: dict[str, Any] = {}
+    exec(compile(tests, "test_hypotenuse.py", "exec"), added)
+    suite = added["TestHypotenuse"]()
+    for row in suite.subject.rows():
+        suite.test_every_check_refuses(*row.values)
+    for operator in suite.subject.operators:
+        suite.test_products_without_a_kernel_refuse_after_all_checks(operator)
+        suite.test_bfloat16_is_refused_where_the_product_lacks_it(operator)
+        suite.test_empty_tensors_are_nothing_to_do(operator)
+        for layout in ("contiguous", "transposed", "reversed with holes"):
+            suite.test_values_are_pytorchs(operator, layout)
 
 
 def test_the_files_that_answer_questions_are_there() -> None:
