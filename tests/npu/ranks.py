@@ -215,6 +215,30 @@ def distributed_tensor(device: str) -> None:
     torch.testing.assert_close(product.cpu(), whole @ whole)
 
 
+def synchronised_norm(rank: int, size: int, device: str) -> None:
+    """SyncBatchNorm of each rank's part beside BatchNorm of the whole on the CPU."""
+    torch.manual_seed(3)
+    whole, gradient = torch.randn(2 * size, 3, 5, 5), torch.randn(2 * size, 3, 5, 5)
+    results = []
+    for part, place in ((slice(None), "cpu"), (slice(2 * rank, 2 * rank + 2), device)):
+        layer: Any = nn.BatchNorm2d(3).to(place)
+        if place == device:
+            layer = nn.SyncBatchNorm.convert_sync_batchnorm(layer)
+        x = whole[part].to(place).requires_grad_()
+        y = layer(x)
+        y.backward(gradient[part].to(place))
+        found = [y, x.grad, layer.weight.grad, layer.bias.grad, layer.running_mean, layer.running_var]
+        results.append([each.detach().cpu() for each in found])
+    wanted, got = results
+    for each in got[2:4]:
+        total = each.to(device)
+        dist.all_reduce(total)
+        each.copy_(total.cpu())
+    wanted[:2] = [each[2 * rank : 2 * rank + 2] for each in wanted[:2]]
+    for one, other in zip(got, wanted, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -237,6 +261,7 @@ def main() -> None:
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": each} for each in range(size)]
     distributed_tensor(device)
+    synchronised_norm(rank, size, device)
     parallel, whole = tensor_parallel(device)
     assert abs(parallel - whole) <= 1e-5 * abs(whole)
     found = trainings(rank, device, gloo)

@@ -1,0 +1,432 @@
+"""BatchNorm in steps between which ranks exchange their channels' statistics, as SyncBatchNorm takes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    MOST_DIMS,
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    only_if,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format, float32
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.operators.library.common import MODERN, WITH_TRAINING, attribute, camel, support, tensor_in, tensor_out
+
+Array = np.ndarray[Any, Any]
+_STREAM = "const aclrtStream "
+_WITHOUT_BF16 = (D.FLOAT, D.FLOAT16)
+_RUNNING = ("runningMean", "runningVar")
+
+
+def _narrow_before_950(product: Product) -> Collection[D]:
+    return FLOATING if product in CLASS_950 else _WITHOUT_BF16
+
+
+def _counts(of: Callable[[Product], Collection[D]]) -> Callable[[Product], Collection[D]]:
+    return lambda product: (*of(product), D.INT32)
+
+
+def _single(product: Product) -> Collection[D]:
+    return (D.FLOAT,)
+
+
+def _not_const(name: str, meaning: str) -> Parameter:
+    """An input that the prototype does not call const."""
+    return Parameter(name, name, Kind.INPUT, meaning, c_type="aclTensor *")
+
+
+def _channels(call: Call, x: str = "input") -> tuple[int, ...]:
+    return call[x].shape[1:2]
+
+
+def _has_channels(call: Call) -> str | None:
+    return None if call["input"].shape[1] else f"input: expected a channel, got shape {extents(call['input'].shape)}"
+
+
+_OF_X = (dims_between(2, MOST_DIMS, "input"), rule("a channel: input", _has_channels))
+
+
+def _per_channel(*names: str) -> Check:
+    return shape_is("one for each channel", _channels, *names)
+
+
+def _other_dims(x: Array) -> tuple[int, ...]:
+    return (0, *range(2, x.ndim))
+
+
+def _beside(x: Array, channels: Array) -> Array:
+    """Numbers of channels in float64, in a shape that broadcasts with x."""
+    return channels.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2))
+
+
+def _stats_work(call: Call) -> Library:
+    eps = float32(call["eps"])
+
+    def moments(x: Array) -> tuple[Array, Array]:
+        x, dims = x.astype(np.float64), _other_dims(x)
+        return x.mean(dims), 1.0 / np.sqrt(x.var(dims) + eps)
+
+    if call["input"].size == 0:
+        return Library(lambda: (0.0, math.nan), (), ("mean", "invstd"), on_every_product=True)
+    return Library(moments, ("input",), ("mean", "invstd"))
+
+
+def _given(call: Call, *names: str) -> tuple[str, ...]:
+    return tuple(name for name in names if call[name] is not None)
+
+
+def _elemt_work(call: Call) -> Library | None:
+    affine = _given(call, "weight", "bias")
+
+    def norm(x: Array, mean: Array, invstd: Array, *given: Array) -> Array:
+        factors = {name: _beside(x, values) for name, values in zip(affine, given, strict=True)}
+        found = (x - _beside(x, mean)) * _beside(x, invstd) * factors.get("weight", 1.0)
+        return np.asarray(found + factors.get("bias", 0.0))
+
+    return Library(norm, ("input", "mean", "invstd", *affine), ("output",)) if call["input"].size else None
+
+
+def _elemt_backward_work(call: Call) -> Library | None:
+    def gradient(dy: Array, x: Array, counter: Array, *of_channels: Array) -> Any:
+        count = counter.sum(dtype=np.float64)
+        mean, invstd, total, dot, *weight = (_beside(x, each) for each in of_channels)
+        scale = invstd * weight[0] if weight else invstd
+        return (dy - total / count - (x - mean) * invstd**2 * dot / count) * scale
+
+    names = ("gradOut", "input", "counter", "mean", "invstd", "sumDy", "sumDyXmu", *_given(call, "weight"))
+    return Library(gradient, names, ("gradInput",)) if call["input"].size else None
+
+
+#: The outputs of a channel's sums, by the flag that asks for them.
+_ASKED = {"sumDy": "inputG", "sumDyXmu": "inputG", "gradWeight": "weightG", "gradBias": "biasG"}
+
+
+def _where_asked(check: Callable[..., Check]) -> tuple[Check, ...]:
+    return tuple(only_if(check(name), f"with {flag}", itemgetter(flag)) for name, flag in _ASKED.items())
+
+
+def _reduce_backward_work(call: Call) -> Library | None:
+    outputs = tuple(name for name, flag in _ASKED.items() if call[flag])
+
+    def sums(dy: Array, x: Array, mean: Array, invstd: Array) -> tuple[Array, ...]:
+        dims = _other_dims(x)
+        dy = dy.astype(np.float64)
+        total, dot = dy.sum(dims), (dy * (x - _beside(x, mean))).sum(dims)
+        found = {"sumDy": total, "sumDyXmu": dot, "gradWeight": dot * invstd, "gradBias": total}
+        return tuple(found[name] for name in outputs)
+
+    return Library(sums, ("gradOut", "input", "mean", "invstd"), outputs) if outputs else None
+
+
+def _moved(call: Call, mean: Array, variance: Array, count: Any, *running: Array) -> tuple[Array, ...]:
+    """Running statistics moved towards those of a batch, whose variance is taken of a sample."""
+    momentum = float32(call["momentum"])
+    sample = variance * count / (count - 1)
+    return tuple(old + momentum * (new - old) for old, new in zip(running, (mean, sample), strict=False))
+
+
+def _gather_work(call: Call) -> Library | None:
+    eps, running = float32(call["eps"]), _given(call, *_RUNNING)
+
+    def gather(means: Array, invstds: Array, counts: Array, *moved: Array) -> tuple[Array, ...]:
+        weights = counts.astype(np.float64).reshape(-1, 1)
+        count = weights.sum()
+        mean = (weights * means).sum(0) / count
+        variances = 1.0 / invstds.astype(np.float64) ** 2 - eps + (means - mean) ** 2
+        variance = (weights * variances).sum(0) / count
+        return mean, 1.0 / np.sqrt(variance + eps), *_moved(call, mean, variance, count, *moved)
+
+    if call["meanAll"].size == 0:
+        return None
+    return Library(gather, ("mean", "invstd", "counts", *running), ("meanAll", "invstdAll", *running))
+
+
+def _gather_sums_work(call: Call) -> Library | None:
+    eps = float32(call["eps"])
+
+    def gather(sums: Array, squares: Array, counts: Array, *running: Array) -> tuple[Array, ...]:
+        count = counts.astype(np.int32).sum(dtype=np.float64)
+        mean = sums.sum(0, dtype=np.float64) / count
+        variance = squares.sum(0, dtype=np.float64) / count - mean**2
+        return mean, 1.0 / np.sqrt(variance + eps), *_moved(call, mean, variance, count, *running)
+
+    if call["batchMean"].size == 0:
+        return None
+    names = ("totalSum", "totalSquareSum", "sampleCount", "mean", "variance")
+    return Library(gather, names, ("batchMean", "batchInvstd", "mean", "variance"))
+
+
+def _reduce_work(call: Call) -> Library:
+    if call["x"].size == 0:
+        return Library(lambda: (0.0, 0.0), (), ("sum", "squareSum"), on_every_product=True)
+
+    def sums(x: Array) -> tuple[Array, Array]:
+        x = x.astype(np.float64)
+        return x.sum((0, 2, 3)), (x * x).sum((0, 2, 3))
+
+    return Library(sums, ("x",), ("sum", "squareSum"))
+
+
+def _planes(call: Call, name: str) -> str | None:
+    got = call[name].format
+    return None if got == Format.FORMAT_NCHW else f"expected format ACL_FORMAT_NCHW, got {got.c_name}"
+
+
+def _ranks(call: Call) -> tuple[int, ...]:
+    return call["totalSum"].shape[:1]
+
+
+def _some_ranks(call: Call) -> str | None:
+    got = call["totalSum"].shape
+    return None if got[0] else f"totalSum: expected at least 1 row, got shape {extents(got)}"
+
+
+def _channels_of_sums(call: Call) -> tuple[int, ...]:
+    return call["totalSum"].shape[1:]
+
+
+def _unless_x_is_empty(*checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, "unless x is empty", lambda call: call["x"].size > 0) for check in checks)
+
+
+def _operator(
+    name: str,
+    formula: str,
+    summary: str,
+    parameters: Sequence[Parameter],
+    checks: Sequence[Check],
+    work: Callable[[Call], Library | None],
+    products: Collection[Product] = WITH_TRAINING,
+) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=tuple(parameters),
+        support=support(FLOATING, products),
+        checks=tuple(checks),
+        work=work,
+        stream_type=_STREAM,
+        in_header_of=name,
+    )
+
+
+_X = tensor_in("input", "(N, C, ...)")
+_EPS = attribute("eps", Kind.DOUBLE, "what is added to the variance")
+_MOMENTUM = attribute("momentum", Kind.DOUBLE, "the share of the batch in the running statistics")
+_STATISTICS = (tensor_in("mean", "of each channel"), tensor_in("invstd", "1 / sqrt(variance + eps) of each channel"))
+_REDUCED = ("gradOut", "input", "mean", "invstd")
+_GRADIENT = ("gradOut", "input", "mean", "invstd", "sumDy", "sumDyXmu", "counter", "gradInput")
+_SUMS, _GATHERED = ("totalSum", "totalSquareSum"), ("mean", "variance", "batchMean", "batchInvstd")
+
+OPERATORS = (
+    _operator(
+        "batch_norm_stats",
+        "mean = mean(input), invstd = 1 / sqrt(var(input) + eps), of each channel",
+        "Mean and reciprocal standard deviation of each channel.",
+        (_X, _EPS, tensor_out("mean", "of each channel"), tensor_out("invstd", "of each channel")),
+        (
+            present("input", "mean", "invstd"),
+            dtype_in(_narrow_before_950, "input"),
+            dtype_in(_single, "mean", "invstd"),
+            public_format("input", "mean", "invstd"),
+            *_OF_X,
+            _per_channel("mean", "invstd"),
+        ),
+        _stats_work,
+    ),
+    _operator(
+        "batch_norm_elemt",
+        "output = (input - mean) * invstd * weight + bias",
+        "Normalise channels by statistics that are given.",
+        (
+            _X,
+            Parameter("weight", "weight", Kind.INPUT, "of each channel; null: 1", optional=True),
+            Parameter("bias", "bias", Kind.INPUT, "of each channel; null: 0", optional=True),
+            _not_const("mean", "of each channel"),
+            _not_const("invstd", "of each channel"),
+            attribute("eps", Kind.DOUBLE, "not looked at: invstd has it"),
+            tensor_out("output", "the result"),
+        ),
+        (
+            present("input", "mean", "invstd", "output"),
+            dtype_in(floating, "input", "weight", "bias", "mean", "invstd", "output"),
+            public_format("input", "output"),
+            *_OF_X,
+            same_shape("output", "input"),
+            _per_channel("weight", "bias", "mean", "invstd"),
+        ),
+        _elemt_work,
+    ),
+    _operator(
+        "batch_norm_elemt_backward",
+        "gradInput = (gradOut - sumDy / n - (input - mean) * invstd^2 * sumDyXmu / n) * invstd * weight, "
+        "n = sum(counter)",
+        "Gradient of normalised channels with respect to the input, from sums over all ranks.",
+        (
+            tensor_in("gradOut", "dy"),
+            _X,
+            *_STATISTICS,
+            Parameter("weight", "weight", Kind.INPUT, "of each channel; null: 1", optional=True),
+            tensor_in("sumDy", "sum of dy of each channel"),
+            tensor_in("sumDyXmu", "sum of dy * (input - mean) of each channel"),
+            _not_const("counter", "how many elements of a channel each rank has"),
+            tensor_out("gradInput", "dx"),
+        ),
+        (
+            present(*_GRADIENT),
+            dtype_in(floating, "gradOut", "input", "mean", "invstd", "weight", "sumDy", "sumDyXmu"),
+            dtype_in(lambda product: (D.FLOAT, D.FLOAT16, D.INT32), "counter"),
+            dtype_in(floating, "gradInput"),
+            public_format("gradOut", "input", "gradInput"),
+            *_OF_X,
+            dims_between(0, MOST_DIMS, "counter"),
+            same_shape("gradOut", "input"),
+            same_shape("gradInput", "input"),
+            _per_channel("mean", "invstd", "weight", "sumDy", "sumDyXmu"),
+        ),
+        _elemt_backward_work,
+    ),
+    _operator(
+        "batch_norm_reduce_backward",
+        "sumDy = sum(gradOut), sumDyXmu = sum(gradOut * (input - mean)), gradWeight = sumDyXmu * invstd, "
+        "gradBias = sumDy",
+        "The sums of each channel that its gradients are made of.",
+        (
+            tensor_in("gradOut", "dy"),
+            _X,
+            *_STATISTICS,
+            Parameter("weight", "weight", Kind.INPUT, "not looked at", optional=True),
+            Parameter("inputG", "input_g", Kind.BOOL, "whether sumDy and sumDyXmu are asked for", c_type="const bool "),
+            Parameter("weightG", "weight_g", Kind.BOOL, "whether gradWeight is asked for", c_type="const bool "),
+            Parameter("biasG", "bias_g", Kind.BOOL, "whether gradBias is asked for", c_type="const bool "),
+            tensor_out("sumDy", "of each channel", optional=True),
+            tensor_out("sumDyXmu", "of each channel", optional=True),
+            tensor_out("gradWeight", "dw", optional=True),
+            tensor_out("gradBias", "db", optional=True),
+        ),
+        (
+            present(*_REDUCED),
+            *_where_asked(present),
+            dtype_in(floating, *_REDUCED),
+            same_dtype("gradOut", "input"),
+            *_where_asked(lambda name: dtype_in(floating, name)),
+            public_format(*_REDUCED),
+            *_where_asked(public_format),
+            *_OF_X,
+            same_shape("gradOut", "input"),
+            _per_channel("mean", "invstd"),
+            *_where_asked(_per_channel),
+        ),
+        _reduce_backward_work,
+    ),
+    _operator(
+        "batch_norm_gather_stats_with_counts",
+        "meanAll, invstdAll: of all ranks' elements together; runningMean, runningVar move towards them by momentum",
+        "Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.",
+        (
+            tensor_in("input", "of the channels; its values are not looked at"),
+            tensor_in("mean", "(ranks, C)"),
+            tensor_in("invstd", "(ranks, C)"),
+            tensor_out("runningMean", "of each channel, moved where it is given", optional=True),
+            tensor_out("runningVar", "of each channel, moved where it is given", optional=True),
+            _MOMENTUM,
+            _EPS,
+            tensor_in("counts", "how many elements of a channel each rank has"),
+            tensor_out("meanAll", "of each channel"),
+            tensor_out("invstdAll", "of each channel"),
+        ),
+        (
+            present("input", "mean", "invstd", "counts", "meanAll", "invstdAll"),
+            dtype_in(floating, "input", "mean", "invstd", *_RUNNING, "counts", "meanAll", "invstdAll"),
+            public_format("input", "mean", "invstd"),
+            *_OF_X,
+            dims_between(2, 2, "mean"),
+            shape_is("(ranks, C)", lambda call: (call["mean"].shape[0], *_channels(call)), "mean", "invstd"),
+            shape_is("one for each rank", lambda call: call["mean"].shape[:1], "counts"),
+            _per_channel(*_RUNNING, "meanAll", "invstdAll"),
+        ),
+        _gather_work,
+    ),
+    _operator(
+        "batch_norm_reduce",
+        "sum = sum(x), squareSum = sum(x^2), of each channel",
+        "Sums of each channel's elements and of their squares.",
+        (
+            tensor_in("x", "(N, C, H, W)"),
+            tensor_out("sum", "of each channel"),
+            tensor_out("squareSum", "of each channel"),
+        ),
+        (
+            present("x", "sum", "squareSum"),
+            *_unless_x_is_empty(
+                dtype_in(floating, "x"),
+                dtype_in(_single, "sum", "squareSum"),
+                each("format of planes", ("x",), _planes),
+                dims_between(4, 4, "x"),
+                shape_is("one for each channel", lambda call: _channels(call, "x"), "sum", "squareSum"),
+            ),
+        ),
+        _reduce_work,
+        MODERN,
+    ),
+    replace(
+        _operator(
+            "sync_batch_norm_gather_stats",
+            "batchMean = sum(totalSum) / n, batchInvstd = 1 / sqrt(sum(totalSquareSum) / n - batchMean^2 + eps), "
+            "n = sum(sampleCount); mean, variance move towards the batch's by momentum",
+            "Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.",
+            (
+                tensor_in("totalSum", "(ranks, C)"),
+                tensor_in("totalSquareSum", "(ranks, C)"),
+                tensor_in("sampleCount", "how many elements of a channel each rank has"),
+                tensor_out("mean", "the running mean of each channel, moved"),
+                tensor_out("variance", "the running variance of each channel, moved"),
+                attribute("momentum", Kind.FLOAT, "the share of the batch in the running statistics"),
+                attribute("eps", Kind.FLOAT, "what is added to the variance"),
+                tensor_out("batchMean", "of each channel"),
+                tensor_out("batchInvstd", "of each channel"),
+            ),
+            (
+                present(*_SUMS, "sampleCount", *_GATHERED),
+                dtype_in(_narrow_before_950, *_SUMS),
+                dtype_in(_counts(_narrow_before_950), "sampleCount"),
+                dtype_in(_narrow_before_950, *_GATHERED),
+                same_dtype("totalSquareSum", "totalSum"),
+                same_dtype("mean", "totalSum"),
+                same_dtype("variance", "totalSum"),
+                same_dtype("batchInvstd", "batchMean"),
+                public_format(*_SUMS, "sampleCount", "mean", "variance"),
+                dims_between(2, 2, "totalSum"),
+                same_shape("totalSquareSum", "totalSum"),
+                shape_is("one for each rank", _ranks, "sampleCount"),
+                shape_is("one for each channel", _channels_of_sums, *_GATHERED),
+                rule("a rank: totalSum", _some_ranks),
+            ),
+            _gather_sums_work,
+        ),
+        support={**support(_WITHOUT_BF16, A2_CLASS), **support(FLOATING, CLASS_950)},
+        stream_type="aclrtStream ",
+    ),
+)
