@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import LISTS, Kind
@@ -29,6 +30,10 @@ from tests.helpers.library import (
     wide,
 )
 
+FUNCTIONS = (
+    *("acos", "asin", "atan", "cos", "cosh", "erf", "erfc", "expm1", "log", "log10", "log1p", "log2", "sigmoid", "sin"),
+    *("sinh", "tan", "tanh"),
+)
 FOREACH = tuple(operator.name for operator in foreach.OPERATORS)
 
 
@@ -51,6 +56,11 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "foundInf": T(D.FLOAT, (1,)),
         "inScale": T(D.FLOAT, (1,)),
     },
+    "foreach_lerp_list": lambda d: {each: (T(d, GRID), T(d, (4,))) for each in ("x1", "x2", "weight", "out")},
+    "foreach_round_off_number_v2": lambda d: {
+        **{each: (T(d, GRID), T(d, (4,))) for each in ("x", "out")},
+        "roundMode": scalar(D.INT8, 3),
+    },
     "foreach_norm": lambda d: {
         "x": (T(d, GRID), T(d, (4,))),
         "scalar": scalar(D.FLOAT, 1),
@@ -65,7 +75,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         f"foreach_{name}_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
             _wides(a["x1"]), _wides(a["x2"])
         )
-        for name in ("mul", "div", "maximum", "minimum")
+        for name in ("mul", "div", "maximum", "minimum", "pow")
     },
     **{
         f"foreach_{name}_scalar_v2": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
@@ -77,7 +87,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         f"foreach_{name}_scalar_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
             _wides(a["x"]), [3, -0.5]
         )
-        for name in ("add", "sub", "mul", "div")
+        for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")
     },
     **{
         f"foreach_{name}_scalar_{kind}": lambda a, name=name, kind=kind: getattr(torch, f"_foreach_{name}")(
@@ -93,8 +103,14 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "foreach_lerp_scalar": lambda a: [lerp(*pair, a["weight"]) for pair in zip(a["x1"], a["x2"], strict=True)],
     **{
         f"foreach_{name}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(_wides(a["x"]))
-        for name in ("sqrt", "reciprocal", "exp", "abs", "neg", "sign")
+        for name in ("sqrt", "reciprocal", "exp", "abs", "neg", "sign", *FUNCTIONS)
     },
+    "foreach_lerp_list": lambda a: [
+        torch.lerp(*map(wide, each)) for each in zip(a["x1"], a["x2"], a["weight"], strict=True)
+    ],
+    "foreach_pow_scalar_and_tensor": lambda a: torch._foreach_pow(a["scalar"], _wides(a["x"])),
+    "foreach_round_off_number_v2": lambda a: torch._foreach_ceil(_wides(a["x"])),
+    "foreach_zero_inplace": lambda a: [torch.zeros_like(x) for x in a["x"]],
     "foreach_copy": lambda a: a["x"],
     "foreach_norm": lambda a: torch._foreach_norm(_wides(a["x"]), 1),
 }
@@ -131,7 +147,12 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    return np.abs(array) if operator == "foreach_sqrt" else array
+    function = operator.removeprefix("foreach_")
+    if function.startswith(("sqrt", "log", "pow")):
+        return np.abs(array)
+    if function in FUNCTIONS:  # where each of them is a number, away from their poles
+        return array / 16
+    return array
 
 
 class TestForeach(LibraryTests):
@@ -155,6 +176,27 @@ def test_integers_have_integers_as_powers() -> None:
         call = {"x": (x.tensor,), "scalar": exponent, "out": (out.tensor,)}
         prepare(BY_NAME["foreach_pow_scalar_v2"], call, Product.ATLAS_A2).run()
         assert out.view.tolist() == wanted
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        (1, [-2, -2, -0.0, 0, 2, 2, 3]),
+        (2, [-3, -2, -1, 0, 1, 2, 2]),
+        (3, [-2, -1, -0.0, 1, 2, 3, 3]),
+        (4, [-3, -2, -1, 1, 2, 3, 3]),
+        (5, [-2, -1, -0.0, 0, 1, 2, 2]),
+        (6, [-3, -1, -1, 1, 1, 3, 3]),
+        (7, [-0.5, -0.5, -0.5, 0.5, 0.5, 0.5, 0.75]),
+        (0, [-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.75]),
+    ],
+)
+def test_directions_of_rounding(mode: int, wanted: list[float]) -> None:
+    given = np.array([-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 2.75], np.float32)
+    x, out = Placed(given, "contiguous"), Placed(np.zeros_like(given), "contiguous")
+    call = {"x": (x.tensor,), "roundMode": scalar(D.INT8, mode), "out": (out.tensor,)}
+    prepare(BY_NAME["foreach_round_off_number_v2"], call, Product.ATLAS_A2).run()
+    assert out.view.tolist() == wanted
 
 
 def test_copies_cross_without_loss() -> None:

@@ -29,6 +29,7 @@ from aclnn.operators.library.lists import (
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
+_ZEROED = (*_WITH_INT32, D.INT16)
 _MOST_TENSORS = 50
 #: What the documents leave to the tiling function.
 _TILING = ACLNN_ERR_INNER_TILING_ERROR
@@ -77,8 +78,10 @@ def _foreach(
     number: Parameter | None = None,
     dtypes: Collection[D] = _WITH_INT32,
     is_reduced: bool = False,
+    number_first: bool = False,
 ) -> Operator:
     names = tuple(parameter.name for parameter in lists)
+    given = () if number is None else (number,)
     many = number is not None and number.kind is Kind.SCALAR_LIST
 
     def work(call: Call) -> Library | None:
@@ -89,8 +92,8 @@ def _foreach(
         count = len(places)
 
         def each(*operands: Any) -> tuple[Any, ...]:
-            arrays, given = operands[: count * len(names)], [*map(_number, operands[count * len(names) :])]
-            numbers = given if many else given * count
+            arrays, found = operands[: count * len(names)], [*map(_number, operands[count * len(names) :])]
+            numbers = found if many else found * count
             return tuple(function(*arrays[at::count], *numbers[at : at + 1]) for at in range(count))
 
         return Library(
@@ -104,7 +107,7 @@ def _foreach(
         function=camel(name),
         summary=summary,
         formula=formula,
-        parameters=(*lists, *(() if number is None else (number,)), _OUT),
+        parameters=(*given, *lists, _OUT) if number_first else (*lists, *given, _OUT),
         support=support(dtypes, MODERN),
         checks=_checks(names, None if number is None else number.name, dtypes, is_reduced, many),
         work=work,
@@ -116,6 +119,33 @@ def _foreach(
 def _number(value: Any) -> Any:
     """A scalar that leaves arrays of float32 what they are."""
     return float(value) if value.dtype.kind == "f" else int(value)
+
+
+def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Compute in float64."""
+    return lambda x: function(x.astype(np.float64))
+
+
+def _by_word(word: Callable[[float], float]) -> Callable[[Any], Any]:
+    return _wide(np.vectorize(word, otypes=[np.float64]))
+
+
+def _half_away(x: Any) -> Any:
+    return np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def _to_odd(x: Any) -> Any:
+    low = np.floor(x)
+    return np.where((x == low) | (low % 2 != 0), low, low + 1)
+
+
+#: By roundMode; others leave what they are given. No document names 7, which torch_npu takes for fractions.
+_ROUNDINGS = {1: np.rint, 2: np.floor, 3: np.ceil, 4: _half_away, 5: np.trunc, 6: _to_odd, 7: lambda x: x - np.trunc(x)}
+
+
+def _round(x: Any, mode: Any) -> Any:
+    rounding = _ROUNDINGS.get(mode)
+    return x if rounding is None or x.dtype.kind == "i" else rounding(x)
 
 
 def _norm(x: Any, order: Any) -> Any:
@@ -133,6 +163,11 @@ def _norm(x: Any, order: Any) -> Any:
 def _two_single(call: Call) -> str | None:
     name = next((name for name in ("foundInf", "inScale") if call[name].size != 1), None)
     return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
+
+
+def _zero_work(call: Call) -> Library | None:
+    names = tuple(f"x[{at}]" for at, tensor in enumerate(call["x"]) if tensor.size)
+    return Library(lambda: (0,) * len(names), (), names) if names else None
 
 
 def _unscale_work(call: Call) -> Library | None:
@@ -216,6 +251,33 @@ OPERATORS = (
         dtypes=_FLOATING,
     ),
     _foreach(
+        "foreach_lerp_list",
+        "out = x1 + weight * (x2 - x1)",
+        "Interpolate between two lists of tensors by a third.",
+        (_X1, _X2, _list("weight", "0: x1, 1: x2")),
+        lambda first, second, weight: first + weight * (second - first),
+        dtypes=_FLOATING,
+    ),
+    _foreach(
+        "foreach_pow_scalar_and_tensor",
+        "out = scalar^x",
+        "Powers of a number.",
+        (_X,),
+        lambda x, base: power(np.asarray(base, x.dtype), x),
+        _NUMBER,
+        number_first=True,
+    ),
+    _foreach(
+        "foreach_round_off_number_v2",
+        "out = x rounded: half to even (roundMode 1), down (2), up (3), half away from 0 (4), towards 0 (5), "
+        "to odd (6); its fraction (7)",
+        "Round each tensor to integers.",
+        (_X,),
+        _round,
+        scalar("roundMode", "the direction"),
+        dtypes=_WITH_INT32,
+    ),
+    _foreach(
         "foreach_div_scalar_list",
         "out = x / scalars",
         "Divide each tensor by a number of its own.",
@@ -234,6 +296,23 @@ OPERATORS = (
             ("neg", "-x", "Negatives", np.negative, _WITH_INT32),
             ("sign", "sign(x)", "Signs", np.sign, _WITH_INT32),
             ("copy", "x", "A copy", np.copy, _WITH_INT32),
+            ("acos", "arccos(x)", "Inverse cosines", _wide(np.arccos), _FLOATING),
+            ("asin", "arcsin(x)", "Inverse sines", _wide(np.arcsin), _FLOATING),
+            ("atan", "arctan(x)", "Inverse tangents", _wide(np.arctan), _FLOATING),
+            ("cos", "cos(x)", "Cosines", _wide(np.cos), _FLOATING),
+            ("cosh", "cosh(x)", "Hyperbolic cosines", _wide(np.cosh), _FLOATING),
+            ("erf", "erf(x)", "Error functions", _by_word(math.erf), _FLOATING),
+            ("erfc", "1 - erf(x)", "Complementary error functions", _by_word(math.erfc), _FLOATING),
+            ("expm1", "e^x - 1", "Exponentials less 1", _wide(np.expm1), _FLOATING),
+            ("log", "ln(x)", "Logarithms", _wide(np.log), _FLOATING),
+            ("log10", "log10(x)", "Logarithms to base 10", _wide(np.log10), _FLOATING),
+            ("log1p", "ln(1 + x)", "Logarithms of 1 + x", _wide(np.log1p), _FLOATING),
+            ("log2", "log2(x)", "Logarithms to base 2", _wide(np.log2), _FLOATING),
+            ("sigmoid", "1 / (1 + e^-x)", "Sigmoids", _wide(lambda x: 1 / (1 + np.exp(-x))), _FLOATING),
+            ("sin", "sin(x)", "Sines", _wide(np.sin), _FLOATING),
+            ("sinh", "sinh(x)", "Hyperbolic sines", _wide(np.sinh), _FLOATING),
+            ("tan", "tan(x)", "Tangents", _wide(np.tan), _FLOATING),
+            ("tanh", "tanh(x)", "Hyperbolic tangents", _wide(np.tanh), _FLOATING),
         )
     ),
     *(
@@ -242,6 +321,7 @@ OPERATORS = (
             ("mul", "x1 * x2", "Products", operator.mul),
             ("maximum", "max(x1, x2)", "The greater", np.maximum),
             ("minimum", "min(x1, x2)", "The less", np.minimum),
+            ("pow", "x1^x2", "Powers", power),
         )
     ),
     _foreach(
@@ -263,6 +343,9 @@ OPERATORS = (
             ("add", "x + scalars", "Add a number of its own to each tensor.", operator.add),
             ("sub", "x - scalars", "Subtract a number of its own from each tensor.", operator.sub),
             ("mul", "x * scalars", "Multiply each tensor by a number of its own.", operator.mul),
+            ("maximum", "max(x, scalars)", "Bound each tensor from below by a number of its own.", np.maximum),
+            ("minimum", "min(x, scalars)", "Bound each tensor from above by a number of its own.", np.minimum),
+            ("pow", "x^scalars", "Powers of each tensor with an exponent of its own.", power),
         )
     ),
     _foreach(
@@ -274,6 +357,23 @@ OPERATORS = (
         scalar("scalar", "the order"),
         dtypes=_FLOATING,
         is_reduced=True,
+    ),
+    Operator(
+        name="foreach_zero_inplace",
+        function=camel("foreach_zero_inplace"),
+        summary="Set each tensor to zeros.",
+        formula="x = 0",
+        parameters=(Parameter("x", "x", Kind.OUTPUT_LIST, "the tensors", c_type="const aclTensorList *"),),
+        support=support(_ZEROED, MODERN),
+        checks=(
+            present("x"),
+            each_of("no null among them", ("x",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("x",), of_types(_ZEROED), ACLNN_ERR_PARAM_INVALID),
+            each_of("one data type", ("x",), alike("x"), _TILING),
+            each_of("at most 8 dimensions each", ("x",), few_dims, _TILING),
+        ),
+        work=_zero_work,
+        in_header_of="foreach_zero_inplace",
     ),
     Operator(
         name="foreach_non_finite_check_and_unscale",
