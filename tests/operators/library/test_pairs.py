@@ -23,6 +23,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    first,
     scalar,
     torch,
 )
@@ -41,6 +42,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(("inplace_atan2", "inplace_x_log_y_scalar_other"), TRAINED),
     **dict.fromkeys(SHIFTS, INTEGERS),
     "gcd": (D.INT16, D.INT32, D.INT64),
     "complex": (D.FLOAT, D.DOUBLE),
@@ -49,14 +51,15 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
 
 
 def _words(function: Callable[[Any, Any], Any]) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda a: function(*(x.double() if isinstance(x, torch.Tensor) else x for x in (a["self"], a["other"])))
+    return lambda a: function(*(x.double() if isinstance(x, torch.Tensor) else x for x in (first(a), a["other"])))
 
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "atan2": _words(torch.atan2),
+    **dict.fromkeys(("atan2", "inplace_atan2"), _words(torch.atan2)),
     "log_add_exp": _words(torch.logaddexp),
     "log_add_exp2": _words(torch.logaddexp2),
     **{f"x_log_y_{kind}": _words(torch.xlogy) for kind in ("tensor", "scalar_other", "scalar_self")},
+    "inplace_x_log_y_scalar_other": _words(torch.xlogy),
     "gcd": lambda a: torch.gcd(a["self"], a["other"]),
     "complex": lambda a: torch.complex(a["real"], a["imag"]),
     "polar": lambda a: torch.polar(a["input"], a["angle"]),

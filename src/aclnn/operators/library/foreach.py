@@ -140,7 +140,15 @@ def _to_odd(x: Any) -> Any:
 
 
 #: By roundMode; others leave what they are given. No document names 7, which torch_npu takes for fractions.
-_ROUNDINGS = {1: np.rint, 2: np.floor, 3: np.ceil, 4: _half_away, 5: np.trunc, 6: _to_odd, 7: lambda x: x - np.trunc(x)}
+_ROUNDINGS: dict[int, Callable[[Any], Any]] = {
+    1: np.rint,
+    2: np.floor,
+    3: np.ceil,
+    4: _half_away,
+    5: np.trunc,
+    6: _to_odd,
+    7: lambda x: x - np.trunc(x),
+}
 
 
 def _round(x: Any, mode: Any) -> Any:

@@ -27,16 +27,19 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Operator
+from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
 from aclnn.operators.library.common import (
     COMPLEX,
+    FORMS,
     INTEGERS,
     REAL,
     UNSIGNED,
+    Form,
     library_operator,
     promoted,
+    replaced,
     scalar,
     tensor_in,
     tensor_out,
@@ -62,28 +65,33 @@ def _of_tensors(
     second: str = "other",
     dtypes: Collection[D] = REAL,
     dtype: Callable[[D], D] = _floating,
+    form: Form = FORMS[0],
+    second_const: bool = True,
 ) -> Operator:
+    first, out = form.first, form.out
+    other = Parameter(second, second, Kind.INPUT, "the second operand", c_type=None if second_const else "aclTensor *")
+
     def computed(call: Call) -> D:
-        return dtype(promoted(call, "self", second))
+        return dtype(promoted(call, first, second))
 
     return library_operator(
-        name,
-        f"out = {formula}",
-        summary,
-        (tensor_in("self", "the first operand"), tensor_in(second, "the second operand"), tensor_out()),
+        form.prefix + name,
+        f"{out} = {formula.replace('self', first)}",
+        form.summary(summary),
+        form.parameters(other, result=tensor_out()),
         (
-            present("self", second, "out"),
-            dtype_in(where_supported(dtypes), "self", second),
-            castable_from(computed, "out"),
-            limited_dims("self", second),
-            broadcastable(second, "self"),
-            broadcast_shape_of("out", "self", second),
+            present(*dict.fromkeys((first, second, out))),
+            dtype_in(where_supported(dtypes), first, second),
+            castable_from(computed, out),
+            limited_dims(first, second),
+            broadcastable(second, first),
+            broadcast_shape_of(out, first, second),
         ),
         function,
         header=header,
         dtype=computed,
         dtypes=dtypes,
-        empty=("self", second),
+        empty=(first, second),
     )
 
 
@@ -98,23 +106,25 @@ def _with_scalar(
     dtypes: Collection[D] = REAL,
     dtype: Callable[[D], D] = _floating,
 ) -> Operator:
-    """A function of a tensor and a number, in the order of its formula."""
-    given = [tensor_in(tensor, "the tensor"), scalar(number, "the number")]
+    """A function of a tensor and a number, in the order of its formula; in place of a tensor called ``selfRef``."""
+    in_place = tensor == "selfRef"
+    out = tensor if in_place else "out"
+    given = [replaced() if in_place else tensor_in(tensor, "the tensor"), scalar(number, "the number")]
 
     def computed(call: Call) -> D:
         return dtype(call[tensor].dtype)
 
     return library_operator(
         name,
-        f"out = {formula}",
+        f"{out} = {formula}",
         summary,
-        (*sorted(given, key=lambda each: each.name != "self"), tensor_out()),
+        (*sorted(given, key=lambda each: each.name == "other"), *(() if in_place else (tensor_out(),))),
         (
-            present(tensor, number, "out"),
+            present(*dict.fromkeys((tensor, number, out))),
             dtype_in(where_supported(dtypes), tensor),
-            castable_from(computed, "out"),
+            castable_from(computed, out),
             limited_dims(tensor),
-            same_shape("out", tensor),
+            *(() if in_place else (same_shape("out", tensor),)),
         ),
         function,
         header=header,
@@ -235,7 +245,18 @@ OPERATORS = (
         dtypes=(D.FLOAT, D.COMPLEX64),
         empty=("input", "angle"),
     ),
-    _of_tensors("atan2", "the angle of (other, self)", "Angles of points.", _wide(np.arctan2), "atan2"),
+    *(
+        _of_tensors(
+            "atan2",
+            "the angle of (other, self)",
+            "Angles of points.",
+            _wide(np.arctan2),
+            "atan2",
+            form=form,
+            second_const=not form.in_place,
+        )
+        for form in FORMS
+    ),
     _of_tensors("log_add_exp", "ln(e^self + e^other)", "Logarithms of sums.", _wide(np.logaddexp), "logaddexp"),
     _of_tensors(
         "log_add_exp2", "ln(2^self + 2^other) / ln 2", "The same to base 2.", _wide(np.logaddexp2), "logaddexp2"
@@ -254,6 +275,15 @@ OPERATORS = (
         _wide(_x_log_y),
         "x_log_y_scalar_other",
         "self",
+        "other",
+    ),
+    _with_scalar(
+        "inplace_x_log_y_scalar_other",
+        "selfRef * ln other, 0 where selfRef is 0",
+        "Products with the logarithm of a number, in place.",
+        _wide(_x_log_y),
+        "x_log_y_scalar_other",
+        "selfRef",
         "other",
     ),
     _with_scalar(
