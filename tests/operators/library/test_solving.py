@@ -46,7 +46,8 @@ def solution(a: Mapping[str, Any]) -> Any:
 
 
 def well_conditioned(operator: str, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array / 9 + np.eye(array.shape[-1]) if name == "A" else array
+    is_square = name == "A" or operator in ("inverse", "slogdet")
+    return array / 9 + np.eye(array.shape[-1]) if is_square and array.ndim > 1 else array
 
 
 class TestSolving(LibraryTests):
@@ -63,11 +64,17 @@ class TestSolving(LibraryTests):
                 "u": T(d, TALL),
                 "v": T(d, (2, 3, 3)),
             },
+            "inverse": lambda d: {"self": T(d, (5, 3, 3)), "out": T(d, (5, 3, 3))},
+            "slogdet": lambda d: {"self": T(d, (5, 3, 3)), "signOut": T(d, (5,)), "logOut": T(d, (5,))},
         },
-        dtypes={"linalg_qr": (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX)},
+        dtypes={"inverse": (D.FLOAT, D.DOUBLE, *COMPLEX), "linalg_qr": (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX)},
         # Vectors have the sign that they get.
         elsewhere=("linalg_qr", "svd"),
-        references={OPERATOR.name: solution},
+        references={
+            OPERATOR.name: solution,
+            "inverse": lambda a: torch.linalg.inv(precise(a["self"])),
+            "slogdet": lambda a: torch.linalg.slogdet(precise(a["self"])),
+        },
         default=(D.FLOAT, D.DOUBLE, D.COMPLEX64, D.COMPLEX128),
         empty={
             OPERATOR.name: {
@@ -83,6 +90,8 @@ class TestSolving(LibraryTests):
                 "u": {"shape": (0, 0)},
                 "v": {"shape": (3, 0)},
             },
+            "inverse": shape((0, 3), "self", "out"),
+            "slogdet": {"self": {"shape": (0, 3, 3)}, **shape((0,), "signOut", "logOut")},
         },
         numbers=well_conditioned,
         terms=4,
@@ -95,7 +104,17 @@ class TestSolving(LibraryTests):
             "allowed value": lambda o, name: Break({name: 3}, "0, 1 or 2"),
             "same data type as self": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
             "2 to 8 dimensions": lambda o, name: Break(shape((3,), name), "2 to 8 dimensions"),
-            "square": lambda o, name: Break(shape((5, 3, 2), name), "as many columns"),
+            "square": lambda o, name: Break(
+                shape((5, 3, 2), name, *(["out"] if o.name == "inverse" else [])), "as many columns"
+            ),
+            "holds the result": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_COMPLEX64", D.COMPLEX64),
+            "at least 2 dimensions": lambda o, name: Break(
+                shape((3,), name, *(["out"] if o.name == "inverse" else [])), "at least 2"
+            ),
+            "at most 8 dimensions": lambda o, name: Break(shape((1,) * 9, name, "out"), "at most 8"),
+            "complex as self": lambda o, name: Break(dtype(D.FLOAT, name), "a complex data type", D.COMPLEX64),
+            "shape is one for each matrix": lambda o, name: Break(shape((4,), name), "[5]"),
+            "same shape as self": lambda o, name: Break(shape((3, 3), name), "[5, 3, 3]"),
             "as many rows as A": lambda o, name: Break(shape((2, 1, 4, 4), name), "3 rows"),
             "leading dimensions that broadcast": lambda o, name: Break(shape((2, 4, 3, 4), name), "[5]"),
             "shape is self's, broadcast": lambda o, name: Break(shape((2, 5, 4, 3), name), "[2, 5, 3, 4]"),
@@ -215,3 +234,16 @@ def test_singular_values_alone_need_no_room_for_vectors() -> None:
     outs = {"sigma": (2,), "u": (0,), "v": (0,)}
     sigma, *_ = _run("svd", {"fullMatrices": False, "computeUV": False}, np.diag([1, 2]).astype(np.float32), outs)
     np.testing.assert_allclose(sigma, [2, 1])
+
+
+def test_singular_matrices_have_no_inverse_and_others_have() -> None:
+    given = np.array([[[1, 2], [2, 4]], [[2, 0], [0, 4]]], np.float32)
+    self, out = Placed(given, "contiguous"), Placed(np.zeros_like(given), "contiguous")
+    prepare(BY_NAME["inverse"], {"self": self.tensor, "out": out.tensor}, Product.ATLAS_A2).run()
+    assert np.isnan(out.view[0]).all()
+    assert out.view[1].tolist() == [[0.5, 0], [0, 0.25]]
+    sign, log = (Placed(np.ones(2, np.float32), "contiguous") for _ in range(2))
+    call = {"self": self.tensor, "signOut": sign.tensor, "logOut": log.tensor}
+    prepare(BY_NAME["slogdet"], call, Product.ATLAS_A2).run()
+    assert sign.view.tolist() == [0, 1]
+    np.testing.assert_allclose(log.view, [-np.inf, np.log(8)], rtol=1e-6)

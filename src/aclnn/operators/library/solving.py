@@ -1,29 +1,36 @@
-"""Systems of linear equations, and factors of matrices: aclnnTriangularSolve, aclnnLinalgQr, aclnnSvd."""
+"""Systems of linear equations, factors, inverses and determinants of matrices."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
     broadcast_shape,
+    castable_from,
     dims_between,
     dtype_in,
+    each,
     extents,
+    limited_dims,
     one_of,
     only_if,
     present,
     rule,
     same_dtype,
+    same_shape,
     shape_is,
+    unless_empty,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.operators.library.common import (
     COMPLEX,
     MODERN,
+    WITH_INFERENCE,
     WITH_TRAINING,
     attribute,
     camel,
@@ -37,9 +44,20 @@ _DTYPES = (D.FLOAT, D.DOUBLE, *COMPLEX)
 Shape = tuple[int, ...]
 
 
-def _square(call: Call) -> str | None:
-    rows, columns = call["A"].shape[-2:]
-    return None if rows == columns else f"A: expected as many columns as rows, got {rows} by {columns}"
+def _square(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        rows, columns = call[name].shape[-2:]
+        return None if rows == columns else f"{name}: expected as many columns as rows, got {rows} by {columns}"
+
+    return rule(f"square: {name}", complain)
+
+
+def _matrices(*names: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        shape = call[name].shape
+        return None if len(shape) > 1 else f"expected at least 2 dimensions, got shape {extents(shape)}"
+
+    return each("at least 2 dimensions", names, complain)
 
 
 def _rows(call: Call) -> str | None:
@@ -141,6 +159,27 @@ def _svd_work(call: Call) -> Library | None:
 
 
 _FACTORS = ("sigma", "u", "v")
+_DETERMINANTS = ("signOut", "logOut")
+
+
+def _inverse(matrices: Any) -> Any:
+    """Inverses; NaN for what is singular, for which NumPy refuses the others too."""
+    try:
+        return np.linalg.inv(_widened(matrices))
+    except np.linalg.LinAlgError:
+        found = np.full(matrices.shape, np.nan, np.result_type(matrices, np.float64))
+        for at in np.ndindex(matrices.shape[:-2]):
+            with suppress(np.linalg.LinAlgError):
+                found[at] = np.linalg.inv(_widened(matrices[at]))
+        return found
+
+
+def _complex_kept(call: Call, name: str) -> str | None:
+    got = call[name].dtype
+    if call["self"].dtype not in COMPLEX or got in COMPLEX:
+        return None
+    return f"expected a complex data type (as self has), got {got.c_name}"
+
 
 OPERATORS = (
     library_operator(
@@ -212,7 +251,7 @@ OPERATORS = (
             dtype_in(lambda product: set(_DTYPES), "self"),
             *(same_dtype(name, "self") for name in ("A", "xOut", "mOut")),
             dims_between(2, 8, "self", "A", "xOut", "mOut"),
-            rule("square: A", _square),
+            _square("A"),
             rule("as many rows as A: self", _rows),
             rule("leading dimensions that broadcast: self", _broadcasts),
             shape_is("self's, broadcast", lambda call: _shape_with(call, "self"), "xOut"),
@@ -226,5 +265,46 @@ OPERATORS = (
         stream_type="const aclrtStream ",
         attributes=("upper", "transpose", "unitriangular"),
         empty=("self", "A"),
+    ),
+    library_operator(
+        "inverse",
+        "self @ out = 1",
+        "Inverses of matrices.",
+        (tensor_in("self", "square matrices"), tensor_out()),
+        (
+            present("self", "out"),
+            dtype_in(lambda product: _ORTHOGONALISED, "self"),
+            castable_from(lambda call: call["self"].dtype, "out"),
+            same_shape("out", "self"),
+            limited_dims("self"),
+            *unless_empty(("self",), _matrices("self"), _square("self")),
+        ),
+        _inverse,
+        header="inverse",
+        dtypes=_ORTHOGONALISED,
+        products=WITH_INFERENCE,
+    ),
+    library_operator(
+        "slogdet",
+        "self's determinant = signOut * e^logOut",
+        "Signs of determinants, and logarithms of their absolute values.",
+        (
+            tensor_in("self", "square matrices"),
+            tensor_out("signOut", "the signs"),
+            tensor_out("logOut", "the logarithms"),
+        ),
+        (
+            present("self", *_DETERMINANTS),
+            dtype_in(lambda product: _DTYPES, "self", *_DETERMINANTS),
+            each("complex as self", _DETERMINANTS, _complex_kept),
+            _matrices("self"),
+            _square("self"),
+            shape_is("one for each matrix", lambda call: call["self"].shape[:-2], *_DETERMINANTS),
+        ),
+        lambda matrices: tuple(np.linalg.slogdet(_widened(matrices))),
+        header="slogdet",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        empty=("self",),
     ),
 )
