@@ -1,0 +1,480 @@
+"""Tokens to experts and back, by a map that says which expert takes which token.
+
+Permuted tokens lie in order of experts. Without padding a row is a true of the transposed map, in order, and of the
+K = rows / tokens slots of a token ``sortedIndices`` holds the rows, -1 for one that is not used. With padding every
+expert has as many rows (its capacity), and ``sortedIndices`` holds the token of each row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    only_if,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+Array = np.ndarray[Any, Any]
+_MOST_TOKENS, _MOST_CHOSEN = 2**24 - 2, 512
+_MAP, _PROBS, _PERMUTED_PROBS = "routingMapOptional", "probsOptional", "permuteProbsOutOptional"
+_PROBS_GRAD, _ROWS_GRAD = "permutedProbsOutputGradOptional", "permutedTokensOutputGrad"
+_PERMUTED = "permutedTokensOptional"
+
+
+def _flags(product: Product) -> Collection[D]:
+    return (D.INT8, D.BOOL)
+
+
+def _places(product: Product) -> Collection[D]:
+    return (D.INT32,)
+
+
+def _like_tokens(tokens: str, *names: str) -> Check:
+    """The type of the tokens, or float32 beside bfloat16."""
+
+    def complain(call: Call, name: str) -> str | None:
+        theirs, got = call[tokens].dtype, call[name].dtype
+        if got == theirs or (theirs, got) == (D.BF16, D.FLOAT):
+            return None
+        return f"expected data type {theirs.c_name} (that of {tokens}), or ACL_FLOAT beside ACL_BF16, got {got.c_name}"
+
+    return each(f"data type beside {tokens}", names, complain)
+
+
+def _given(name: str) -> Check:
+    """An argument that the tiling function misses."""
+
+    def complain(call: Call) -> str | None:
+        return f"{name}: expected an object, got null" if call[name] is None else None
+
+    return rule(f"given: {name}", complain)
+
+
+def _beside(name: str, *checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, f"beside {name}", lambda call: call[name] is not None) for check in checks)
+
+
+def _pairs(routing_map: Array) -> tuple[Array, Array]:
+    """The expert and the token of each row, without padding."""
+    experts, tokens = np.nonzero(routing_map.T)
+    return experts, tokens
+
+
+def _tokens_of_rows(places: Array, tokens: int, rows: int, padded: bool) -> Array:
+    """The token of each row, -1 for a row that is not used."""
+    if places.size and (places.min() < -1 or places.max() >= (tokens if padded else rows)):
+        raise IndexError(f"sortedIndices: expected places from -1 on, below {tokens if padded else rows}")
+    if padded:
+        return places
+    found = np.full(rows, -1)
+    used = places >= 0
+    found[places[used]] = (np.arange(len(places)) // max(1, len(places) // tokens))[used]
+    return found
+
+
+def _of_pairs(values: Array, tokens: Array, experts: Array) -> Array:
+    """The values at (token, expert) of each row, 0 for one that is not used."""
+    found = np.zeros(len(tokens))
+    used = np.flatnonzero(tokens[: len(experts)] >= 0)
+    found[used] = values[tokens[used], experts[used]]
+    return found
+
+
+def _to_pairs(values: Array, tokens: Array, experts: Array, shape: Sequence[int]) -> Array:
+    """Values of rows put at (token, expert)."""
+    found = np.zeros(shape)
+    used = np.flatnonzero(tokens[: len(experts)] >= 0)
+    found[tokens[used], experts[used]] = values[used]
+    return found
+
+
+def _experts(routing_map: Array, rows: int, padded: bool) -> Array:
+    """The expert of each row; fewer without padding, where rows at the end are not used."""
+    if padded:
+        return np.arange(rows) // max(1, rows // routing_map.shape[1])
+    return _pairs(routing_map)[0][:rows]
+
+
+def _sums(rows: Array, tokens: Array, shape: Sequence[int]) -> Array:
+    """The sums of the rows of each token."""
+    found = np.zeros(shape)
+    used = tokens >= 0
+    np.add.at(found, tokens[used], rows[used])
+    return found
+
+
+def _spread(gradient: Array, tokens: Array) -> Array:
+    """The row of its token for each row, zeros for one that is not used."""
+    return np.where(tokens[:, None] >= 0, gradient[tokens], 0.0)
+
+
+def _rows(call: Call) -> int:
+    tokens, experts = call["routingMap"].shape
+    unit = max(1, experts if call["dropAndPad"] else tokens)
+    return int(call["numOutTokens"] // unit * unit)
+
+
+def _counted(call: Call) -> str | None:
+    tokens, experts = call["routingMap"].shape
+    got = call["numOutTokens"]
+    return None if 0 <= got <= tokens * experts else f"numOutTokens: expected from 0 to {tokens * experts}, got {got}"
+
+
+def _sortable(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    return None if max(got) <= _MOST_TOKENS else f"expected at most {_MOST_TOKENS} rows and columns, got {extents(got)}"
+
+
+def _permute_work(call: Call) -> Library | None:
+    rows, padded = _rows(call), call["dropAndPad"]
+    if call["routingMap"].size == 0 or call["permuteTokensOut"].size == 0:
+        return None
+    count, chosen = call["routingMap"].shape[1], rows // call["routingMap"].shape[0]
+
+    def permute(tokens: Array, routing_map: Array, *probs: Array) -> tuple[Array, ...]:
+        if padded:
+            order = np.argsort(routing_map.T == 0, axis=-1, kind="stable")[:, : rows // count]
+            of_rows, experts = order.reshape(-1), np.repeat(np.arange(count), order.shape[1])
+            places = of_rows
+        else:
+            experts, of_rows = (each[:rows] for each in _pairs(routing_map))
+            slots = np.cumsum(routing_map != 0, axis=1)[of_rows, experts] - 1
+            kept = np.flatnonzero(slots < chosen)
+            places = np.full(rows, -1)
+            places[of_rows[kept] * chosen + slots[kept]] = kept
+        used = np.pad(of_rows, (0, rows - len(of_rows)), constant_values=-1)
+        return _spread(tokens, used), *(_of_pairs(each, used, experts) for each in probs), places
+
+    given = [_PROBS] if call[_PROBS] is not None else []
+    written = [_PERMUTED_PROBS] if given else []
+    return Library(permute, ("tokens", "routingMap", *given), ("permuteTokensOut", *written, "sortedIndicesOut"))
+
+
+def _permute_grad_work(call: Call) -> Library | None:
+    rows, count, padded = call[_ROWS_GRAD].shape[0], call["tokens_num"], call["dropAndPad"]
+    with_probs = call[_PROBS_GRAD] is not None
+    shape = call["tokenGradOut"].shape
+    if call["tokenGradOut"].size == 0:
+        return None
+
+    def gradients(gradient: Array, places: Array, *given: Array) -> tuple[Array, ...]:
+        tokens = _tokens_of_rows(places, count, rows, padded)
+        summed = _sums(gradient, tokens, shape)
+        if not with_probs:
+            return (summed,)
+        of_probs, routing_map = given
+        experts = _experts(routing_map, rows, padded)
+        return summed, _to_pairs(of_probs, tokens, experts, (count, call["experts_num"]))
+
+    given = (_PROBS_GRAD, _MAP) if with_probs else ()
+    written = ("probsGradOutOptional",) if with_probs else ()
+    return Library(gradients, (_ROWS_GRAD, "sortedIndices", *given), ("tokenGradOut", *written))
+
+
+def _unpermute_work(call: Call) -> Library | None:
+    rows, shape, padded = call["permutedTokens"].shape[0], call["unpermutedTokens"].shape, call["paddedMode"]
+    with_probs = call[_PROBS] is not None
+    if call["unpermutedTokens"].size == 0:
+        return None
+
+    def unpermute(permuted: Array, places: Array, *given: Array) -> tuple[Array, ...]:
+        tokens = _tokens_of_rows(places, shape[0], rows, padded)
+        order = np.argsort(places, kind="stable")
+        slots = np.arange(len(places)) // max(1, len(places) // shape[0])
+        indices = (order, places[order]) if padded else (places, slots)
+        if not with_probs:
+            return _sums(permuted, tokens, shape), *indices
+        probs, routing_map = given
+        weights = _of_pairs(probs, tokens, _experts(routing_map, rows, padded))
+        return _sums(permuted * weights[:, None], tokens, shape), *indices, weights
+
+    given = (_PROBS, _MAP) if with_probs else ()
+    written = ("permuteProbs",) if with_probs else ()
+    names = ("permutedTokens", "sortedIndices", *given)
+    return Library(unpermute, names, ("unpermutedTokens", "outIndex", "permuteTokenId", *written))
+
+
+def _unpermute_grad_work(call: Call) -> Library | None:
+    rows, padded = call["permutedTokensGradOut"].shape[0], call["dropAndPad"]
+    with_probs = call[_PROBS] is not None
+    if call["permutedTokensGradOut"].size == 0:
+        return None
+
+    def gradients(gradient: Array, places: Array, of_places: Array, *given: Array) -> tuple[Array, ...]:
+        if padded:
+            tokens = np.full(rows, -1)
+            tokens[places] = of_places
+        else:  # torch_npu gives no tokens
+            tokens = _tokens_of_rows(places, gradient.shape[0], rows, padded)
+        spread = _spread(gradient, tokens)
+        if not with_probs:
+            return (spread,)
+        routing_map, permuted, probs = given
+        experts = _experts(routing_map, rows, padded)
+        weights = _of_pairs(probs, tokens, experts)
+        dots = np.einsum("ij,ij->i", spread, permuted.astype(np.float64))
+        return spread * weights[:, None], _to_pairs(dots, tokens, experts, probs.shape)
+
+    given = (_MAP, _PERMUTED, _PROBS) if with_probs else ()
+    written = ("probsGradOutOptional",) if with_probs else ()
+    names = ("unpermutedTokensGrad", "outIndex", "permuteTokenId", *given)
+    return Library(gradients, names, ("permutedTokensGradOut", *written))
+
+
+def _few(call: Call) -> str | None:
+    chosen = call["permutedTokens"].shape[0] // max(1, call["unpermutedTokens"].shape[0])
+    if call["paddedMode"] or chosen <= _MOST_CHOSEN:
+        return None
+    return f"permutedTokens: expected at most {_MOST_CHOSEN} rows a token, got {chosen}"
+
+
+def _numbers(call: Call) -> str | None:
+    small = next((name for name in ("experts_num", "tokens_num") if call[name] < 0), None)
+    return None if small is None else f"{small}: expected 0 or more, got {call[small]}"
+
+
+def _permuted_rows(tokens: str) -> Check:
+    return shape_is("one for each row", lambda call: call[tokens].shape[:1], "sortedIndices")
+
+
+def _operator(
+    name: str,
+    formula: str,
+    summary: str,
+    parameters: Sequence[Parameter],
+    checks: Sequence[Check],
+    work: Any,
+    stream_type: str = "aclrtStream ",
+) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=tuple(parameters),
+        support=support(FLOATING, MODERN),
+        checks=tuple(checks),
+        work=work,
+        stream_type=stream_type,
+        in_header_of=name,
+    )
+
+
+_GIVEN_MAP = optional_in(_MAP, "(tokens, experts): which expert takes which token; INT8 or BOOL")
+_GIVEN_PROBS = optional_in(_PROBS, "(tokens, experts): the weights of experts; null: 1")
+_PADDED = attribute("dropAndPad", Kind.BOOL, "whether every expert has as many rows")
+_SORTED = tensor_in("sortedIndices", "the rows of tokens, or the tokens of rows; INT32")
+
+OPERATORS = (
+    _operator(
+        "moe_token_permute_with_routing_map",
+        "permuteTokensOut = the tokens of routingMap^T's trues in order, or of the first numOutTokens / experts tokens "
+        "of each expert with dropAndPad; permuteProbsOutOptional = their probsOptional",
+        "Give each expert the rows of the tokens that a map assigns to it.",
+        (
+            tensor_in("tokens", "(tokens, columns)"),
+            tensor_in("routingMap", "(tokens, experts): which expert takes which token; INT8 or BOOL"),
+            _GIVEN_PROBS,
+            attribute("numOutTokens", Kind.INT64, "how many rows, rounded down to a multiple of tokens, or of experts"),
+            _PADDED,
+            tensor_out("permuteTokensOut", "the rows in order of experts"),
+            tensor_out(_PERMUTED_PROBS, "their weights, if probsOptional is given", optional=True),
+            tensor_out("sortedIndicesOut", "the rows of tokens, or the tokens of rows with dropAndPad; INT32"),
+        ),
+        (
+            present("tokens", "routingMap", "permuteTokensOut", "sortedIndicesOut"),
+            *_beside(_PROBS, present(_PERMUTED_PROBS)),
+            dtype_in(floating, "tokens"),
+            dtype_in(_flags, "routingMap"),
+            same_dtype("permuteTokensOut", "tokens"),
+            dtype_in(_places, "sortedIndicesOut"),
+            _like_tokens("tokens", _PROBS),
+            *_beside(_PROBS, same_dtype(_PERMUTED_PROBS, _PROBS)),
+            dims_between(2, 2, "routingMap", "tokens"),
+            shape_is(
+                "a row for each token",
+                lambda call: (*call["tokens"].shape[:1], call["routingMap"].shape[1]),
+                "routingMap",
+            ),
+            same_shape(_PROBS, "routingMap"),
+            rule("no more than the map has: numOutTokens", _counted),
+            each("few enough to sort", ("routingMap",), _sortable),
+            shape_is("the rows", lambda call: (_rows(call), call["tokens"].shape[1]), "permuteTokensOut"),
+            *_beside(_PROBS, shape_is("one for each row", lambda call: (_rows(call),), _PERMUTED_PROBS)),
+            shape_is("one for each row", lambda call: (_rows(call),), "sortedIndicesOut"),
+        ),
+        _permute_work,
+    ),
+    _operator(
+        "moe_token_permute_with_routing_map_grad",
+        "tokenGradOut = the sums of the gradients of each token's rows; probsGradOutOptional = those of its weights",
+        "Gradients of tokens that a map assigned to experts.",
+        (
+            tensor_in(_ROWS_GRAD, "the gradient of the rows"),
+            optional_in(_PROBS_GRAD, "the gradient of their weights"),
+            _SORTED,
+            _GIVEN_MAP,
+            attribute("experts_num", Kind.INT64, "how many experts there are"),
+            attribute("tokens_num", Kind.INT64, "how many tokens there are"),
+            _PADDED,
+            tensor_out("tokenGradOut", "the gradient of the tokens"),
+            tensor_out("probsGradOutOptional", "the gradient of the weights", optional=True),
+        ),
+        (
+            present(_ROWS_GRAD, "sortedIndices", "tokenGradOut"),
+            *_beside(_PROBS_GRAD, present(_MAP, "probsGradOutOptional")),
+            dtype_in(floating, _ROWS_GRAD),
+            dtype_in(_places, "sortedIndices"),
+            dtype_in(_flags, _MAP),
+            same_dtype("tokenGradOut", _ROWS_GRAD),
+            _like_tokens(_ROWS_GRAD, _PROBS_GRAD),
+            *_beside(_PROBS_GRAD, same_dtype("probsGradOutOptional", _PROBS_GRAD)),
+            dims_between(2, 2, _ROWS_GRAD),
+            rule("not negative: experts_num, tokens_num", _numbers),
+            _permuted_rows(_ROWS_GRAD),
+            shape_is("one for each row", lambda call: call[_ROWS_GRAD].shape[:1], _PROBS_GRAD),
+            shape_is("(tokens, experts)", lambda call: (call["tokens_num"], call["experts_num"]), _MAP),
+            shape_is(
+                "a row for each token", lambda call: (call["tokens_num"], call[_ROWS_GRAD].shape[1]), "tokenGradOut"
+            ),
+            *_beside(_PROBS_GRAD, same_shape("probsGradOutOptional", _MAP)),
+        ),
+        _permute_grad_work,
+        "const aclrtStream ",
+    ),
+    _operator(
+        "moe_token_unpermute_with_routing_map",
+        "unpermutedTokens = the sums of each token's rows, times permuteProbs",
+        "Add up what the experts answered that a map assigned to a token.",
+        (
+            tensor_in("permutedTokens", "rows in order of experts"),
+            _SORTED,
+            _GIVEN_MAP,
+            _GIVEN_PROBS,
+            attribute("paddedMode", Kind.BOOL, "whether every expert has as many rows"),
+            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "not looked at", optional=True),
+            tensor_out("unpermutedTokens", "a row for each token"),
+            tensor_out("outIndex", "the row of each of permuteTokenId; INT32"),
+            tensor_out("permuteTokenId", "the tokens; INT32"),
+            tensor_out("permuteProbs", "the weights of the rows, if probsOptional is given", optional=True),
+        ),
+        (
+            present("permutedTokens", "sortedIndices", "unpermutedTokens", "outIndex", "permuteTokenId"),
+            *_beside(_PROBS, present(_MAP, "permuteProbs")),
+            dtype_in(floating, "permutedTokens"),
+            dtype_in(_places, "sortedIndices", "outIndex", "permuteTokenId"),
+            dtype_in(_flags, _MAP),
+            _like_tokens("permutedTokens", _PROBS),
+            same_dtype("unpermutedTokens", "permutedTokens"),
+            *_beside(_PROBS, same_dtype("permuteProbs", _PROBS)),
+            dims_between(2, 2, "permutedTokens", "unpermutedTokens", _PROBS),
+            _permuted_rows("permutedTokens"),
+            same_shape("outIndex", "sortedIndices"),
+            same_shape("permuteTokenId", "sortedIndices"),
+            shape_is(
+                "the columns of permutedTokens",
+                lambda call: (call["unpermutedTokens"].shape[0], call["permutedTokens"].shape[1]),
+                "unpermutedTokens",
+            ),
+            *_beside(
+                _PROBS,
+                shape_is(
+                    "a row for each token",
+                    lambda call: (call["unpermutedTokens"].shape[0], call[_PROBS].shape[1]),
+                    _PROBS,
+                ),
+                same_shape(_MAP, _PROBS),
+                same_shape("permuteProbs", "sortedIndices"),
+            ),
+            rule(f"at most {_MOST_CHOSEN} rows a token: permutedTokens", _few, ACLNN_ERR_INNER_FIND_KERNEL_ERROR),
+        ),
+        _unpermute_work,
+        "const aclrtStream ",
+    ),
+    _operator(
+        "moe_token_unpermute_with_routing_map_grad",
+        "permutedTokensGradOut[outIndex[i]] = unpermutedTokensGrad[permuteTokenId[i]] * the row's weight, "
+        "probsGradOutOptional = sum(unpermutedTokensGrad[permuteTokenId[i]] * permutedTokensOptional[outIndex[i]])",
+        "Gradients of rows that were added up by a map.",
+        (
+            tensor_in("unpermutedTokensGrad", "the gradient of the sums"),
+            tensor_in("outIndex", "the row of each of permuteTokenId; INT32"),
+            tensor_in("permuteTokenId", "the tokens; INT32; without padding not looked at"),
+            _GIVEN_MAP,
+            optional_in(_PERMUTED, "rows in order of experts"),
+            _GIVEN_PROBS,
+            _PADDED,
+            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "not looked at", optional=True),
+            tensor_out("permutedTokensGradOut", "the gradient of the rows", const=True),
+            Parameter(
+                "probsGradOutOptional",
+                "probs_grad",
+                Kind.OUTPUT,
+                "the gradient of the weights",
+                True,
+                "const aclTensor *",
+            ),
+        ),
+        (
+            present("unpermutedTokensGrad", "outIndex", "permuteTokenId", "permutedTokensGradOut"),
+            dtype_in(floating, "unpermutedTokensGrad"),
+            dtype_in(_places, "outIndex", "permuteTokenId"),
+            dtype_in(_flags, _MAP),
+            same_dtype(_PERMUTED, "unpermutedTokensGrad"),
+            same_dtype("permutedTokensGradOut", "unpermutedTokensGrad"),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                *_beside(_PROBS, _given(_MAP), _given(_PERMUTED), _given("probsGradOutOptional")),
+                _like_tokens("unpermutedTokensGrad", _PROBS),
+                *_beside(_PROBS, same_dtype("probsGradOutOptional", _PROBS)),
+                dims_between(2, 2, "unpermutedTokensGrad", "permutedTokensGradOut", _PROBS),
+                shape_is(
+                    "the columns of unpermutedTokensGrad",
+                    lambda call: (call["permutedTokensGradOut"].shape[0], call["unpermutedTokensGrad"].shape[1]),
+                    "permutedTokensGradOut",
+                ),
+                shape_is("one for each row", lambda call: call["permutedTokensGradOut"].shape[:1], "outIndex"),
+                same_shape("permuteTokenId", "outIndex"),
+                *_beside(
+                    _PROBS,
+                    shape_is(
+                        "a row for each token",
+                        lambda call: (call["unpermutedTokensGrad"].shape[0], call[_PROBS].shape[1]),
+                        _PROBS,
+                    ),
+                    same_shape(_MAP, _PROBS),
+                    same_shape(_PERMUTED, "permutedTokensGradOut"),
+                    same_shape("probsGradOutOptional", _PROBS),
+                ),
+            ),
+        ),
+        _unpermute_grad_work,
+    ),
+)
