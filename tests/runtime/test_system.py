@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -157,3 +158,24 @@ def test_packages_that_there_are_not() -> None:
     assert cann.aclsysGetVersionStr("driver", address) == cann.aclsysGetVersionStr(None, address) == 100003
     assert cann.aclsysGetCANNVersion(0, None) == 100000
     assert written.raw == b"\xff" * 512
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda address: cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 8),
+        lambda address: cann.aclsysGetCANNVersion(cann.ACL_PKG_NAME_CANN, address),
+        lambda address: cann.aclsysGetVersionStr("cann", address),
+    ],
+    ids=["option", "versions", "version"],
+)
+def test_nothing_is_written_outside_live_memory(device: None, write: Callable[[int], int]) -> None:
+    assert write(0x10) == 107000
+    assert "expected live memory, got [0x10" in refusal()
+    status, address = cann.aclrtMalloc(4, 0)
+    assert status == 0
+    assert write(address) == 107000
+    assert "expected a range inside device allocation" in refusal()
+    assert cann.aclrtFree(address) == 0
+    assert write(address) == 107000
+    assert "was freed" in refusal()

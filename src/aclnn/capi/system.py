@@ -17,7 +17,7 @@ from aclnn.core.status import (
     ACL_ERROR_RT_SYSPARAMOPT_NOT_SET,
     AclnnError,
 )
-from aclnn.runtime import devices
+from aclnn.runtime import devices, memory
 
 _CANN_VERSION = "9.2.0"
 _VERSION_BYTES, _PART_BYTES = 128, 64
@@ -200,4 +200,5 @@ def _padded(text: str, nbytes: int) -> bytes:
 def _write(argument: str, address: int, data: bytes) -> None:
     if not address:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an address for the result, got null")
+    memory.check_range(address, len(data), argument)
     ctypes.memmove(address, data, len(data))
