@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import threading
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import pytest
 
 from aclnn import cann
+from aclnn.runtime.virtual import Physical
 from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
 
 GRANULE = 1 << 21
@@ -151,3 +154,39 @@ def test_two_reservations_are_apart(device: None, first: int) -> None:
         assert cann.aclrtMapMem(bases[place], GRANULE, 0, physical(), 0) == 0
     if bases[1] == bases[0] + GRANULE:
         assert "beyond" in refused(fill(bases[0], 2 * GRANULE, 1), 107000)
+
+
+def test_mapped_memory_is_not_freed_by_its_address(device: None) -> None:
+    base, handle = reserve(), physical()
+    assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
+    text = refused(cann.aclrtFree(base), 107000)
+    assert "expected the address of a live device allocation" in text
+    assert "0 bytes into mapped memory" in text
+    assert fill(base, GRANULE, 1) == 0
+    assert cann.aclrtUnmapMem(base) == 0
+    assert "mapped memory" in refused(fill(base, GRANULE, 1), 107000)
+    assert cann.aclrtReleaseMemAddress(base) == 0
+
+
+def test_bytes_come_back_once_when_memory_is_freed_and_unmapped_at_once(
+    device: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free, base, handle = free_bytes(), reserve(), physical()
+    assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0
+    both, release = threading.Barrier(2), Physical.release
+
+    def released(of: Physical) -> None:
+        with suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+        release(of)
+
+    monkeypatch.setattr(Physical, "release", released)
+    threads = [
+        threading.Thread(target=call, args=(given,))
+        for call, given in ((cann.aclrtFreePhysical, handle), (cann.aclrtUnmapMem, base))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert free_bytes() == free

@@ -24,6 +24,7 @@ _LOWEST, _BEYOND_HIGHEST = 4096, 1 << 56
 
 DEVICE = "device allocation"
 PINNED = "pinned host allocation"
+MAPPED = "mapped memory"
 
 
 class Budget:
@@ -213,7 +214,7 @@ def attach(block: Block, address: int, nbytes: int, budget: Budget) -> None:
         end = after.end if after is not None and joins else address + nbytes
         if first == address:
             insort(table.starts, first)
-        table.allocations[first] = Allocation(first, end - first, DEVICE, block, budget)
+        table.allocations[first] = Allocation(first, end - first, MAPPED, block, budget)
         if joins:
             del table.allocations[address + nbytes]
             table.starts.remove(address + nbytes)
@@ -235,7 +236,7 @@ def detach(address: int, nbytes: int) -> None:
         else:
             del table.allocations[address]
             table.starts.remove(address)
-        table.freed.append((address, end, DEVICE))
+        table.freed.append((address, end, whole.kind))
         table.tasks = BoundedCache[object, Any]()
     table.arenas.discard(address, end)
 

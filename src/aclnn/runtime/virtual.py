@@ -60,11 +60,12 @@ def allocate(nbytes: int, budget: memory.Budget) -> int:
 
 def free(handle: int) -> None:
     """Give memory back; what is mapped is used until it is unmapped."""
-    physical = handles.pop(handle, Physical)
-    if physical is None:
-        raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
-    physical.wanted = False
-    physical.release()
+    with _reservations.current.lock:
+        physical = handles.pop(handle, Physical)
+        if physical is None:
+            raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
+        physical.wanted = False
+        physical.release()
 
 
 def reserve(nbytes: int) -> int:
@@ -90,12 +91,12 @@ def release(address: int) -> None:
 def map_memory(address: int, nbytes: int, handle: int) -> None:
     """Back reserved addresses with memory, all of it; its contents are undefined."""
     table = _reservations.current
-    physical = handles.get(handle, Physical)
-    if physical is None:
-        raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
-    if -(-nbytes // GRANULE) * GRANULE != physical.nbytes:
-        raise _refuse("size", f"{physical.nbytes} (that of the memory)", nbytes)
     with table.lock:
+        physical = handles.get(handle, Physical)
+        if physical is None:
+            raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
+        if -(-nbytes // GRANULE) * GRANULE != physical.nbytes:
+            raise _refuse("size", f"{physical.nbytes} (that of the memory)", nbytes)
         block = next((each for each in table.blocks.values() if each.address <= address < _end(each)), None)
         end = address + physical.nbytes
         if block is None or end > _end(block) or (address - block.address) % GRANULE:
