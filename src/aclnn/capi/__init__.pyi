@@ -5103,6 +5103,34 @@ def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnLogitGetWorkspaceSize(input: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of odds.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of odds.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLogitGradGetWorkspaceSize(x: int | None, dy: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
+    """Gradient of logarithms of odds.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogitGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of logarithms of odds.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Greatest common divisors of integers.
 
@@ -5159,6 +5187,20 @@ def aclnnAtan2(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnInplaceAtan2GetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Angles of points, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Angles of points, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLogAddExpGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithms of sums.
 
@@ -5211,6 +5253,22 @@ def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, o
 
 def aclnnXLogYScalarOther(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Products with the logarithm of a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceXLogYScalarOtherGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a number, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceXLogYScalarOther(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Products with the logarithm of a number, in place.
 
     Phase two: queues the work.
     """
@@ -7387,6 +7445,34 @@ def aclnnTriangularSolve(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnInverseGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverses of matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInverse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverses of matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSlogdetGetWorkspaceSize(self: int | None, signOut: int | None, logOut: int | None) -> tuple[int, int, int]:
+    """Signs of determinants, and logarithms of their absolute values.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSlogdet(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Signs of determinants, and logarithms of their absolute values.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
     features: int | None, labels: int | None, loss: int | None, backprop: int | None
 ) -> tuple[int, int, int]:
@@ -7916,6 +8002,166 @@ def aclnnScaledMaskedSoftmaxBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of the softmax of scaled and masked scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormStatsGetWorkspaceSize(
+    input: int | None, eps: float, mean: int | None, invstd: int | None
+) -> tuple[int, int, int]:
+    """Mean and reciprocal standard deviation of each channel.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormStats(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mean and reciprocal standard deviation of each channel.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormElemtGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    bias: int | None,
+    mean: int | None,
+    invstd: int | None,
+    eps: float,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Normalise channels by statistics that are given.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormElemt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normalise channels by statistics that are given.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormElemtBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    weight: int | None,
+    sumDy: int | None,
+    sumDyXmu: int | None,
+    counter: int | None,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of normalised channels with respect to the input, from sums over all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormElemtBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of normalised channels with respect to the input, from sums over all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormReduceBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    weight: int | None,
+    inputG: int,
+    weightG: int,
+    biasG: int,
+    sumDy: int | None,
+    sumDyXmu: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """The sums of each channel that its gradients are made of.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormReduceBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """The sums of each channel that its gradients are made of.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    runningMean: int | None,
+    runningVar: int | None,
+    momentum: float,
+    eps: float,
+    counts: int | None,
+    meanAll: int | None,
+    invstdAll: int | None,
+) -> tuple[int, int, int]:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormGatherStatsWithCounts(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchNormReduceGetWorkspaceSize(x: int | None, sum: int | None, squareSum: int | None) -> tuple[int, int, int]:
+    """Sums of each channel's elements and of their squares.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sums of each channel's elements and of their squares.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSyncBatchNormGatherStatsGetWorkspaceSize(
+    totalSum: int | None,
+    totalSquareSum: int | None,
+    sampleCount: int | None,
+    mean: int | None,
+    variance: int | None,
+    momentum: float,
+    eps: float,
+    batchMean: int | None,
+    batchInvstd: int | None,
+) -> tuple[int, int, int]:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSyncBatchNormGatherStats(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
 
     Phase two: queues the work.
     """
@@ -8810,6 +9056,111 @@ def aclnnMoeFinalizeRoutingV4(
     Phase two: queues the work.
     """
 
+def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
+    tokens: int | None,
+    routingMap: int | None,
+    probsOptional: int | None,
+    numOutTokens: int,
+    dropAndPad: int,
+    permuteTokensOut: int | None,
+    permuteProbsOutOptional: int | None,
+    sortedIndicesOut: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert the rows of the tokens that a map assigns to it.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMap(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Give each expert the rows of the tokens that a map assigns to it.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
+    permutedTokensOutputGrad: int | None,
+    permutedProbsOutputGradOptional: int | None,
+    sortedIndices: int | None,
+    routingMapOptional: int | None,
+    experts_num: int,
+    tokens_num: int,
+    dropAndPad: int,
+    tokenGradOut: int | None,
+    probsGradOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of tokens that a map assigned to experts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMapGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of tokens that a map assigned to experts.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
+    permutedTokens: int | None,
+    sortedIndices: int | None,
+    routingMapOptional: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    unpermutedTokens: int | None,
+    outIndex: int | None,
+    permuteTokenId: int | None,
+    permuteProbs: int | None,
+) -> tuple[int, int, int]:
+    """Add up what the experts answered that a map assigned to a token.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMap(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up what the experts answered that a map assigned to a token.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
+    unpermutedTokensGrad: int | None,
+    outIndex: int | None,
+    permuteTokenId: int | None,
+    routingMapOptional: int | None,
+    permutedTokensOptional: int | None,
+    probsOptional: int | None,
+    dropAndPad: int,
+    restoreShapeOptional: int | None,
+    permutedTokensGradOut: int | None,
+    probsGradOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of rows that were added up by a map.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of rows that were added up by a map.
+
+    Phase two: queues the work.
+    """
+
 def aclnnUniqueGetWorkspaceSize(
     self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
 ) -> tuple[int, int, int]:
@@ -9500,6 +9851,58 @@ def aclnnForeachLerpScalar(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnForeachLerpListGetWorkspaceSize(
+    x1: int | None, x2: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two lists of tensors by a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLerpList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two lists of tensors by a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachPowScalarAndTensorGetWorkspaceSize(
+    scalar: int | None, x: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Powers of a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowScalarAndTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Powers of a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachRoundOffNumberV2GetWorkspaceSize(
+    x: int | None, roundMode: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Round each tensor to integers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachRoundOffNumberV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round each tensor to integers.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachDivScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -9616,6 +10019,244 @@ def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnForeachAcosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse cosines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse cosines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAsinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse sines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse sines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAtanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse tangents of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse tangents of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachCosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Cosines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cosines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachCoshGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic cosines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic cosines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachErfGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Error functions of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Error functions of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachErfcGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complementary error functions of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complementary error functions of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachExpm1GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials less 1 of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials less 1 of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachLogGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachLog10GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 10 of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 10 of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachLog1pGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of 1 + x of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of 1 + x of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachLog2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 2 of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 2 of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSigmoidGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Sigmoids of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sigmoids of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Sines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSinhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic sines of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic sines of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachTanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tangents of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tangents of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachTanhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic tangents of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic tangents of each tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
     """Products of two lists.
 
@@ -9654,6 +10295,20 @@ def aclnnForeachMinimumListGetWorkspaceSize(x1: int | None, x2: int | None, out:
 
 def aclnnForeachMinimumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The less of two lists.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachPowListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Powers of two lists.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of two lists.
 
     Phase two: queues the work.
     """
@@ -9804,6 +10459,60 @@ def aclnnForeachMulScalarList(
     Phase two: queues the work.
     """
 
+def aclnnForeachMaximumScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from below by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMaximumScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from below by a number of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMinimumScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from above by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from above by a number of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachPowScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Powers of each tensor with an exponent of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Powers of each tensor with an exponent of its own.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """The norm of each tensor.
 
@@ -9814,6 +10523,20 @@ def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int
 
 def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The norm of each tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachZeroInplaceGetWorkspaceSize(x: int | None) -> tuple[int, int, int]:
+    """Set each tensor to zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachZeroInplace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Set each tensor to zeros.
 
     Phase two: queues the work.
     """
