@@ -79,6 +79,28 @@ def test_a_waiting_thread_works_off_the_queue() -> None:
     stream.close()
 
 
+@pytest.mark.parametrize("short", [False, True])
+def test_a_task_waits_for_no_stream(short: bool) -> None:
+    """A finalizer that the garbage collector called within a task synchronized the device, and never returned."""
+    stream, other, told = Stream(), Stream(), []
+
+    def task() -> None:
+        other.wait_for(stream.record())
+        told.extend([stream.synchronize(), other.wait()])
+        with pytest.raises(AclnnError, match="within a task") as caught:
+            stream.wait(stream.enqueue(lambda: None))
+        told.append(caught.value.code)
+
+    waiting = threading.Thread(target=lambda: stream.enqueue(task, short), daemon=True)
+    waiting.start()
+    waiting.join(PATIENCE_S)
+    assert stream.wait(timeout_s=PATIENCE_S)
+    assert told == [True, True, 107000]
+    assert other.synchronize()
+    stream.close()
+    other.close()
+
+
 def test_waiting_for_a_ticket_does_not_wait_for_later_tasks() -> None:
     stream, gate = Stream(), threading.Event()
     ticket = stream.enqueue(lambda: None)

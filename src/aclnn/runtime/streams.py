@@ -4,6 +4,9 @@ Each stream has a thread of its own, started with its first waiting task. A task
 which spare the switch to that thread: a short one that finds the stream idle runs in ``enqueue``, and a thread that
 waits for the stream works off what has not begun yet.
 
+A thread within a task waits for no stream, for that could be waiting for this task's end. It would: tasks run Python,
+which may collect garbage there, and with it call another program's finalizers, such as DeepSpeed's, which synchronizes.
+
 The main thread may be interrupted (Ctrl-C) between any two calls that it makes. So what has been queued and what has
 finished is nowhere counted: it follows from what is pending and what is running, each changed in one step.
 """
@@ -97,8 +100,8 @@ class Stream:
         self._failure: str | None = None
         self._progress = threading.Condition(self._lock)
         self._pending: deque[_Entry] = deque()
-        self._running: _Entry | None = None
-        """Whoever put it there runs it, and alone may take the next one."""
+        self._running: tuple[int, int] | None = None
+        """A ticket and a thread's identifier: that one put it there, runs the task, and alone may take the next one."""
         self._last = 0
         """The ticket given out last."""
         self._waiting = 0
@@ -130,7 +133,7 @@ class Stream:
                     if self._running is None and self._has_thread():
                         self._signal()
                     return ticket
-                entry = self._running = ticket, task, dropped
+                entry = self._running = ticket, threading.get_ident()
             task()
         except BaseException as error:
             if entry is None or self._remember(error):
@@ -169,20 +172,27 @@ class Stream:
     def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
         """Wait until a task (None: every task queued so far) has finished; whether that came within the time.
 
-        Without a time limit this thread does what has not begun.
+        Without a time limit this thread does what has not begun. Within a task it is told at once that all is done.
+
+        Raises:
+            AclnnError: 107000, within a task, for a ticket.
         """
+        last = self._last if ticket is None else ticket
         while True:
             with self._lock:
-                ticket = self._last if ticket is None else ticket
-                if self._finished() >= ticket:
+                if self._finished() >= last:
                     return True
+                if _within_task():
+                    if ticket is None:
+                        return True
+                    raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected no wait within a task, got one")
                 if self._running is not None:
-                    return self._await(ticket, timeout_s)
+                    return self._await(last, timeout_s)
                 if timeout_s is not None:
                     if self._has_thread():
                         self._signal()
-                    return self._await(ticket, timeout_s)
-            self._work(ticket)
+                    return self._await(last, timeout_s)
+            self._work(last)
 
     def close(self, force: bool = False) -> None:
         """Take no more tasks; wait for those that are queued or, by force, drop those that have not begun."""
@@ -258,9 +268,9 @@ class Stream:
                         return
                     if self._pending[0][0] > last and self._has_thread():
                         return
-                    entry = self._running = self._pending[0]
+                    ticket, task, _ = self._pending[0]
+                    entry = self._running = ticket, threading.get_ident()
                     self._pending.popleft()
-                _, task, _ = entry
                 task()
             except BaseException as error:
                 if entry is None or self._remember(error):
@@ -316,6 +326,12 @@ class Stream:
 def _live() -> list[Stream]:
     # valuerefs copies in one step; a WeakSet fails when another thread makes a stream while it is being walked.
     return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
+
+
+def _within_task() -> bool:
+    """Tell whether the calling thread is running a task."""
+    thread = threading.get_ident()
+    return any(running is not None and running[1] == thread for running in [stream._running for stream in _live()])
 
 
 def drain_at_exit(run_pending: bool = False) -> None:
