@@ -19,7 +19,7 @@ from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, 
 
 X, COLUMNS, EPSILON = (3, 16), (16,), float(np.float32(1e-5))
 STATIC, DYNAMIC = (tuple(f"add_rms_norm_{kind}quant{version}" for version in ("", "_v2")) for kind in ("", "dynamic_"))
-SINGLE = "rms_norm_quant"
+SINGLE, THIRD = "rms_norm_quant", "rms_norm_quant_v3"
 SCALES, ZEROS = ("scales1", "scales2Optional"), ("zeroPoints1Optional", "zeroPoints2Optional")
 SMOOTH = ("smoothScale1Optional", "smoothScale2Optional")
 INTEGERS, FOUND = ("y1Out", "y2Out"), ("scale1Out", "scale2Out")
@@ -55,6 +55,13 @@ def single(d: D) -> Arguments:
     return {"x": T(d, X), **rows, "scale": T(d, (1,)), "offset": T(D.INT8, (1,)), "epsilon": 1e-5, "y": T(D.INT8, X)}
 
 
+def third(d: D) -> Arguments:
+    rows = {"gamma": T(d, (1, *COLUMNS)), "betaOptional": T(d, COLUMNS)}
+    numbers = {"scale": T(d, (1,)), "offsetOptional": T(D.INT8, (1,)), "epsilon": 1e-5}
+    flags = {"divMode": d == D.BF16, "outputRstd": True}
+    return {"x": T(d, X), **rows, **numbers, **flags, "y": T(D.INT8, X), "rstd": T(D.FLOAT, X[:1])}
+
+
 def norm(x: Any, gamma: Any) -> Any:
     return x / torch.sqrt((x * x).mean(-1, keepdim=True) + EPSILON) * wide(gamma)
 
@@ -86,9 +93,16 @@ def quantized_alone(a: Mapping[str, Any]) -> Any:
     return integers((norm(wide(a["x"]), a["gamma"]) + wide(a["beta"])) / wide(a["scale"]) + wide(a["offset"]))
 
 
+def quantized_with_rstd(a: Mapping[str, Any]) -> Any:
+    x, scale = wide(a["x"]), wide(a["scale"])
+    z = norm(x, a["gamma"]) + wide(a["betaOptional"])
+    y = integers((z / scale if a["divMode"] else z * scale) + wide(a["offsetOptional"]))
+    return y, (x.square().mean(-1) + EPSILON).rsqrt()
+
+
 def odd(operator: Operator, name: str) -> Break:
     """Rows of 15 numbers."""
-    names = [each for each in tensors_of(operator) if each not in (*FOUND, "scale", "offset")]
+    names = [each for each in tensors_of(operator) if each not in (*FOUND, "scale", "offset", "offsetOptional", "rstd")]
     return Break(
         {each: {"shape": lambda old: (*old.shape[:-1], 15)} for each in names} | {name: T(D.INT4, (3, 15))}, "even last"
     )
@@ -99,10 +113,10 @@ class TestQuantizedNorms(LibraryTests):
         quantized_norms.OPERATORS,
         calls={name: static(name.endswith("v2")) for name in STATIC}
         | {name: dynamic(name.endswith("v2")) for name in DYNAMIC}
-        | {SINGLE: single},
+        | {SINGLE: single, THIRD: third},
         references=dict.fromkeys(STATIC, quantized)
         | dict.fromkeys(DYNAMIC, quantized_by_rows)
-        | {SINGLE: quantized_alone},
+        | {SINGLE: quantized_alone, THIRD: quantized_with_rstd},
         default=(D.FLOAT16, D.BF16),
         empty={
             **{
@@ -115,6 +129,7 @@ class TestQuantizedNorms(LibraryTests):
                 for name in (*STATIC, *DYNAMIC)
             },
             SINGLE: shape((3,), "gamma", "beta") | shape((1,), "scale", "offset"),
+            THIRD: shape((3,), "gamma", "betaOptional") | shape((1,), "scale", "offsetOptional") | shape((0,), "rstd"),
         },
         breaks={
             "data type": lambda o, name: Break(dtype(D.STRING, name), "data type"),
@@ -127,6 +142,8 @@ class TestQuantizedNorms(LibraryTests):
             ),
             "data type beside x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16 beside", D.FLOAT16),
             "data type beside scales": lambda o, name: Break(dtype(D.INT32, name), "ACL_INT8 beside"),
+            "1 to 2 dimensions": lambda o, name: Break(shape((1, 1, 16), name), "1 to 2"),
+            "1 dimension": lambda o, name: Break(shape((), name), "1 dimension"),
             "1 to 8 dimensions": lambda o, name: Break(shape((), name), "1 to 8"),
             "2 to 8 dimensions": lambda o, name: Break(shape((16,), name), "2 to 8"),
             "beside a zero point": lambda o, name: Break({name: None}, "an object"),
@@ -139,7 +156,9 @@ class TestQuantizedNorms(LibraryTests):
             "shape of x1": lambda o, name: Break(shape((3, 15), name), "[3, 16]"),
             "a row": lambda o, name: Break(shape((2, 16), name), "[16] or [1, 16]"),
             "whole bytes": odd,
-            "one scale, or one of each column": lambda o, name: Break(shape((16,), "scale", "offset"), "[1]"),
+            "one scale, or one of each column": lambda o, name: Break(
+                shape((16,), "scale", next(each for each in tensors_of(o) if each.startswith("offset"))), "[1]"
+            ),
             "two values": lambda o, name: Break({name: (True,)}, "2 values"),
             "what is wanted": lambda o, name: Break({name: (True, False)}, "true at 1"),
             "beside the second": lambda o, name: Break(
@@ -169,6 +188,14 @@ def run(name: str, product: Product = Product.ATLAS_A2, **arguments: Any) -> dic
     given = absent | arguments | {key: tensor(value) for key, value in arrays.items()}
     prepare(operator, given, product).run()
     return arrays
+
+
+def test_the_reciprocal_root_mean_square_is_not_written_unless_it_is_asked_for() -> None:
+    x, ones = np.array([[3, 4]], np.float32), np.ones(2, np.float32)
+    given = {"gamma": ones, "scale": np.full(1, 0.5, np.float32), "epsilon": 0.0, "divMode": True}
+    rstd = np.full(0, 7, np.float32)
+    found = run(THIRD, x=x, **given, y=np.zeros((1, 2), np.int8), rstd=rstd, outputRstd=False)
+    assert found["y"].tolist() == [[2, 2]]
 
 
 @pytest.mark.parametrize("mask", [None, (True, False), (False, True)])

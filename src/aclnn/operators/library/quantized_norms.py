@@ -245,6 +245,84 @@ _SINGLE = Operator(
 )
 
 
+def _optional_row(call: Call, name: str) -> str | None:
+    columns, got = call["x"].shape[-1], call[name].shape
+    if got in ((columns,), (1, columns)):
+        return None
+    return f"expected shape [{columns}] or [1, {columns}] (a row of x), got {extents(got)}"
+
+
+def _third_work(call: Call) -> Library | None:
+    if call["x"].size == 0:
+        return None
+    epsilon, dtype, divides = float32(call["epsilon"]), call["y"].dtype, call["divMode"]
+    optional = given(call, "offsetOptional", _BETA)
+    written = ("rstd",) if call["outputRstd"] else ()
+
+    def normalize(x: Any, gamma: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
+        operands = dict(zip(optional, further, strict=True))
+        x = x.astype(np.float64)
+        rstd = 1.0 / np.sqrt(np.mean(x * x, -1, keepdims=True) + epsilon)
+        y = x * rstd * gamma.reshape(-1) + np.reshape(operands.get(_BETA, 0), -1)
+        scaled = y / scale if divides else y * scale
+        integers = quantized(np.rint(scaled + operands.get("offsetOptional", 0)), dtype)
+        return integers, *(rstd.reshape(call[name].shape) for name in written)
+
+    return Library(normalize, ("x", "gamma", "scale", *optional), ("y", *written))
+
+
+def _with_rstd(*checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, "with outputRstd", lambda call: call["outputRstd"]) for check in checks)
+
+
+_THIRD = Operator(
+    name="rms_norm_quant_v3",
+    function=camel("rms_norm_quant_v3"),
+    summary="RMSNorm over the last dimension, quantised, with its reciprocal root mean square.",
+    formula="rstd = 1 / sqrt(mean(x^2) + epsilon), z = x * rstd * gamma + betaOptional, "
+    "y = round(z / scale + offsetOptional), or round(z * scale + offsetOptional) without divMode",
+    parameters=(
+        tensor_in("x", "rows of numbers"),
+        tensor_in("gamma", "the weight"),
+        tensor_in("scale", "what the norm is divided by or multiplied with"),
+        optional_in("offsetOptional", "what is added then"),
+        optional_in(_BETA, "what is added to the norm"),
+        _EPSILON,
+        attribute("divMode", Kind.BOOL, "whether scale divides"),
+        attribute("outputRstd", Kind.BOOL, "whether rstd is written"),
+        tensor_out("y", "the integers; INT32 holds eight of INT4"),
+        tensor_out("rstd", "of each row; FLOAT", optional=True),
+    ),
+    support=support(FLOATING, MODERN),
+    checks=(
+        present("x", "gamma", "scale", "y"),
+        *_with_rstd(present("rstd")),
+        dims_between(1, 2, "gamma"),
+        dims_between(1, 1, "scale"),
+        dims_between(1, 8, "x"),
+        quantized_shape("x", "y"),
+        dtype_in(floating, "x"),
+        same_dtype("gamma", "x"),
+        same_dtype(_BETA, "x"),
+        dtype_in(floating, "scale"),
+        dtype_in(lambda product: (*floating(product), D.INT32, D.INT8), "offsetOptional"),
+        dtype_in(lambda product: set(MOST), "y"),
+        each("a row", ("gamma", _BETA), _optional_row),
+        rule("one scale, or one of each column: scale", _one_scale),
+        same_shape("offsetOptional", "scale"),
+        whole_bytes("y"),
+        *_with_rstd(
+            dtype_in(lambda product: {D.FLOAT}, "rstd"),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR, size_is("rows", lambda call: math.prod(call["x"].shape[:-1]), "rstd")
+            ),
+        ),
+    ),
+    work=_third_work,
+    in_header_of="rms_norm_quant_v3",
+)
+
+
 def _written(call: Call) -> tuple[bool, bool]:
     """Tell which of the two results are wanted."""
     mask = call.arguments.get(_MASK)
@@ -356,6 +434,7 @@ OPERATORS = (
     _static("add_rms_norm_quant", more=False),
     _static("add_rms_norm_quant_v2", more=True),
     _SINGLE,
+    _THIRD,
     _dynamic("add_rms_norm_dynamic_quant", more=False),
     _dynamic("add_rms_norm_dynamic_quant_v2", more=True),
 )

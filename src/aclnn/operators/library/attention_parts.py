@@ -1,0 +1,262 @@
+"""Parts of attention over parts of the keys, put together: aclnnRingAttentionUpdateV2, aclnnAttentionUpdate."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    floating,
+    one_of,
+    only_if,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.lists import alike, as_many, each_of, not_null, of_types
+
+Array = np.ndarray[Any, Any]
+_COPIES = 8
+"""How often a row's maximum and sum are repeated."""
+_MOST_HEADS, _MOST_COLUMNS, _UNIT = 256, 768, 64
+_LENGTHS, _LAYOUT, _SOFTMAX_LAYOUT = "actualSeqQlenOptional", "inputLayoutOptional", "inputSoftmaxLayoutOptional"
+_OUTPUTS = ("prevAttnOut", "curAttnOut", "attnOutOut")
+_STATISTICS = ("prevSoftmaxMax", "prevSoftmaxSum", "curSoftmaxMax", "curSoftmaxSum", "softmaxMaxOut", "softmaxSumOut")
+_GIVEN = ("prevAttnOut", *_STATISTICS[:2], "curAttnOut", *_STATISTICS[2:4], "attnOutOut", *_STATISTICS[4:])
+
+
+def _packed(call: Call) -> bool:
+    return bool(call[_LAYOUT] == "TND")
+
+
+def _of_packed(*checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, "of TND", _packed) for check in checks)
+
+
+def _of_samples(*checks: Check) -> tuple[Check, ...]:
+    return tuple(only_if(check, "of SBH", lambda call: not _packed(call)) for check in checks)
+
+
+def _statistics_of_samples(call: Call) -> str | None:
+    s, b, h = call["prevAttnOut"].shape
+    got = call["prevSoftmaxMax"].shape
+    if len(got) == 4 and (got[0], got[2], got[3]) == (b, s, _COPIES) and got[1] and h % got[1] == 0:
+        return None
+    expected = f"expected shape [{b}, N, {s}, {_COPIES}] with N a divisor of {h}"
+    return f"prevSoftmaxMax: {expected}, got {list(got)}"
+
+
+def _statistics_of_packed(call: Call) -> tuple[int, ...]:
+    return (*call["prevAttnOut"].shape[:2], _COPIES)
+
+
+def _few_columns(call: Call) -> str | None:
+    _, heads, columns = call["prevAttnOut"].shape
+    if heads <= _MOST_HEADS and columns <= _MOST_COLUMNS and columns % _UNIT == 0:
+        return None
+    return (
+        f"prevAttnOut: expected at most {_MOST_HEADS} heads, and a multiple of {_UNIT} up to {_MOST_COLUMNS} columns, "
+        f"got {heads} and {columns}"
+    )
+
+
+def _lengths_missing(call: Call) -> str | None:
+    return f"{_LENGTHS}: expected an object (of TND), got null" if call[_LENGTHS] is None else None
+
+
+def _by_token(statistic: Array, ends: Array) -> Array:
+    """Numbers of (token, head), of memory in which each sequence has those of a head side by side."""
+    tokens, heads, _ = statistic.shape
+    flat, found = statistic.reshape(-1, _COPIES)[:, 0], np.empty((tokens, heads))
+    for start, end in pairwise(ends):
+        found[start:end] = flat[start * heads : end * heads].reshape(heads, end - start).T
+    return found
+
+
+def _merged(first: Array, second: Array, maxima: Any, sums: Any) -> tuple[Array, Array, Array]:
+    """Two results in float64 by their statistics, which broadcast to them."""
+    most = np.maximum(*maxima)
+    weights = [total * np.exp(each - most) for each, total in zip(maxima, sums, strict=True)]
+    whole = weights[0] + weights[1]
+    return (first * weights[0] + second * weights[1]) / whole, most, whole
+
+
+def _ring_work(call: Call) -> Library | None:
+    packed, by_heads = _packed(call), call[_SOFTMAX_LAYOUT] != "TND"
+    if call["attnOutOut"].size == 0:
+        return None
+
+    def update(*operands: Array) -> tuple[Array, ...]:
+        first, max1, sum1, second, max2, sum2 = (each.astype(np.float64) for each in operands[:6])
+        _, most, whole = _merged(np.zeros(1), np.zeros(1), (max1, max2), (sum1, sum2))
+        if packed:
+            of_heads = (_by_token(each, operands[6]) if by_heads else each[..., 0] for each in (max1, max2, sum1, sum2))
+            max1, max2, sum1, sum2 = (each[..., None] for each in of_heads)
+            return _merged(first, second, (max1, max2), (sum1, sum2))[0], most, whole
+        heads = max1.shape[1]
+        split = [each.reshape(*each.shape[:2], heads, -1) for each in (first, second)]  # (S, B, N, D)
+        max1, max2, sum1, sum2 = (each[..., 0].transpose(2, 0, 1)[..., None] for each in (max1, max2, sum1, sum2))
+        merged = _merged(*split, (max1, max2), (sum1, sum2))[0]
+        return merged.reshape(first.shape), most, whole
+
+    lengths = (_LENGTHS,) if packed else ()
+    names = ("prevAttnOut", "prevSoftmaxMax", "prevSoftmaxSum", "curAttnOut", "curSoftmaxMax", "curSoftmaxSum")
+    return Library(update, (*names, *lengths), ("attnOutOut", "softmaxMaxOut", "softmaxSumOut"))
+
+
+def _parts_work(call: Call) -> Library | None:
+    count = len(call["lse"])
+    names = [f"{name}[{at}]" for name in ("lse", "localOut") for at in range(count)]
+    with_lse = call["updateType"] == 1
+    if call["out"].size == 0:
+        return None
+
+    def update(*operands: Array) -> tuple[Array, ...]:
+        logarithms = np.stack([each.astype(np.float64) for each in operands[:count]])
+        most = logarithms.max(0)
+        whole = most + np.log(np.exp(logarithms - most).sum(0))
+        out = sum(part * np.exp(lse - whole)[:, None] for part, lse in zip(operands[count:], logarithms, strict=True))
+        return (out, whole) if with_lse else (out,)
+
+    return Library(update, tuple(names), ("out", "lseOut") if with_lse else ("out",))
+
+
+def _as_the_first(call: Call, name: str, at: int) -> str | None:
+    expected, got = call[name][0].shape, call[name][at].shape
+    return None if got == expected else f"expected shape {list(expected)} (that of {name}[0]), got {list(got)}"
+
+
+def _out_of_parts(call: Call) -> str | None:
+    expected, got = call["localOut"][0], call["out"]
+    if (got.dtype, got.shape) == (expected.dtype, expected.shape):
+        return None
+    return (
+        f"out: expected {expected.dtype.c_name} of shape {list(expected.shape)} (as localOut[0]), "
+        f"got {got.dtype.c_name} of {list(got.shape)}"
+    )
+
+
+def _rows_of_parts(call: Call) -> str | None:
+    lse, part = call["lse"][0].shape, call["localOut"][0].shape
+    if len(lse) == 1 and len(part) == 2 and lse[0] == part[0]:
+        return None
+    return f"lse[0]: expected one for each row of localOut[0], got shapes {list(lse)} and {list(part)}"
+
+
+def _some_parts(call: Call) -> str | None:
+    return None if len(call["lse"]) else "lse: expected at least one tensor, got none"
+
+
+def _lse_out(call: Call) -> str | None:
+    return "lseOut: expected an object (with updateType 1), got null" if call["lseOut"] is None else None
+
+
+_WITH_LSE = "with updateType 1"
+
+
+def _returns_lse(call: Call) -> bool:
+    return bool(call["updateType"] == 1)
+
+
+OPERATORS = (
+    Operator(
+        name="ring_attention_update_v2",
+        function=camel("ring_attention_update_v2"),
+        summary="Put together attention over two parts of the keys.",
+        formula="m = max(prevSoftmaxMax, curSoftmaxMax), p = prevSoftmaxSum * e^(prevSoftmaxMax - m), "
+        "c = curSoftmaxSum * e^(curSoftmaxMax - m), attnOutOut = (prevAttnOut * p + curAttnOut * c) / (p + c), "
+        "softmaxMaxOut = m, softmaxSumOut = p + c",
+        parameters=(
+            tensor_in("prevAttnOut", "(S, B, H), or (T, N, D)"),
+            tensor_in("prevSoftmaxMax", "(B, N, S, 8), or (T, N, 8); FLOAT"),
+            tensor_in("prevSoftmaxSum", "the same"),
+            tensor_in("curAttnOut", "as prevAttnOut"),
+            tensor_in("curSoftmaxMax", "as prevSoftmaxMax"),
+            tensor_in("curSoftmaxSum", "the same"),
+            optional_in(_LENGTHS, "where the sequences of TND begin and end, from 0 to T; INT64"),
+            attribute(_LAYOUT, Kind.STRING, "SBH or TND"),
+            attribute(_SOFTMAX_LAYOUT, Kind.STRING, "of TND, TND: maxima and sums lie so too, else by heads"),
+            tensor_out("attnOutOut", "as prevAttnOut", const=True),
+            tensor_out("softmaxMaxOut", "as prevSoftmaxMax", const=True),
+            tensor_out("softmaxSumOut", "the same", const=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present(*_GIVEN),
+            dtype_in(floating, "prevAttnOut"),
+            same_dtype("curAttnOut", "prevAttnOut"),
+            same_dtype("attnOutOut", "prevAttnOut"),
+            dtype_in(lambda product: (D.FLOAT,), *_STATISTICS),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                one_of(_LAYOUT, "SBH", "TND"),
+                *_of_packed(
+                    one_of(_SOFTMAX_LAYOUT, "", "SBH", "TND"),
+                    rule(f"given: {_LENGTHS}", _lengths_missing),
+                    dims_between(1, 1, _LENGTHS),
+                ),
+            ),
+            *_of_packed(dtype_in(lambda product: (D.INT64,), _LENGTHS)),
+            dims_between(3, 3, "prevAttnOut"),
+            same_shape("curAttnOut", "prevAttnOut"),
+            same_shape("attnOutOut", "prevAttnOut"),
+            *_of_samples(rule("as prevAttnOut: prevSoftmaxMax", _statistics_of_samples)),
+            *_of_packed(
+                shape_is("of tokens and heads", _statistics_of_packed, "prevSoftmaxMax"),
+                rule("few columns: prevAttnOut", _few_columns),
+            ),
+            *(same_shape(name, "prevSoftmaxMax") for name in _STATISTICS[1:]),
+        ),
+        work=_ring_work,
+        in_header_of="ring_attention_update",
+    ),
+    Operator(
+        name="attention_update",
+        function=camel("attention_update"),
+        summary="Put together attention over any number of parts of the keys.",
+        formula="l = ln(sum of e^lse), out = sum of localOut * e^(lse - l), lseOut = l",
+        parameters=(
+            Parameter("lse", "lse", Kind.INPUT_LIST, "of each row, the logarithm of its sum of exponentials; FLOAT"),
+            Parameter("localOut", "local_out", Kind.INPUT_LIST, "(rows, columns) each"),
+            attribute("updateType", Kind.INT64, "1: lseOut is written too, else 0"),
+            tensor_out("out", "(rows, columns)"),
+            tensor_out("lseOut", "of each row", optional=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present("lse", "localOut", "out"),
+            each_of("no null among them", ("lse", "localOut"), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            one_of("updateType", 0, 1),
+            only_if(Check("given: lseOut", ACLNN_ERR_PARAM_NULLPTR, _lse_out), _WITH_LSE, _returns_lse),
+            rule("at least one: lse", _some_parts),
+            as_many("lse", ("localOut",)),
+            each_of("data type of each", ("lse",), of_types((D.FLOAT,))),
+            each_of("data type of each", ("localOut",), of_types(FLOATING)),
+            each_of("one data type", ("localOut",), alike("localOut")),
+            each_of("same shape as the first", ("lse", "localOut"), _as_the_first),
+            rule("rows of localOut: lse", _rows_of_parts),
+            rule("as localOut: out", _out_of_parts),
+            *(
+                only_if(check, _WITH_LSE, _returns_lse)
+                for check in (
+                    dtype_in(lambda product: (D.FLOAT,), "lseOut"),
+                    shape_is("one for each row", lambda call: call["lse"][0].shape, "lseOut"),
+                )
+            ),
+        ),
+        work=_parts_work,
+        in_header_of="attention_update",
+    ),
+)

@@ -1,0 +1,184 @@
+"""Attention over parts of the keys, put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import attention_parts
+from tests.cases.table import NULL, Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+
+RING, PARTS = "ring_attention_update_v2", "attention_update"
+S, B, N, SIZE = 3, 2, 2, 4
+OUT, STATISTIC = (S, B, N * SIZE), (B, N, S, 8)
+PACKED, OF_PACKED = (5, N, 64), (5, N, 8)
+STATISTICS = ("prevSoftmaxMax", "prevSoftmaxSum", "curSoftmaxMax", "curSoftmaxSum")
+
+
+def _ring(d: D, out: tuple[int, ...] = OUT, statistic: tuple[int, ...] = STATISTIC) -> Arguments:
+    return {
+        **{name: T(d, out) for name in ("prevAttnOut", "curAttnOut", "attnOutOut")},
+        **{name: T(D.FLOAT, statistic) for name in (*STATISTICS, "softmaxMaxOut", "softmaxSumOut")},
+        "actualSeqQlenOptional": None,
+        "inputLayoutOptional": "SBH",
+        "inputSoftmaxLayoutOptional": "",
+    }
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    RING: _ring,
+    PARTS: lambda d: {
+        "lse": (T(D.FLOAT, (3,)),) * 2,
+        "localOut": (T(d, (3, 4)),) * 2,
+        "updateType": 1,
+        "out": T(d, (3, 4)),
+        "lseOut": T(D.FLOAT, (3,)),
+    },
+}
+
+
+def _of_rows(statistic: Any) -> Any:
+    """(B, N, S, 8) as (S, B, N, 1)."""
+    return wide(statistic)[..., :1].permute(2, 0, 1, 3)
+
+
+def _combined(outs: Any, maxima: Any, sums: Any) -> tuple[Any, Any]:
+    """By the logarithms of sums of exponentials."""
+    logarithms = [most + total.log() for most, total in zip(maxima, sums, strict=True)]
+    shares = torch.stack(logarithms).softmax(0)
+    return sum(out * share for out, share in zip(outs, shares, strict=True)), torch.logaddexp(*logarithms)
+
+
+def _ring_reference(a: Mapping[str, Any]) -> Any:
+    outs = [wide(a[name]).unflatten(-1, (N, SIZE)) for name in ("prevAttnOut", "curAttnOut")]
+    maxima, sums = ([_of_rows(a[name]) for name in STATISTICS[at::2]] for at in (0, 1))
+    most = torch.maximum(wide(a[STATISTICS[0]]), wide(a[STATISTICS[2]]))
+    (first, second), (of_first, of_second) = ([wide(a[name]) for name in STATISTICS[at::2]] for at in (0, 1))
+    whole = torch.logaddexp(first + of_first.log(), second + of_second.log()) - most
+    return _combined(outs, maxima, sums)[0].flatten(-2), most, whole.exp()
+
+
+def _parts_reference(a: Mapping[str, Any]) -> Any:
+    logarithms = torch.stack([wide(each) for each in a["lse"]])
+    shares = logarithms.softmax(0)[..., None]
+    return (torch.stack([wide(each) for each in a["localOut"]]) * shares).sum(0), logarithms.logsumexp(0)
+
+
+def numbers(operator: str, name: str, array: Array) -> Array:
+    return np.abs(array) + 0.5 if name.endswith("Sum") else array
+
+
+def _packed_call(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
+    """What makes a call one of packed sequences, and then breaks it."""
+    outs = shape(PACKED, "prevAttnOut", "curAttnOut", "attnOutOut")
+    statistics = shape(OF_PACKED, *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
+    lengths = {"inputLayoutOptional": "TND", "actualSeqQlenOptional": T(D.INT64, (3,))}
+    return {**outs, **statistics, **lengths, **change}
+
+
+def _given(o: Any, name: str) -> Break:
+    change = {name: None}
+    return Break(_packed_call(o, change) if o.name == RING else change, "an object")
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "given": _given,
+    "data type": lambda o, name: Break(
+        _packed_call(o, {name: T(D.INT32, (3,))}) if name == "actualSeqQlenOptional" else dtype(D.DOUBLE, name), "ACL_"
+    ),
+    "same data type as prevAttnOut": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "allowed value": lambda o, name: Break(
+        _packed_call(o, {name: "BSH"}) if "Softmax" in name else {name: 2 if o.name == PARTS else "BSH"},
+        "0 or 1" if o.name == PARTS else "TND",
+    ),
+    "1 dimension": lambda o, name: Break(_packed_call(o, {name: T(D.INT64, (3, 1))}), "1 dimension"),
+    "3 dimensions": lambda o, name: Break(shape((3, 4), name), "3 dimensions"),
+    "same shape as prevAttnOut": lambda o, name: Break(shape((3, 2, 4), name), "[3, 2, 8]"),
+    "as prevAttnOut": lambda o, name: Break(shape((B, 3, S, 8), name), "N a divisor of 8"),
+    "shape is of tokens and heads": lambda o, name: Break(_packed_call(o, shape((5, 3, 8), name)), "[5, 2, 8]"),
+    "few columns": lambda o, name: Break(
+        _packed_call(o, shape((5, N, 32), "prevAttnOut", "curAttnOut", "attnOutOut")), "a multiple of 64"
+    ),
+    "same shape as prevSoftmaxMax": lambda o, name: Break(shape((B, N, S, 1), name), "[2, 2, 3, 8]"),
+    "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
+    "at least one": lambda o, name: Break({"lse": (), "localOut": ()}, "at least one"),
+    "as many as in lse": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)),)}, "2 elements"),
+    "data type of each": lambda o, name: Break({name: (T(D.DOUBLE, (3,)),) * 2}, "a data type"),
+    "one data type": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)), T(D.FLOAT16, (3, 4)))}, "ACL_FLOAT"),
+    "same shape as the first": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)), T(D.FLOAT, (2, 4)))}, "[3, 4]"),
+    "rows of localOut": lambda o, name: Break({name: (T(D.FLOAT, (4,)),) * 2}, "each row"),
+    "as localOut": lambda o, name: Break(shape((3, 5), name), "[3, 4]"),
+    "shape is one for each row": lambda o, name: Break(shape((4,), name), "[3]"),
+}
+
+
+class TestRing(LibraryTests):
+    subject = Subject(
+        attention_parts.OPERATORS[:1],
+        calls=CALLS,
+        references={RING: _ring_reference},
+        default=TRAINED,
+        empty={
+            RING: shape((0, B, 8), "prevAttnOut", "curAttnOut", "attnOutOut")
+            | shape((B, N, 0, 8), *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
+            | {"actualSeqQlenOptional": None}
+        },
+        breaks=BREAKS,
+        numbers=numbers,
+        codes=dict.fromkeys(("allowed value", "given", "1 dimension"), ACLNN_ERR_INNER_TILING_ERROR),
+    )
+
+
+class TestParts(LibraryTests):
+    subject = Subject(
+        attention_parts.OPERATORS[1:],
+        calls=CALLS,
+        references={PARTS: _parts_reference},
+        default=TRAINED,
+        empty={
+            PARTS: {"lse": (T(D.FLOAT, (0,)),), "localOut": (T(D.FLOAT, (0, 4)),)}
+            | shape((0, 4), "out")
+            | shape((0,), "lseOut")
+        },
+        breaks=BREAKS,
+        codes={"given": NULL},
+    )
+
+
+@pytest.mark.parametrize("layout", ["TND", "", "SBH"])
+def test_packed_sequences(layout: str) -> None:
+    """Sequences of 2 and 3 tokens; maxima and sums by tokens, or in each sequence by heads."""
+    random = np.random.default_rng(3)
+    outs = [random.normal(size=PACKED).astype(np.float32) for _ in range(2)]
+    of_tokens = [random.random((5, N)).astype(np.float32) + 0.5 for _ in range(4)]
+
+    def stored(values: Array) -> Array:
+        if layout != "TND":
+            values = np.concatenate([values[:2].T.reshape(-1), values[2:].T.reshape(-1)]).reshape(5, N)
+        return np.repeat(values[..., None], 8, axis=-1)
+
+    placed = {
+        **dict(zip(("prevAttnOut", "curAttnOut"), outs, strict=True)),
+        **{name: stored(each) for name, each in zip(STATISTICS, of_tokens, strict=True)},
+        "actualSeqQlenOptional": np.array([0, 2, 5]),
+        "attnOutOut": np.zeros(PACKED, np.float32),
+        **{name: np.zeros(OF_PACKED, np.float32) for name in ("softmaxMaxOut", "softmaxSumOut")},
+    }
+    arrays = {name: Placed(each, "contiguous") for name, each in placed.items()}
+    layouts = {"inputLayoutOptional": "TND", "inputSoftmaxLayoutOptional": layout}
+    prepare(BY_NAME[RING], {name: each.tensor for name, each in arrays.items()} | layouts, Product.ATLAS_A2).run()
+    maxima, sums = ([torch.from_numpy(each)[..., None].double() for each in of_tokens[at::2]] for at in (0, 1))
+    wanted, logarithm = _combined([torch.from_numpy(each).double() for each in outs], maxima, sums)
+    np.testing.assert_allclose(arrays["attnOutOut"].view, wanted, rtol=1e-5, atol=1e-6)
+    most = np.maximum(of_tokens[0], of_tokens[2])
+    np.testing.assert_array_equal(arrays["softmaxMaxOut"].view, stored(most))
+    whole = np.exp(logarithm.numpy()[..., 0] - most)
+    np.testing.assert_allclose(arrays["softmaxSumOut"].view, stored(whole), rtol=1e-6)
