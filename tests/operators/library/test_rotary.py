@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
@@ -97,7 +98,7 @@ BREAKS: Mapping[str, Breaking] = {
 
 class TestApplied(LibraryTests):
     subject = Subject(
-        rotary.OPERATORS[2:],
+        rotary.OPERATORS[2:4],
         calls=APPLY_CALLS,
         references=APPLIED_REFERENCES,
         default=TRAINED,
@@ -246,3 +247,119 @@ def test_950_refuses_other_pairs_and_angles(size: int, mode: str, angles: tuple[
     x, turns = np.zeros((2, 5, 3, size), np.float32), np.zeros(angles, np.float32)
     with pytest.raises(AclnnError, match=text):
         _applied(x, x, turns, turns, 1, mode, Product.ASCEND_950)
+
+
+TOKENS, HEAD, TURNED, ROWS = 5, 6, 4, 7
+TABLE, INTERLEAVED = "rope_with_sin_cos_cache", "interleave_rope"
+
+
+def _table_call(d: D) -> Arguments:
+    return {
+        "positions": T(D.INT64, (2, TOKENS)),
+        **{f"query{way}": T(d, (TOKENS, 3 * HEAD)) for way in ("In", "Out")},
+        **{f"key{way}": T(d, (TOKENS, 2 * HEAD)) for way in ("In", "Out")},
+        "cosSinCache": T(d, (ROWS, TURNED)),
+        "mropeSection": (1, 1),
+        "headSize": HEAD,
+        "isNeoxStyle": True,
+    }
+
+
+def _looked_up(a: Mapping[str, Any]) -> Any:
+    """vLLM's, in PyTorch's words; the second angle is that of the second row of positions."""
+    rows = wide(a["cosSinCache"])[a["positions"].long()]
+    cos, sin = (torch.stack([part[0, :, 0], part[1, :, 1]], -1)[:, None] for part in rows.chunk(2, -1))
+    mode = 0 if a["isNeoxStyle"] else 1
+    repeat = (lambda x: torch.cat((x, x), -1)) if mode == 0 else (lambda x: x.repeat_interleave(2, -1))
+    results = []
+    for name in ("queryIn", "keyIn"):
+        heads = wide(a[name]).unflatten(-1, (-1, HEAD))
+        turned = _turned(heads[..., :TURNED], repeat(cos), repeat(sin), mode)
+        results.append(torch.cat((turned, heads[..., TURNED:]), -1).flatten(-2))
+    return results
+
+
+def _positions(operator: str, name: str, array: Array) -> Array:
+    return np.abs(array) % ROWS if name == "positions" else array
+
+
+class TestInterleaved(LibraryTests):
+    subject = Subject(
+        tuple(operator for operator in rotary.OPERATORS if operator.name == INTERLEAVED),
+        calls={
+            INTERLEAVED: lambda d: (
+                {"x": T(d, (2, 3, 5, 64)), "out": T(d, (2, 3, 5, 64))}
+                | dict.fromkeys(("cos", "sin"), T(d, (2, 1, 5, 64)))
+            )
+        },
+        references={INTERLEAVED: lambda a: _turned(*(wide(a[name]) for name in ("x", "cos", "sin")), 3)},
+        default=TRAINED[1:],
+        empty={INTERLEAVED: shape((0, 3, 5, 64), "x", "out") | shape((0, 1, 5, 64), "cos", "sin")},
+        breaks={
+            "data types that go together": lambda o, name: Break(
+                dtype(D.FLOAT if name == "x" else D.BF16, name), "ACL_FLOAT16", D.FLOAT16
+            ),
+            "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
+            "4 dimensions": lambda o, name: Break(shape((2, 5, 64), name), "4 dimensions"),
+            "columns of a head": lambda o, name: Break(shape((2, 3, 5, 32), name), "64 columns"),
+            "beside x": lambda o, name: Break(shape((1, 1, 5, 64), name), "as many samples"),
+            "same shape as cos": lambda o, name: Break(shape((2, 3, 5, 64), name), "[2, 1, 5, 64]"),
+            "same shape as x": lambda o, name: Break(shape((2, 1, 5, 64), name), "[2, 3, 5, 64]"),
+        },
+        codes=dict.fromkeys(
+            ("4 dimensions", "columns of a head", "beside x", "same shape as cos", "same shape as x"),
+            ACLNN_ERR_INNER_TILING_ERROR,
+        ),
+    )
+
+
+class TestTable(LibraryTests):
+    subject = Subject(
+        tuple(operator for operator in rotary.OPERATORS if operator.name == TABLE),
+        calls={TABLE: _table_call},
+        references={TABLE: _looked_up},
+        default=TRAINED,
+        empty={
+            TABLE: {"positions": {"shape": (2, 0)}, "cosSinCache": {"shape": (ROWS, TURNED)}}
+            | shape((0, 3 * HEAD), "queryIn", "queryOut")
+            | shape((0, 2 * HEAD), "keyIn", "keyOut")
+        },
+        breaks={
+            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
+            "same data type as queryIn": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+            "2 dimensions": lambda o, name: Break(shape((TOKENS,), name), "2 dimensions"),
+            "shape is a row for each token": lambda o, name: Break(shape((4, 2 * HEAD), name), "[5, 12]"),
+            "turned elements of a head": lambda o, name: Break({name: 3}, "at least 4"),
+            "whole heads": lambda o, name: Break(shape((TOKENS, 2 * HEAD + 1), name), "a multiple of 6"),
+            "of all angles": lambda o, name: Break({name: (1, 2)}, "add up to 2"),
+            "of each token": lambda o, name: Break(shape((TOKENS,), name), "[2, 5]"),
+            "same shape as queryIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 18]"),
+            "same shape as keyIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 12]"),
+        },
+        numbers=_positions,
+    )
+
+
+@pytest.mark.parametrize("section", [None, (0, 0, 0)])
+def test_tokens_have_one_position_each_without_sections(section: tuple[int, ...] | None) -> None:
+    random = np.random.default_rng(5)
+    query, key = (random.normal(size=(TOKENS, heads * HEAD)).astype(np.float32) for heads in (3, 2))
+    tensors = {
+        "positions": np.array([6, 0, 3, 3, 1], np.int32),
+        "queryIn": query,
+        "keyIn": key,
+        "cosSinCache": random.normal(size=(ROWS, TURNED)).astype(np.float32),
+        "queryOut": np.zeros_like(query),
+        "keyOut": np.zeros_like(key),
+    }
+    placed = {name: Placed(array, "contiguous") for name, array in tensors.items()}
+    attributes = {"mropeSection": section, "headSize": HEAD, "isNeoxStyle": False}
+    call = attributes | {name: each.tensor for name, each in placed.items()}
+    prepare(BY_NAME[TABLE], call, Product.ATLAS_A2).run()
+    given = {name: torch.from_numpy(array) for name, array in tensors.items()}
+    wanted = _looked_up(given | attributes | {"positions": given["positions"].expand(2, -1)})
+    for name, each in zip(("queryOut", "keyOut"), wanted, strict=True):
+        np.testing.assert_allclose(placed[name].view, each, rtol=1e-6, atol=1e-6)
+    placed["positions"].view[0] = ROWS
+    with pytest.raises(AclnnError, match="positions: expected numbers from 0 to 6"):
+        prepare(BY_NAME[TABLE], call, Product.ATLAS_A2).run()

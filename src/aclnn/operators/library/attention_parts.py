@@ -106,9 +106,9 @@ def _ring_work(call: Call) -> Library | None:
             max1, max2, sum1, sum2 = (each[..., None] for each in of_heads)
             return _merged(first, second, (max1, max2), (sum1, sum2))[0], most, whole
         heads = max1.shape[1]
-        split = [each.reshape(*each.shape[:2], heads, -1) for each in (first, second)]  # (S, B, N, D)
+        one, other = (each.reshape(*each.shape[:2], heads, -1) for each in (first, second))  # (S, B, N, D)
         max1, max2, sum1, sum2 = (each[..., 0].transpose(2, 0, 1)[..., None] for each in (max1, max2, sum1, sum2))
-        merged = _merged(*split, (max1, max2), (sum1, sum2))[0]
+        merged = _merged(one, other, (max1, max2), (sum1, sum2))[0]
         return merged.reshape(first.shape), most, whole
 
     lengths = (_LENGTHS,) if packed else ()

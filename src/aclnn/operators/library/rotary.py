@@ -1,4 +1,4 @@
-"""aclnnRotaryPositionEmbedding, its gradient, aclnnApplyRotaryPosEmb: pairs of elements are turned by angles."""
+"""Pairs of elements turned by angles: aclnnRotaryPositionEmbedding, its gradient, aclnnApplyRotaryPosEmb …"""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape,
     dims_between,
     dtype_in,
@@ -14,6 +15,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     floating,
+    generated,
     listing,
     on,
     present,
@@ -307,6 +309,101 @@ _MODE = attribute(
 )
 _COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines of the angles")
 
+_COLUMNS = 64
+"""Of a head that ``aclnnInterleaveRope`` turns."""
+
+
+def _turned_columns(call: Call) -> str | None:
+    got = call["x"].shape[-1]
+    return None if got == _COLUMNS else f"x: expected {_COLUMNS} columns, got {got}"
+
+
+def _beside_heads(call: Call, name: str) -> str | None:
+    x, got = call["x"].shape, call[name].shape
+    if broadcast_shape(x, got) == x and got[0] == x[0]:
+        return None
+    return f"expected a shape that broadcasts to {extents(x)} (that of x), with as many samples, got {extents(got)}"
+
+
+def _interleave_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    return Library(lambda *arrays: _turn(_NEIGHBOURS_TO_HALVES, *_wide(*arrays)), ("x", "cos", "sin"), ("out",))
+
+
+def _parts_of_angles(call: Call) -> tuple[int, ...]:
+    """How many angles each row of positions decides; none where there is one row."""
+    section = tuple(call["mropeSection"] or ())
+    return section if any(section) else ()
+
+
+def _positions(call: Call) -> str | None:
+    parts, got, rows = _parts_of_angles(call), call["positions"].shape, call["queryIn"].shape[0]
+    expected = (len(parts), rows) if parts else (rows,)
+    return None if got == expected else f"positions: expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _sections(call: Call) -> str | None:
+    parts, angles = _parts_of_angles(call), call["cosSinCache"].shape[1] // 2
+    if not parts or (sum(parts) == angles and min(parts) >= 0):
+        return None
+    return f"mropeSection: expected numbers that add up to {angles}, got {extents(parts)}"
+
+
+def _head(call: Call) -> str | None:
+    size, turned = call["headSize"], call["cosSinCache"].shape[1]
+    if turned % 2 == 0 and turned <= size:
+        return None
+    return f"headSize: expected at least {turned}, an even number (the columns of cosSinCache), got {size}"
+
+
+def _whole_heads(call: Call, name: str) -> str | None:
+    size, got = call["headSize"], call[name].shape[1]
+    return None if size > 0 and got % size == 0 else f"expected a multiple of {size} columns (headSize), got {got}"
+
+
+def _as_many_rows(call: Call) -> tuple[int, int]:
+    return call["queryIn"].shape[0], call["keyIn"].shape[1]
+
+
+def _cache_work(call: Call) -> Library | None:
+    mode, size, parts = _HALVES if call["isNeoxStyle"] else _NEIGHBOURS, call["headSize"], _parts_of_angles(call)
+    names = [(f"{name}In", f"{name}Out") for name in ("query", "key") if call[f"{name}Out"].size]
+    if not names:
+        return None
+
+    def look_up(positions: Any, cache: Any) -> list[Any]:
+        """The cosines and sines of each token, each twice, where the mode has the elements of a pair."""
+        if positions.size and not 0 <= positions.min() <= positions.max() < len(cache):
+            raise IndexError(f"positions: expected numbers from 0 to {len(cache) - 1}")
+        rows = cache[positions].astype(np.float64)
+        found = []
+        for numbers in np.split(rows, 2, axis=-1):
+            if parts:
+                columns = np.split(numbers, np.cumsum(parts)[:-1], axis=-1)
+                numbers = np.concatenate([each[at] for at, each in enumerate(columns)], axis=-1)
+            found.append(_joined(*_same_pairs(numbers, mode), mode)[:, None])
+        return found
+
+    def turn(positions: Any, cache: Any, *tensors: Any) -> tuple[Any, ...]:
+        cos, sin = look_up(positions, cache)
+        turned, results = cos.shape[-1], []
+        for given in tensors:
+            heads = given.reshape(len(given), -1, size).astype(np.float64)
+            heads[..., :turned] = _turn(mode, heads[..., :turned], cos, sin)
+            results.append(heads.reshape(given.shape))
+        return tuple(results)
+
+    return Library(turn, ("positions", "cosSinCache", *(read for read, _ in names)), tuple(to for _, to in names))
+
+
+def _same_pairs(numbers: Any, mode: int) -> tuple[Any, Any, tuple[int, int]]:
+    """Angles as both elements of their pairs, and the shape of both together."""
+    rows, angles = numbers.shape
+    pairs = numbers[:, None] if mode == _HALVES else numbers[..., None]
+    return pairs, pairs, (rows, 2 * angles)
+
+
 OPERATORS = (
     Operator(
         name="rotary_position_embedding",
@@ -338,5 +435,70 @@ OPERATORS = (
         "apply_rotary_pos_emb_v2",
         "Turns pairs of elements of queries and keys by angles, in place.",
         attribute("rotaryMode", Kind.STRING, 'pairs: "half", "interleave" (neighbours) or "quarter"'),
+    ),
+    Operator(
+        name="interleave_rope",
+        function=camel("interleave_rope"),
+        summary="Turn pairs of neighbours by angles; the results lie in halves.",
+        formula="out = z * cos + rotate_half(z) * sin, z = the even elements of x, then the odd ones",
+        parameters=(
+            tensor_in("x", "(B, N, S, 64)"),
+            tensor_in("cos", "the cosines, which broadcast to x"),
+            tensor_in("sin", "the sines"),
+            tensor_out("out", "the result"),
+        ),
+        support=support((D.FLOAT16, D.BF16), MODERN),
+        checks=generated(
+            ("x", "cos", "sin"),
+            ("out",),
+            lambda product: [(d,) * 4 for d in (D.FLOAT16, D.BF16)],
+            dims_between(4, 4, "x", "cos"),
+            rule("columns of a head: x", _turned_columns),
+            each("beside x", ("cos",), _beside_heads),
+            same_shape("sin", "cos"),
+            same_shape("out", "x"),
+        ),
+        work=_interleave_work,
+        in_header_of="interleave_rope",
+    ),
+    Operator(
+        name="rope_with_sin_cos_cache",
+        function=camel("rope_with_sin_cos_cache"),
+        summary="Turn the first elements of heads by angles of a table, looked up by tokens' positions.",
+        formula="queryOut = query * cos + rotate(query) * sin, cos and sin: the halves of cosSinCache[positions]",
+        parameters=(
+            tensor_in("positions", "of each token; (3, tokens) with mropeSection; INT32 or INT64"),
+            tensor_in("queryIn", "(tokens, heads * headSize)"),
+            tensor_in("keyIn", "(tokens, heads * headSize)"),
+            tensor_in("cosSinCache", "(positions, turned elements of a head)"),
+            Parameter(
+                "mropeSection",
+                "mrope_section",
+                Kind.INT_ARRAY,
+                "how many angles each row of positions decides; null or zeros: there is one",
+                optional=True,
+            ),
+            attribute("headSize", Kind.INT64, "elements of a head"),
+            attribute("isNeoxStyle", Kind.BOOL, "whether pairs lie in halves, else side by side"),
+            tensor_out("queryOut", "the result of queryIn"),
+            tensor_out("keyOut", "the result of keyIn"),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present("positions", "queryIn", "keyIn", "cosSinCache", "queryOut", "keyOut"),
+            dtype_in(lambda product: (D.INT32, D.INT64), "positions"),
+            dtype_in(floating, "queryIn"),
+            *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),
+            dims_between(2, 2, "queryIn", "keyIn", "cosSinCache"),
+            shape_is("a row for each token", _as_many_rows, "keyIn"),
+            rule("turned elements of a head: headSize", _head),
+            each("whole heads", ("queryIn", "keyIn"), _whole_heads),
+            rule("of all angles: mropeSection", _sections),
+            rule("of each token: positions", _positions),
+            same_shape("queryOut", "queryIn"),
+            same_shape("keyOut", "keyIn"),
+        ),
+        work=_cache_work,
+        in_header_of="rope_with_sin_cos_cache",
     ),
 )
