@@ -42,6 +42,8 @@ def attributes_of(values: Attributes) -> int:
                 status = cann.aclopSetAttrFloat(attr, name, value)
             case str():
                 status = cann.aclopSetAttrString(attr, name, value)
+            case (float(), *_):
+                status = cann.aclopSetAttrListFloat(attr, name, len(value), value)
             case _:
                 status = cann.aclopSetAttrListInt(attr, name, len(value), value)
         assert status == 0
@@ -368,6 +370,25 @@ def test_a_reshape_before_the_transposition(device: None) -> None:
             161002,
             "reduction: expected none, add or mul, got max",
         ),
+        ("LayerNormV3", (X, WEIGHT, BIAS), {"begin_norm_axis": 0.5}, 161002, "begin_norm_axis: expected a value such"),
+        ("ArgMaxWithValue", (X,), {"dimension": 1.5}, 161002, "dimension: expected a value such as 0, got 1.5"),
+        ("ScatterElements", (X, X, X), {"axis": float("inf")}, 161002, "axis: expected a value such as 0, got inf"),
+        ("SoftmaxV2", (X,), {"axes": (0.5,)}, 161002, "axes: expected a value such as (-1,), got (0.5,)"),
+        ("ConfusionTransposeD", (X,), {"perm": (1, 0), "shape": (4, 6)}, 161002, "shape: expected one of 12 elements"),
+        (
+            "ConfusionTransposeD",
+            (X,),
+            {"perm": (1, 0), "shape": (-3, -4)},
+            161002,
+            "shape: expected one of 12 elements",
+        ),
+        (
+            "ConfusionTransposeD",
+            (X[:2].copy(),),
+            {"perm": (1, 0), "transpose_first": True},
+            161002,
+            "shape: expected one of 12 elements, got [4, 2]",
+        ),
         ("DynamicRNN", (X, X, X, None, X, X), {}, 161001, "DynamicRNN: output_h: expected an object, got null"),
     ],
 )
@@ -405,6 +426,31 @@ def test_arrays_and_bytes_that_are_missing_are_refused(device: None) -> None:
         assert "inputDesc[0]: expected extents of at least 0, got [-1, 4]" in refusal()
 
 
+@pytest.mark.parametrize("short", ["input", "output"])
+def test_a_buffer_shorter_than_its_tensor_is_refused(device: None, short: str) -> None:
+    with described([X]) as (read, read_at, places), described([X]) as (written, written_at, _):
+        (buffer,) = read_at if short == "input" else written_at
+        assert cann.aclUpdateDataBuffer(buffer, places[0], 4) == 0
+        assert cann.aclopExecuteV2("Relu", 1, read, read_at, 1, written, written_at, 0, 0) == 100000
+        assert f"{short}s[0]: expected 48 bytes, got 4" in refusal()
+
+
+@pytest.mark.parametrize("address", [0, 0x10])
+def test_values_of_no_elements_need_no_memory(device: None, address: int) -> None:
+    inputs, outputs = [np.array(7, np.float32), OnHost(np.array([], np.int32))], [np.array(0, np.float32)]
+    with described(inputs) as (read, read_at, _), described(outputs) as (written, written_at, places):
+        assert cann.aclUpdateDataBuffer(read_at[1], address, 0) == 0
+        assert cann.aclopExecuteV2("Transpose", 2, read, read_at, 1, written, written_at, 0, 0) == 0
+        assert cann.aclrtSynchronizeDevice() == 0
+        assert ctypes.c_float.from_address(places[0]).value == 7
+
+
+def test_whole_numbers_may_be_floating_point_ones(device: None) -> None:
+    out = np.empty((3, 4), np.float32)
+    assert call("SoftmaxV2", (X,), [out], {"axes": (0.0,)}) == 0
+    np.testing.assert_array_equal(out, SHARES)
+
+
 def test_lists_that_are_missing_are_refused(device: None) -> None:
     attr = cann.aclopCreateAttr()
     assert cann.aclopSetAttrListInt(attr, "empty", 0, None) == 0
@@ -415,6 +461,9 @@ def test_lists_that_are_missing_are_refused(device: None) -> None:
     assert "numValues: expected 2, got null" in refusal()
     assert cann.aclopSetAttrListListInt(attr, "axes", 2, [0, 0], None) == cann.ACL_ERROR_INVALID_PARAM
     assert "values: expected 2, got null" in refusal()
+    assert cann.aclopSetAttrListListInt(attr, "lists", 1, [0], [None]) == 0
+    assert cann.aclopSetAttrListListInt(attr, "lists", 1, [2], [None]) == cann.ACL_ERROR_INVALID_PARAM
+    assert "values: expected 2 numbers, got null" in refusal()
     cann.aclopDestroyAttr(attr)
 
 
@@ -447,3 +496,15 @@ def test_descriptions() -> None:
     assert (cann.aclGetDataBufferAddr(buffer), cann.aclGetDataBufferSizeV2(buffer)) == (64, 8)
     assert cann.aclDestroyDataBuffer(buffer) == 0
     assert cann.aclDestroyDataBuffer(buffer) == 100000
+
+
+def test_a_size_that_no_number_of_c_holds_is_refused() -> None:
+    desc = cann.aclCreateTensorDesc(D.FLOAT, 2, [1 << 31, 1 << 32], cann.ACL_FORMAT_ND)
+    assert cann.aclGetTensorDescElementCount(desc) == 1 << 63
+    assert cann.aclGetTensorDescSize(desc) == 0
+    assert f"desc: expected a size below 2^64, got {1 << 65} [100000]" in refusal()
+    cann.aclDestroyTensorDesc(desc)
+    desc = cann.aclCreateTensorDesc(D.FLOAT, 2, [1 << 40, 1 << 40], cann.ACL_FORMAT_ND)
+    assert cann.aclGetTensorDescElementCount(desc) == 0
+    assert f"desc: expected a size below 2^64, got {1 << 80} [100000]" in refusal()
+    cann.aclDestroyTensorDesc(desc)

@@ -66,16 +66,30 @@ class Given(NamedTuple):
         return tuple(map(int, found.reshape(-1)))
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute of the default's type; any number for a number.
+        """Return an attribute of the default's type, of any number that has this value; lists are of integers.
 
         Raises:
-            AclnnError: it has another type.
+            AclnnError: it has another type or value.
         """
         found = self.attributes.get(name, default)
-        kind = (bool, int, float) if isinstance(default, (bool, int, float)) else type(default)
-        if not isinstance(found, kind):
+        converted = _converted(found, default)
+        if converted is None:
             raise _invalid(f"{name}: expected a value such as {default!r}, got {found!r}")
-        return found
+        return converted
+
+
+def _converted(found: Any, default: Any) -> Any:
+    """Convert a value to the default's type; None if it is of no such type."""
+    is_number = isinstance(found, (bool, int, float))
+    match default:
+        case bool() | float():
+            return type(default)(found) if is_number else None
+        case int():
+            return int(found) if is_number and float(found).is_integer() else None
+        case tuple() if isinstance(found, tuple):
+            converted = tuple(_converted(each, 0) for each in found)
+            return None if None in converted else converted
+    return found if isinstance(found, type(default)) else None
 
 
 class ByType(NamedTuple):
@@ -105,7 +119,7 @@ def _only(name: str) -> Value:
         dims = given.attribute(name, (-1,))
         if len(dims) != 1:
             raise _invalid(f"{name}: expected one dimension, got {list(dims)}")
-        return int(dims[0])
+        return dims[0]  # type: ignore[no-any-return]  # as the default's
 
     return dim
 
@@ -164,6 +178,12 @@ def _view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int] | None = 
     return Tensor(tensor.dtype, shape, steps, offset, tensor.format, tensor.storage_shape, tensor.address)
 
 
+def _reshaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
+    if min(shape, default=0) < 0 or math.prod(shape) != tensor.size:
+        raise _invalid(f"shape: expected one of {tensor.size} elements, got {list(shape)}")
+    return _view(tensor, shape)
+
+
 def _permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:
     if sorted(dims) != [*range(len(tensor.shape))]:
         raise _invalid(f"perm: expected each of {len(tensor.shape)} dimensions once, got {list(dims)}")
@@ -183,13 +203,13 @@ def _sliced(given: Given) -> Tensor:
 def _transposed(given: Given) -> Tensor:
     """The first input of ConfusionTransposeD, transposed before or after its new shape."""
     x, perm, shape = given.tensor(), given.attribute("perm", ()), given.attribute("shape", ())
-    return _permuted(x if given.attribute("transpose_first", False) else _view(x, shape), perm)
+    return _permuted(x if given.attribute("transpose_first", False) else _reshaped(x, shape), perm)
 
 
 def _as_transposed(given: Given) -> Tensor:
-    """The output in the shape of that, whose elements it has in order."""
+    """The output viewed in the transposed input's shape."""
     y = given.output()
-    return _view(y, _transposed(given).shape) if given.attribute("transpose_first", False) else y
+    return _reshaped(y, _transposed(given).shape) if given.attribute("transpose_first", False) else y
 
 
 def _recurrent(operator: Operator, inputs: str = "") -> ByType:
@@ -307,7 +327,7 @@ TYPES: dict[str, ByType] = {
     "Identity": _copied(),
     "Slice": _copied(_sliced),
     "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
-    # What torch_npu calls so besides.
+    # Other types that torch_npu calls.
     "ApplyAdamW": _operator(
         of_types.APPLY_ADAM_W,
         "varRef mRef vRef beta1Power beta2Power lr weightDecay beta1 beta2 eps grad maxGradNormOptional",

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.capi.constants import NAMES
 from aclnn.capi.objects import live, release, take
 from aclnn.capi.op_types import TYPES, Given
 from aclnn.capi.prototype import c_function, c_value_function
@@ -22,8 +23,7 @@ from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.execution.executor import prepare
 from aclnn.runtime import devices, handles, memory
 
-_HOST = (1, 2)
-"""ACL_MEMTYPE_HOST and ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT."""
+_HOST = NAMES["ACL_MEMTYPE_HOST"], NAMES["ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT"]
 
 
 class TensorDesc:
@@ -38,13 +38,27 @@ class TensorDesc:
 
     @property
     def elements(self) -> int:
-        """Number of elements; 0 where a dimension is not known."""
-        return math.prod(self.shape) if min(self.shape, default=0) >= 0 else 0
+        """Number of elements; 0 where a dimension is not known.
+
+        Raises:
+            AclnnError: C's size_t has no such number.
+        """
+        return _size(math.prod(self.shape)) if min(self.shape, default=0) >= 0 else 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the elements."""
-        return -(-self.elements * self.dtype.bits // 8)
+        """Bytes of the elements.
+
+        Raises:
+            AclnnError: C's size_t has no such number.
+        """
+        return _size(-(-self.elements * self.dtype.bits // 8))
+
+
+def _size(number: int) -> int:
+    if number >= 1 << 64:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"desc: expected a size below 2^64, got {number}")
+    return number
 
 
 class DataBuffer:
@@ -140,7 +154,7 @@ def aclGetTensorDescName(desc: int) -> str:
 
 @c_function("aclError aclSetTensorFormat(aclTensorDesc *desc, aclFormat format)")
 def aclSetTensorFormat(desc: int, format: int) -> None:
-    """Say the format in memory."""
+    """Set the storage format."""
     _desc(desc).format = Format(format)
 
 
@@ -148,7 +162,7 @@ def aclSetTensorFormat(desc: int, format: int) -> None:
     "aclError aclSetTensorShape(aclTensorDesc *desc, int numDims, const int64_t *dims)", arrays={"dims": "numDims"}
 )
 def aclSetTensorShape(desc: int, numDims: int, dims: Sequence[int] | None) -> None:
-    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
+    """Accept storage dimensions, without effect: in every format computed here they are the tensor's own."""
     _desc(desc)
 
 
@@ -160,7 +174,7 @@ def aclSetTensorPlaceMent(desc: int, memType: int) -> None:
 
 @c_function("aclError aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length)")
 def aclSetTensorConst(desc: int, dataBuffer: int, length: int) -> None:
-    """Give a tensor's values, of the host's memory, which are copied."""
+    """Copy a tensor's values from host memory."""
     if not dataBuffer or not length:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dataBuffer: expected {max(1, length)} bytes, got null or none")
     memory.check_range(dataBuffer, length, "dataBuffer")
@@ -269,7 +283,10 @@ def aclopSetAttrListListInt(
     for count, address in zip(numbers, addresses, strict=False):
         if count < 0:
             raise AclnnError(ACL_ERROR_INVALID_PARAM, f"numValues: expected numbers of at least 0, got {count}")
-        memory.check_range(address or 0, 8 * count, "values")
+        if count:
+            if not address:
+                raise AclnnError(ACL_ERROR_INVALID_PARAM, f"values: expected {count} numbers, got null")
+            memory.check_range(address, 8 * count, "values")
         lists.append(tuple((ctypes.c_int64 * count).from_address(address or 0)))
     _set(attr, attrName, tuple(lists))
 
@@ -287,6 +304,10 @@ class _Operand:
         nowhere = not self.buffer.address and self.desc.constant is None and self.desc.elements
         self.tensor = None
         if self.desc.dtype != DataType.DT_UNDEFINED and not nowhere:
+            nbytes, constant = self.desc.nbytes, self.desc.constant
+            got = self.buffer.nbytes if constant is None else len(constant)
+            if got < nbytes:
+                raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{self.name}: expected {nbytes} bytes, got {got}")
             strides = contiguous_strides(shape)
             self.tensor = Tensor(self.desc.dtype, shape, strides, 0, Format.FORMAT_ND, shape, self.buffer.address)
 
@@ -305,14 +326,12 @@ def _operands(descs: Sequence[int | None] | None, buffers: Sequence[int | None] 
 
 def _on_device(operand: _Operand, tensor: Tensor, budget: memory.Budget) -> np.ndarray[Any, Any] | None:
     """Copy a tensor of the host's to the device; return its values, if NumPy has such numbers."""
-    desc, buffer = operand.desc, operand.buffer
-    nbytes, got = desc.nbytes, buffer.nbytes if desc.constant is None else len(desc.constant)
-    if got < nbytes:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{operand.name}: expected {nbytes} bytes, got {got}")
-    data = desc.constant
+    desc, address = operand.desc, operand.buffer.address
+    nbytes, data = desc.nbytes, desc.constant
     if data is None:
-        memory.check_range(buffer.address, nbytes, operand.name)
-        data = ctypes.string_at(buffer.address, nbytes)
+        if nbytes:
+            memory.check_range(address, nbytes, operand.name)
+        data = ctypes.string_at(address, nbytes)
     tensor.address = memory.allocate(max(1, nbytes), budget).address
     ctypes.memmove(tensor.address, data, nbytes)
     return np.frombuffer(data, desc.dtype.numpy, desc.elements).reshape(desc.shape) if desc.dtype.has_numpy else None
