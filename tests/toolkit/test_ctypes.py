@@ -19,6 +19,7 @@ from aclnn.core.operator import Kind
 from aclnn.core.products import Product, set_soc_name
 from aclnn.execution.executor import Prepared
 from aclnn.operators import BY_NAME
+from aclnn.runtime import handles as runtime_handles
 from aclnn.runtime import memory
 from tests.cases import CASES
 from tests.cases.table import FLOATS, PRODUCTS, SOC_NAMES, Accepted, Arguments, Case, Refusal, T, changed
@@ -418,6 +419,16 @@ class TestAnswersInC:
         assert lib.aclDestroyTensor(handle) == 161001
         assert "which was destroyed" in refusal(lib)
 
+    def test_an_executor_that_python_takes_leaves_those_beside_it(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
+        """Executors of one pair of tensors that is no more were taken one within the other."""
+        tensors = [tensor(lib, 0, (8,), buffers.put(array)) for array in (DY, X, X)]
+        executors = [first_phase(lib, HARDSWISH, tensors)[2] for _ in range(400)]
+        for handle in tensors:
+            assert lib.aclDestroyTensor(handle) == 0
+        assert lib.aclSetAclOpExecutorRepeatable(executors[0]) == 0
+        assert {lib.aclnnHardswishBackward(None, 0, executor, None) for executor in executors} == {0}
+        assert lib.aclDestroyAclOpExecutor(executors[0]) == 0
+
     def test_a_list_ends_its_tensors_wherever_they_live(self, lib: ctypes.CDLL) -> None:
         here, there = tensor(lib, 0, (1,)), tensor(lib, 0, (1,))
         assert cann.aclGetViewOffset(there) == (0, 0)  # Python's from now on
@@ -425,6 +436,26 @@ class TestAnswersInC:
         assert lib.aclDestroyTensorList(both) == 0
         for handle in (here, there):
             assert lib.aclDestroyTensor(handle) == 161001
+
+
+def test_answers_for_which_c_has_no_place_leave_pythons_table(lib: ctypes.CDLL, buffers: Buffers) -> None:
+    native = runtime_handles.adopt.__self__  # type: ignore[attr-defined]  # a method, where the libraries are loaded
+    address = buffers.put(X)
+
+    def executor(elements: int) -> int | None:
+        tensors = [tensor(lib, 0, (elements, 0), address)] * 3
+        status, _, made = first_phase(lib, HARDSWISH, tensors)
+        assert status == 0
+        assert lib.aclDestroyTensor(tensors[0]) == 0
+        return made
+
+    held = [executor(elements) for elements in range(3000) for _ in range(2)]  # the second is C's, with the answer
+    before = len(native._kept)
+    for elements in range(3000, 3500):
+        assert lib.aclDestroyAclOpExecutor(executor(elements)) == 0
+    assert len(native._kept) < before + 100
+    for each in held:
+        assert lib.aclDestroyAclOpExecutor(each) == 0
 
 
 class TestMisuse:
@@ -529,3 +560,18 @@ def test_strides_beyond_64_bits_wrap_as_in_c(lib: ctypes.CDLL) -> None:
     assert strides[:3] == [3 * 2**62 - 2**64, 3, 1]
     lib._ZdaPv(ctypes.cast(strides, ctypes.c_void_p))
     assert lib.aclDestroyTensor(handle) == 0
+
+
+def test_refused_values_are_those_of_python(lib: ctypes.CDLL) -> None:
+    assert lib.aclGetTensorDescType(None) == cann.aclGetTensorDescType(0) == -1
+    assert lib.aclGetTensorDescFormat(None) == cann.aclGetTensorDescFormat(0) == -1
+    assert lib.aclGetTensorDescName(None).decode() == cann.aclGetTensorDescName(0) == ""
+    assert lib.aclGetTensorDescSize(None) == cann.aclGetTensorDescSize(0) == 0
+    assert lib.aclCreateTensorDesc(0, 2, None, 2) is None
+
+
+def test_a_size_that_no_number_of_c_holds_is_refused(lib: ctypes.CDLL) -> None:
+    desc = lib.aclCreateTensorDesc(0, 2, int64s([1 << 40, 1 << 40]), 2)
+    assert lib.aclGetTensorDescSize(desc) == 0
+    assert "expected a size below 2^64" in refusal(lib)
+    lib.aclDestroyTensorDesc(desc)

@@ -118,6 +118,8 @@ class CFunction:
     parameters: tuple[CParameter, ...]
     implementation: Callable[..., Any]
     """Takes the inputs in order, returns the outputs (None, one, or a tuple), raises AclnnError."""
+    null: Any = 0
+    """What a function without a status returns when the call was refused."""
 
     @property
     def returns_status(self) -> bool:
@@ -219,7 +221,7 @@ def c_value_function(
     """Enter a function that returns something else; ``null`` is what it returns when the call was refused."""
 
     def decorate(function: Callable[P, A]) -> Callable[P, A]:
-        record = _enter(prototype, function, arrays or {})
+        record = _enter(prototype, function, arrays or {}, null=null)
         convert = _conversion(record)
 
         @functools.wraps(function)
@@ -229,7 +231,7 @@ def c_value_function(
                 return cast(A, record.implementation(*values))
             except AclnnError as error:
                 record.refuse(error)
-                return cast(A, null)
+                return cast(A, record.null)
 
         return _publish(record, call)
 
@@ -266,6 +268,7 @@ def _enter(
     arrays: Mapping[str, str],
     nullable: frozenset[str] = frozenset(),
     buffers: frozenset[str] = frozenset(),
+    null: Any = 0,
 ) -> CFunction:
     matched = _PROTOTYPE.fullmatch(prototype)
     if matched is None:
@@ -280,7 +283,7 @@ def _enter(
         parameters.append(
             CParameter(name, c_type, name not in inputs, arrays.get(name), name in nullable, name in buffers)
         )
-    record = CFunction(matched["name"], _tidy(matched["returns"]), prototype, tuple(parameters), function)
+    record = CFunction(matched["name"], _tidy(matched["returns"]), prototype, tuple(parameters), function, null)
     wrong_output = next((p.name for p in record.outputs if not p.c_type.endswith("*") or "const" in p.c_type), None)
     if [parameter.name for parameter in record.inputs] != inputs or wrong_output is not None:
         raise ValueError(f"expected the inputs of {prototype!r} in order, got {inputs} (outputs: {record.outputs})")

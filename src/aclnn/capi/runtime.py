@@ -322,7 +322,7 @@ def aclDataTypeSize(dataType: int) -> int:
     return DataType(dataType).itemsize
 
 
-@c_value_function("float aclFloat16ToFloat(aclFloat16 value)")
+@c_value_function("float aclFloat16ToFloat(aclFloat16 value)", null=math.nan)
 def aclFloat16ToFloat(value: int) -> float:
     """The number that 16 bits stand for; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
     sign, exponent, fraction = value >> 15, value >> 10 & 31, value & 1023

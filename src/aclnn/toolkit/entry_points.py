@@ -23,7 +23,7 @@ from aclnn.core.status import (
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
-from aclnn.toolkit.abi import is_text, result_type
+from aclnn.toolkit.abi import is_text, returns_text
 from aclnn.toolkit.native import Native
 from aclnn.toolkit.trace import Trace
 
@@ -144,10 +144,10 @@ def _tracing(marshaller: _Marshaller) -> Callable[[CFunction, Entry], Entry]:
 
 
 def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
-    """Return C's result when Python itself fails: an error status, null or 0."""
+    """Return C's result when Python itself fails: an error status, or the function's null."""
     if function.returns_status:
         return _failure(function)
-    return marshaller.null if result_type(function) == "const char *" else 0
+    return marshaller.text(function, function.null) if returns_text(function) else function.null
 
 
 def _failure(function: CFunction) -> int:
@@ -198,7 +198,7 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
     ]
     result = f"_implementation({', '.join(map(_input, function.inputs))})"
     if not function.returns_status:
-        text = f"_text(_function, {result})" if result_type(function) == "const char *" else result
+        text = f"_text(_function, {result})" if returns_text(function) else result
         lines += [f"        return {text}"]
     else:
         found = [f"_{parameter.name}" for parameter in function.outputs]

@@ -20,6 +20,7 @@ from aclnn.execution.executor import Executor, Prepared, Task
 from aclnn.runtime import devices, handles, memory
 from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
+from aclnn.support.process import PerProcess
 
 #: Functions and types of objects.h, for cffi.
 DECLARATIONS = """
@@ -55,7 +56,7 @@ class Native:
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self._ffi, self._lib = ffi, lib
-        self._lock = Lock()
+        self._lock = PerProcess(Lock)
         self._kept: dict[int, Prepared] = {}
         self._gone: deque[int] = deque()
         self._number = 0
@@ -69,7 +70,8 @@ class Native:
     def keep(self, executor: int, gone: int, operands: Any, count: Any) -> int:
         """Number an executor's ``Prepared``, and say which of the call's tensors its operands are; 0 keeps none."""
         self._lib.aclnn_begun()
-        self._gone.append(gone)
+        if gone:
+            self._gone.append(gone)
         if len(self._gone) > _LINGERING:
             self._kept.pop(self._gone.popleft(), None)
         found = handles.get(executor, Executor)
@@ -79,7 +81,7 @@ class Native:
         for at, operand in enumerate(found.prepared.operands):
             operands[at] = places.get(operand.name, -1)
         count[0] = len(found.prepared.operands)
-        with self._lock:
+        with self._lock.current:
             self._number += 1
             self._kept[self._number] = found.prepared
             return self._number
@@ -126,7 +128,7 @@ class Native:
 
     def adopt(self, handle: int) -> Any:
         """Take a live object over; None if there is none of this handle."""
-        with self._lock:
+        with self._lock.current:
             return self._adopt(handle, even_destroyed=False)
 
     def _adopt(self, handle: int, even_destroyed: bool) -> Any:
@@ -139,8 +141,8 @@ class Native:
         self._lib.free(taken.values)
         if not taken.destroyed:
             handles.enter(handle, item)
-        while taken.kind == self._lib.ACLNN_TENSOR and (user := self._lib.aclnn_user_of(handle)):
-            self._adopt(user, even_destroyed=False)
+            while taken.kind == self._lib.ACLNN_TENSOR and (user := self._lib.aclnn_user_of(handle)):
+                self._adopt(user, even_destroyed=False)
         return item
 
     def _item(self, handle: int, taken: Any) -> Any:

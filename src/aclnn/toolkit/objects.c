@@ -7,7 +7,7 @@
 #include "objects.h"
 
 enum { MOST_DIMS = 32, MOST_PLACES = 1 << 20, PLACE_BITS = 20, STACK_BYTES = 1 << 16 };
-enum { MOST_ANSWERS = 2048, BUCKETS = 4096 };
+enum { MOST_ANSWERS = 2048, BUCKETS = 4096, MOST_GONE = 64 };
 
 /* Above those that Python gives out, and as far from any address (see aclnn.runtime.handles). */
 static const uint64_t FIRST = UINT64_C(0x5AC1000000000000) + (UINT64_C(1) << 55);
@@ -52,7 +52,8 @@ static struct place *places;
 static uint32_t used, free_place, room; /* A free place of 0 is none: the first is not used. */
 static struct answer *buckets[BUCKETS], *ring[MOST_ANSWERS];
 static size_t answers, oldest;
-static int64_t gone; /* The number of the answer that went last. */
+static int64_t gone[MOST_GONE]; /* The numbers of answers that went, until Python has heard of them. */
+static size_t leaving;
 static uint64_t era; /* Answers of earlier ones are out of date. */
 
 void aclnn_objects_forked(void)
@@ -65,8 +66,7 @@ void aclnn_objects_forked(void)
         places[at].uses++;
     }
     memset(buckets, 0, sizeof buckets);
-    answers = oldest = free_place = 0;
-    gone = 0;
+    answers = oldest = leaving = free_place = 0;
     live_here = false;
 }
 
@@ -476,6 +476,24 @@ bool aclnn_key_find(struct aclnn_key *key, uint64_t *workspace_size, void *execu
     return object != NULL;
 }
 
+/* Each answer tells Python of one, so only as many threads at once could fill the place. */
+static void note_gone(int64_t number)
+{
+    if (leaving < MOST_GONE) {
+        gone[leaving++] = number;
+    }
+}
+
+static int64_t take_gone(void)
+{
+    int64_t number;
+
+    pthread_mutex_lock(&lock);
+    number = leaving == 0 ? 0 : gone[--leaving];
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
 /* Takes the oldest answer without a user out of the ring, which is full; false where all have users. */
 static bool make_room(void)
 {
@@ -493,7 +511,7 @@ static bool make_room(void)
         link = &(*link)->next;
     }
     *link = old->next;
-    gone = old->number;
+    note_gone(old->number);
     free(old);
     return true;
 }
@@ -507,22 +525,25 @@ void aclnn_key_keep(const struct aclnn_key *key, const struct aclnn_entries *ent
     struct answer *made;
     int64_t number;
 
-    number = key->complete ? aclnn_asked(entries)->aclnn_keep((uintptr_t)executor, gone, operands, &count) : 0;
-    made = number == 0 ? NULL : malloc(sizeof *made + key->words * sizeof *made->word);
-    if (made == NULL) {
+    number = key->complete ? aclnn_asked(entries)->aclnn_keep((uintptr_t)executor, take_gone(), operands, &count) : 0;
+    if (number == 0) {
         return;
     }
-    made->function = key->function;
-    made->hash = hash;
-    made->workspace_size = workspace_size;
-    made->number = number;
-    made->users = 0;
-    made->words = key->words;
-    made->operands = count;
-    memcpy(made->operand, operands, count * sizeof *operands);
-    memcpy(made->word, key->word, key->words * sizeof *key->word);
+    made = malloc(sizeof *made + key->words * sizeof *made->word);
+    if (made != NULL) {
+        made->function = key->function;
+        made->hash = hash;
+        made->workspace_size = workspace_size;
+        made->number = number;
+        made->users = 0;
+        made->words = key->words;
+        made->operands = count;
+        memcpy(made->operand, operands, count * sizeof *operands);
+        memcpy(made->word, key->word, key->words * sizeof *key->word);
+    }
     pthread_mutex_lock(&lock);
-    if (answers == MOST_ANSWERS && !make_room()) {
+    if (made == NULL || (answers == MOST_ANSWERS && !make_room())) {
+        note_gone(number);
         free(made);
     } else {
         made->next = buckets[hash % BUCKETS];

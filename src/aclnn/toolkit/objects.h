@@ -20,7 +20,7 @@ uintptr_t aclnn_create_bool_array(const bool *values, uint64_t size);
 uintptr_t aclnn_create_tensor_list(const void *const *values, uint64_t size);
 uintptr_t aclnn_create_scalar_list(const void *const *values, uint64_t size);
 
-/* True if it lived here, and is no more. */
+/* True if the object lived in C and has been destroyed. */
 bool aclnn_destroy_tensor(const void *handle);
 bool aclnn_destroy_scalar(const void *handle);
 bool aclnn_destroy_int_array(const void *handle);

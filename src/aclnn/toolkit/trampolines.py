@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -20,7 +21,7 @@ SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
 
 #: What Python implements beside the functions: noting a refusal that C code makes.
 NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
-#: Numbering phase one's answer, of which an executor is left, once another's number is out of use; 0 keeps none.
+#: Numbers phase one's answer, known by an executor; ``gone`` is a number no longer in use, or 0. 0 keeps none.
 KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
 #: Running an executor that has been ended in C: its answer's number and two words of each operand (``aclnn_call``).
 RUN = (
@@ -36,16 +37,23 @@ _OBJECTS = ("aclTensor*", "aclTensorList*", "aclScalar*", "aclScalarList*", "acl
 PHASE_ONE = "GetWorkspaceSize"
 _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
-#: What a call answers when Python cannot serve it, by the C type of its result.
+#: What a call answers when Python cannot serve it, by the C type of its status.
 _FALLBACK = {name: str(status) for name, status in INTERNAL_STATUS.items()} | {
     "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
-    "float": "NAN",
 }
 
 
 def fallback(function: CFunction) -> str:
-    """The C expression that a call returns when Python cannot serve it: an error status, null, or 0."""
-    return "NULL" if function.returns.endswith("*") else _FALLBACK.get(function.returns, "0")
+    """The C expression that a call returns when Python cannot serve it: an error status, or the function's null."""
+    if function.returns_status:
+        return _FALLBACK[function.returns]
+    match function.null:
+        case None:
+            return "NULL"
+        case str() as text:
+            return _literal(text)
+        case number:
+            return "NAN" if math.isnan(number) else str(number)
 
 
 def entries_header(functions: Iterable[CFunction]) -> str:
@@ -115,7 +123,10 @@ def _call(function: CFunction) -> str:
 
 
 def _served(function: CFunction, matched: re.Match[str] | None) -> str:
-    """C code that tries to serve a call without Python, with a place for what asks it; none for most functions."""
+    """C code that tries to serve a call without Python, with a placeholder for the call to Python.
+
+    Only the placeholder for most functions.
+    """
     if matched is None:
         return "{}"
     name = (
