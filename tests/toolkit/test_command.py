@@ -18,7 +18,7 @@ import pytest
 from aclnn.cli import console
 from aclnn.cli.toolkit import trace_command
 from aclnn.support import atomic
-from aclnn.toolkit import tree
+from aclnn.toolkit import trampolines, tree
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
 from tests.helpers.toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
@@ -84,6 +84,13 @@ class TestTree:
         done = aclnn("run", HOST, "compute", ACLNN_TOOLKIT_DIR=str(root))
         assert done.stdout == COMPUTED
         assert (root / "include" / "acl" / "acl.h").exists()
+
+    @pytest.mark.parametrize("part", ["config", "entries_header", "table"])
+    def test_a_tree_is_as_old_as_its_generated_sources(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+        before = tree.fingerprint()
+        assert tree.fingerprint() == before
+        monkeypatch.setattr(trampolines, part, lambda _: "another")
+        assert tree.fingerprint() != before
 
     def test_run_passes_arguments_and_the_exit_status(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "program.cpp"
@@ -286,6 +293,15 @@ class TestTrace:
         assert "\naclInit\tconfigPath=None\t0\t" in text
         assert "\naclrtMalloc\tsize=64, policy=0, devPtr -> null\t100000\t" in text
         assert "\naclrtGetSocName\t\t'Ascend910B2'\t" in text
+
+    def test_a_negative_number_of_elements(self, compiled: Compile, tmp_path: Path) -> None:
+        program, file = tmp_path / "negative.c", tmp_path / "trace"
+        program.write_text(
+            '#include "acl/acl.h"\nint main(void)\n{\n    const int64_t dims[] = {2};\n'
+            "    return aclCreateTensorDesc(ACL_FLOAT, -1, dims, ACL_FORMAT_ND) != NULL;\n}\n"
+        )
+        assert run(compiled(program), env={"ACLNN_TRACE": str(file)}).stderr == ""
+        assert file.read_text().startswith("aclCreateTensorDesc\tdataType=0, numDims=-1, dims=[], format=2\tnull\t")
 
     def test_results_that_a_refused_call_has_not_written_are_not_read(self, compiled: Compile, tmp_path: Path) -> None:
         program, file = tmp_path / "unwritten.c", tmp_path / "trace"

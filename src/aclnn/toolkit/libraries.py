@@ -38,7 +38,7 @@ class Library:
     """The linker's name for it: ``ascendcl``."""
     functions: tuple[CFunction | Alias | Stub, ...]
     headers: tuple[str, ...]
-    """The header that declares them, as a program includes it."""
+    """The headers that declare them, as a program includes them."""
 
     @property
     def file(self) -> str:
@@ -61,7 +61,7 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
     inner = lib / "aclnn"
     inner.mkdir(exist_ok=True)
     functions = list(FUNCTIONS.values())
-    _write(work, _shared_sources(functions))
+    _write(work, shared_sources(functions))
     _emit_bridge(functions, work / "bridge.c")
     for library in libraries:
         source = trampolines.library(library.functions, library.headers)
@@ -96,7 +96,8 @@ def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> N
         run_compiler([*cxx, *_LINK, *names, "-o", fresh, f"{stem}.o", *options])
 
 
-def _shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
+def shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
+    """The files that all of the libraries' sources include, and what the shared parts are made of."""
     return {
         "config.h": trampolines.config(_machine()),
         "entries.h": trampolines.entries_header(functions),

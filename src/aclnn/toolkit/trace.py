@@ -97,7 +97,7 @@ def _description(
     positions = {parameter.name: at for at, parameter in enumerate(parameters)}
 
     def array(pointer: Any, count: int) -> str:
-        shown = elements(pointer, min(count, _SHOWN_ELEMENTS))
+        shown = elements(pointer, max(0, min(count, _SHOWN_ELEMENTS)))
         return "null" if shown is None else f"{list(shown)}{' …' if count > _SHOWN_ELEMENTS else ''}"
 
     def given(parameter: CParameter, values: tuple[Any, ...]) -> str:

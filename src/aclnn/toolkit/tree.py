@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from aclnn import custom
-from aclnn.capi.prototype import CFunction
+from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.kernels.cpu.cache import temporary_cache, user_cache
 from aclnn.support.atomic import locked, replaced
 from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
@@ -177,9 +177,10 @@ def is_current(root: Path) -> bool:
 
 def fingerprint() -> str:
     """A digest of everything that the tree is made from."""
-    parts = [__version__, sys.version, sys.executable, *map(str, custom.files()), *headers.texts().values()]
+    functions = [*FUNCTIONS.values()]
+    parts = [__version__, sys.version, *headers.texts().values(), *libraries.shared_sources(functions).values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.source(name) for name in (*trampolines.SHARED, "bridge.c", "valgrind.supp")]
+    parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "valgrind.supp"))]
     parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, native.__file__, __file__)]
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
