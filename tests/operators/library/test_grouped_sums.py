@@ -1,0 +1,86 @@
+"""Products of groups of rows added to sums."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import grouped_sums
+from tests.cases.table import Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Placed, Subject, torch, wide
+
+FIRST, SECOND = "grouped_matmul_add", "grouped_matmul_add_v2"
+SIZES = np.array([2, 0, 3])
+ROWS, K, N = 6, 3, 4
+
+
+def _call(d: D) -> Arguments:
+    return {
+        "x": T(d, (ROWS, K)),
+        "weight": T(d, (ROWS, N)),
+        "groupList": T(D.INT64, SIZES.shape),
+        "yRef": T(D.FLOAT, (len(SIZES), K, N)),
+        "transposeX": True,
+        "transposeWeight": False,
+        "groupType": 2,
+    }
+
+
+def _sums(a: Mapping[str, Any]) -> Any:
+    """The last row belongs to no group."""
+    parts = zip(wide(a["x"]).split([*SIZES, 1]), wide(a["weight"]).split([*SIZES, 1]), strict=True)
+    return wide(a["yRef"]) + torch.stack([x.T @ weight for x, weight in [*parts][:-1]])
+
+
+class TestGroupedSums(LibraryTests):
+    subject = Subject(
+        grouped_sums.OPERATORS,
+        calls={FIRST: _call, SECOND: lambda d: _call(d) | {"groupListType": 1}},
+        references=dict.fromkeys((FIRST, SECOND), _sums),
+        default=(D.FLOAT16, D.BF16),
+        empty=dict.fromkeys(
+            (FIRST, SECOND),
+            shape((0, K), "x") | shape((0, N), "weight") | {"groupList": {"shape": (0,)}, "yRef": {"shape": (0, K, N)}},
+        ),
+        breaks={
+            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
+            "same data type as x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16", D.FLOAT16),
+            "allowed value": lambda o, name: Break(
+                {name: {"transposeX": False, "transposeWeight": True}.get(name, 3)},
+                {"transposeX": "True", "transposeWeight": "False", "groupType": "2"}.get(name, "0 or 1"),
+            ),
+            "2 dimensions": lambda o, name: Break(shape((ROWS,), name), "2 dimensions"),
+            "1 dimension": lambda o, name: Break(shape((3, 1), name), "1 dimension"),
+            "as many rows as x": lambda o, name: Break(shape((5, N), name), "6 rows"),
+            "a sum for each group": lambda o, name: Break(shape((3, N, K), name), "[3, 3, 4] or [9, 4]"),
+        },
+        numbers=lambda operator, name, array: (
+            (SIZES if operator == SECOND else SIZES.cumsum()) if name == "groupList" else array
+        ),
+    )
+
+
+def _run(ends: Array) -> Array:
+    tensors = {"x": np.ones((3, 2), np.float16), "weight": np.ones((3, 1), np.float16), "groupList": ends}
+    placed = {name: Placed(each, "contiguous") for name, each in tensors.items()}
+    placed["yRef"] = Placed(np.full((4, 1), 0.5, np.float32), "contiguous")
+    call = {"transposeX": True, "transposeWeight": False, "groupType": 2}
+    prepare(BY_NAME[FIRST], call | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
+    return placed["yRef"].view
+
+
+def test_sums_of_two_dimensions() -> None:
+    assert _run(np.array([1, 3])).tolist() == [[1.5], [1.5], [2.5], [2.5]]
+
+
+@pytest.mark.parametrize("ends", [[1, 4], [2, 1]])
+def test_groups_end_one_after_another_within_the_rows(ends: list[int]) -> None:
+    with pytest.raises(AclnnError, match="groupList: expected ends of groups up to 3"):
+        _run(np.array(ends))
