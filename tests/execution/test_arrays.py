@@ -53,6 +53,15 @@ class Capsuled:
         return capsule
 
 
+class Negative(Capsuled):
+    """An array of less than no rows."""
+
+    def __dlpack__(self) -> object:
+        capsule = super().__dlpack__()
+        dlpack._DLTensor.from_address(dlpack._pointer_of(capsule, b"dltensor")).shape[0] = -3
+        return capsule
+
+
 class Unversioned:
     """An array of a library older than DLPack 1.0, whose capsules cannot say that their memory is read-only."""
 
@@ -89,6 +98,24 @@ class Elsewhere:
 
     def __dlpack__(self, **_: Any) -> object:
         raise AssertionError("an array on another device must not be exported")
+
+
+class Broken:
+    """An array whose export is this, or raises it."""
+
+    def __init__(self, device: Any, capsule: Any) -> None:
+        self.device, self.capsule = device, capsule
+
+    def __dlpack_device__(self) -> Any:
+        return self.given(self.device)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.given(self.capsule)
+
+    def given(self, what: Any) -> Any:
+        if isinstance(what, Exception):
+            raise what
+        return what
 
 
 def refusal(call: Any, *arguments: Any, **keywords: Any) -> AclnnError:
@@ -332,6 +359,11 @@ NOT_ARRAYS = {
     "a sparse tensor": (torch.ones(3, 4).to_sparse(), "layout", "torch.Tensor"),
     "torch's own 8-bit float": (torch.ones(3, 4, dtype=torch.float8_e5m2), "expected a data type", "8 bits"),
     "vectors for elements": (Capsuled(X, lanes=2), "expected a data type that ACL has", "with 32 bits"),
+    "a device that cannot be told": (Broken(KeyError("which"), None), "that shares its memory ('which')", "Broken"),
+    "a device that is no pair": (Broken(1, None), "that shares its memory ('int' object", "Broken"),
+    "a failing export": (Broken((1, 0), LookupError("where")), "that shares its memory (where)", "Broken"),
+    "no capsule": (Broken((1, 0), 5), "expected an array that exports a DLPack capsule", "which gave 5"),
+    "a negative extent": (Negative(X.copy()), "expected extents of at least 0", "[-3, 4]"),
     "a broken interface": (Interface(X, shape=(-1,)), "expected a sound __array_interface__", "Interface"),
 }
 

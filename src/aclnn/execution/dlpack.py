@@ -88,26 +88,32 @@ def read(array: Any, writable: bool = False) -> Exported:
             be writable where ``writable`` asks for that.
     """
     try:
-        device = tuple(map(int, array.__dlpack_device__()))
-        if device[0] not in _CPU_DEVICES:
-            raise TypeError(f"expected an array on the CPU, got one on DLPack device {device[0]}:{device[1]}")
-        capsule = _export(array)
-    except (BufferError, ValueError, RuntimeError) as error:
+        device, number = map(int, array.__dlpack_device__())
+        capsule = _export(array) if device in _CPU_DEVICES else None
+    except Exception as error:  # whatever another library raises
         text = f"expected an array on the CPU that shares its memory ({error}), got {type_name(array)}"
         raise TypeError(text) from None
+    if device not in _CPU_DEVICES:
+        raise TypeError(f"expected an array on the CPU, got one on DLPack device {device}:{number}")
     if _is_valid(capsule, b"dltensor_versioned"):
         versioned = _Versioned.from_address(_pointer_of(capsule, b"dltensor_versioned"))
         tensor, flags = versioned.tensor, versioned.flags
-    else:
+    elif _is_valid(capsule, b"dltensor"):
         tensor, flags = _DLTensor.from_address(_pointer_of(capsule, b"dltensor")), None
+    else:
+        raise TypeError(
+            f"expected an array that exports a DLPack capsule, got {type_name(array)}, which gave {capsule!r}"
+        )
     dtype = _BY_CODE_AND_BITS.get((tensor.code, tensor.bits)) if tensor.lanes == 1 else None
     if dtype is None:
         raise TypeError(f"expected a data type that ACL has, got DLPack code {tensor.code} with {tensor.bits} bits")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    if min(shape, default=0) < 0:
+        raise TypeError(f"expected extents of at least 0, got {list(shape)}")
     if writable and flags is None and not _known_writable(array):
         raise TypeError(f"expected a writable array, got {type_name(array)}, which does not say that it is one")
     if writable and flags and flags & _READ_ONLY:
         raise TypeError("expected a writable array, got a read-only one")
-    shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else contiguous_strides(shape)
     if not tensor.data and 0 not in shape:
         raise TypeError(f"expected an array with memory, got a null address for shape {list(shape)}")
