@@ -18,7 +18,11 @@ def integer(name: str, default: int, least: int = 1, most: int | None = None) ->
     text = os.environ.get(name)
     if not text:
         return default
-    if not text.strip().isdecimal() or int(text) < least or (most is not None and int(text) > most):
+    try:
+        value = int(text) if text.strip().isdecimal() else None
+    except ValueError:  # more digits than Python converts
+        value = None
+    if value is None or value < least or (most is not None and value > most):
         wanted = f"of at least {least}" if most is None else f"from {least} to {most}"
-        raise SettingError(f"{name}: expected an integer {wanted}, got {text!r}")
-    return int(text)
+        raise SettingError(f"{name}: expected an integer {wanted}, got {text[:80]!r}")
+    return value

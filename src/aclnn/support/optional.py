@@ -17,7 +17,7 @@ _PACKAGES = {"sklearn": "scikit-learn"}
 
 def install_command(extra: str) -> str:
     """Name the command that installs an extra, beside a clone that is used in place or for an installed package."""
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[3]
     if (root / "pyproject.toml").is_file():
         return f"pip install --editable '{root}[{extra}]'"
     return f"pip install 'aclnn[{extra}]'"
