@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +17,7 @@ import pytest
 
 from aclnn import cann
 from aclnn.cann import HcclDataType as D
+from aclnn.runtime import communicators
 from aclnn.runtime.communicators import Root
 
 SIZE = 3
@@ -214,6 +216,30 @@ def test_who_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cann.HcclGetRootInfo(ctypes.addressof(buffer)) == 0
     assert cann.HcclCommInitRootInfo(3, ctypes.addressof(buffer), 1) == (9, 0)
     assert "expected 3 ranks within 1 s, missing 0, 2" in (cann.aclGetRecentErrMsg() or "")
+
+
+def test_a_root_without_ranks_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(communicators, "_TIMEOUTS_WITHOUT_RANKS", 1e-3)
+    before = {*threading.enumerate()}
+    Root()
+    (thread,) = (thread for thread in threading.enumerate() if thread not in before and thread.name == "aclnn root")
+    thread.join(30)
+    assert not thread.is_alive()
+
+
+def test_a_group_queues_what_it_can(device: None) -> None:
+    def work(rank: Rank) -> None:
+        _, gone = cann.aclrtCreateStream()
+        source, target = rank.device(np.ones(4, np.float32)), rank.device(np.zeros(4, np.float32))
+        assert cann.HcclGroupStart() == 0
+        assert cann.HcclBroadcast(source, 4, FP32, 0, rank.comm, gone) == 0
+        assert cann.HcclAllReduce(source, target, 4, FP32, 0, rank.comm, rank.stream) == 0
+        assert cann.aclrtDestroyStream(gone) == 0
+        assert cann.HcclGroupEnd() == 1
+        assert "expected a live stream" in (cann.aclGetRecentErrMsg() or "")
+        assert (rank.result(target, 4) == 1).all()
+
+    on_ranks(work, 1)
 
 
 @pytest.mark.parametrize(

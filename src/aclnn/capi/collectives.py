@@ -106,11 +106,12 @@ def _present(**addresses: int) -> None:
 
 @contextmanager
 def _as_parameter(prefix: str = "") -> Iterator[None]:
-    """Give what the runtime refuses the status of a wrong parameter."""
+    """Give what the runtime refuses, but for communicators that have ended, the status of a wrong parameter."""
     try:
         yield
     except AclnnError as error:
-        raise AclnnError(_PARA, f"{prefix}{error.message}") from None
+        code = error.code if isinstance(error.code, HcclResult) else _PARA
+        raise AclnnError(code, f"{prefix}{error.message}") from None
 
 
 def _host(argument: str, address: int, nbytes: int) -> int:
@@ -188,7 +189,8 @@ class _Call:
             work()
 
         def queue() -> None:
-            self.comm.enqueue(self.stream, self.function, task)
+            with _as_parameter():
+                self.comm.enqueue(self.stream, self.function, task)
 
         if _group.depth:
             _group.pending.append(queue)
@@ -236,8 +238,14 @@ def HcclGroupEnd() -> None:
     _group.depth -= 1
     if not _group.depth:
         pending, _group.pending, _group.messages = _group.pending, [], {}
+        failures = []
         for queue in pending:
-            queue()
+            try:
+                queue()
+            except AclnnError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
 
 def _numbers(argument: str, address: int, count: int) -> list[int]:
@@ -263,7 +271,7 @@ def _join(nRanks: int, rootInfo: int, rank: int, name: str = "") -> int:
 
 @c_function("HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)", buffers=["rootInfo"])
 def HcclGetRootInfo(rootInfo: int) -> None:
-    """Open the place where the ranks of one communicator meet; write what tells them of it, 4,108 bytes."""
+    """Open a meeting point for the ranks of a communicator, and write the 4,108 bytes by which they find it."""
     _host("rootInfo", rootInfo, _ROOT_INFO_BYTES)
     ctypes.memmove(rootInfo, Root().info.ljust(_ROOT_INFO_BYTES, b"\0"), _ROOT_INFO_BYTES)
 
@@ -273,7 +281,10 @@ def HcclGetRootInfo(rootInfo: int) -> None:
     buffers=["rootInfo"],
 )
 def HcclCommInitRootInfo(nRanks: int, rootInfo: int, rank: int) -> int:
-    """A communicator, once all ranks have come; after HCCL_CONNECT_TIMEOUT seconds (120) an error names who has not."""
+    """A communicator, once all ranks have come.
+
+    After HCCL_CONNECT_TIMEOUT seconds (120) the error names the missing ranks.
+    """
     return _join(nRanks, rootInfo, rank)
 
 

@@ -34,7 +34,10 @@ _LONGEST_NOTE = 1 << 20
 # A call of the system moves no more, and other connections have their turn.
 _PIECE_BYTES = 1 << 20
 
-#: What two ranks say to each other without the others: sends and receives, single and in batches.
+# The other programs may take long to start; a root for which none ever comes is to end.
+_TIMEOUTS_WITHOUT_RANKS = 10
+
+#: The function name in messages between two ranks: sends and receives, single and in batches.
 POINT_TO_POINT = "HcclSend/HcclRecv"
 
 #: A rank and the bytes that go to it, or come from it.
@@ -62,7 +65,7 @@ class Root:
 
     def _serve(self) -> None:
         ranks: dict[int, tuple[socket.socket, int]] = {}
-        size, deadline = 0, None
+        size, deadline = 0, time.monotonic() + _TIMEOUTS_WITHOUT_RANKS * connect_timeout_s()
         note: dict[str, Any] = {}
         with self._listener as listener, suppress(OSError):
             while not note and (not size or len(ranks) < size):
@@ -79,8 +82,8 @@ class Root:
                 except (OSError, ValueError):
                     link.close()
                     continue
-                size = size or count
-                deadline = deadline or time.monotonic() + connect_timeout_s()
+                if not size:
+                    size, deadline = count, time.monotonic() + connect_timeout_s()
                 if rank in ranks or count != size or not 0 <= rank < size:
                     note = {"error": f"expected each rank below {size} once, got rank {rank} of {count}"}
                     _note(link, note)
@@ -96,11 +99,11 @@ def _listener() -> socket.socket:
     return socket.create_server((_LOOPBACK, 0), backlog=1024)
 
 
-def _left(deadline: float | None) -> float | None:
-    return None if deadline is None else max(deadline - time.monotonic(), 1e-3)
+def _left(deadline: float) -> float:
+    return max(deadline - time.monotonic(), 1e-3)
 
 
-def _accept(listener: socket.socket, deadline: float | None, secret: bytes) -> socket.socket | None:
+def _accept(listener: socket.socket, deadline: float, secret: bytes) -> socket.socket | None:
     """Accept a connection whose other end knows the secret; None for any other."""
     listener.settimeout(_left(deadline))
     link, _ = listener.accept()
@@ -119,7 +122,7 @@ def _accept(listener: socket.socket, deadline: float | None, secret: bytes) -> s
 
 
 def _connect(port: int, deadline: float, secret: bytes) -> socket.socket:
-    """Connect to who knows the secret, and prove to know it."""
+    """Connect, and let both ends prove that they know the secret."""
     link = socket.create_connection((_LOOPBACK, port), timeout=_left(deadline))
     challenge = _read(link, _SECRET_BYTES)
     own = secrets.token_bytes(_SECRET_BYTES)
