@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import threading
 
 import numpy as np
@@ -209,3 +210,19 @@ def test_an_operator_by_type(fresh: None) -> None:
     with pytest.raises(TypeError, match="missing a required argument: 'stream'"):
         acl.op.execute_v2("Transpose", read, buffers, [written], [result], None)
     assert acl.destroy_data_buffer(result) == 0
+
+
+def test_arrays_of_one_number_of_elements_must_have_it(device: None) -> None:
+    desc, buffer = acl.create_tensor_desc(cann.ACL_FLOAT, [2], cann.ACL_FORMAT_ND), acl.create_data_buffer(0, 0)
+    with pytest.raises(
+        ValueError, match="inputDesc, inputs: expected equally many elements, got 2 of inputDesc, 1 of inp"
+    ):
+        acl.op.execute_v2("Relu", [desc, desc], [buffer], [desc], [buffer], 0, 0)
+    assert acl.op.execute_v2("Relu", None, [buffer], [desc], [buffer], 0, 0) == 100000
+
+
+def test_help_shows_what_is_given_and_returned() -> None:
+    assert str(inspect.signature(acl.rt.malloc)) == "(size: int, policy: int = 0) -> tuple[int, int]"
+    assert inspect.getdoc(acl.rt.malloc).endswith("Returns ``(devPtr, ret)``.")
+    assert [*inspect.signature(acl.create_tensor_desc).parameters] == ["dataType", "dims", "format"]
+    assert str(inspect.signature(acl.rt.event_elapsed_time)).endswith("-> tuple[float, int]")

@@ -823,3 +823,12 @@ def test_extents_are_those_of_phase_one(call: dict[str, int]) -> None:
     assert run(executor) == 0
     assert cann.aclrtSynchronizeStream(0) == 0
     assert read(call["dx"], 4) == [1.0, 2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
+def test_an_element_that_is_listed_twice_ends_once(kind: str) -> None:
+    value = ctypes.c_float(1)
+    element = create([1]) if kind == "Tensor" else cann.aclCreateScalar(ctypes.addressof(value), cann.ACL_FLOAT)
+    listed = getattr(cann, f"aclCreate{kind}List")([element, element], 2)
+    assert getattr(cann, f"aclDestroy{kind}List")(listed) == 0
+    assert getattr(cann, f"aclDestroy{kind}")(element) == 161001

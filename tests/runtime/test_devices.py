@@ -65,6 +65,7 @@ def test_configuration(fresh: None, tmp_path: Path) -> None:
     assert cann.aclInit(str(tmp_path / "absent")) == 100003
     assert "absent" in refusal()
     assert cann.aclInit(str(tmp_path)) == 100003
+    assert cann.aclInit(os.fsencode(tmp_path) + b"/\xff") == 100003
     for path in (broken, listed):
         assert cann.aclInit(str(path)) == 100006
         assert "JSON object" in refusal()
@@ -481,7 +482,17 @@ def test_float_to_float16_at_the_edges(value: float, bits: int) -> None:
         (lambda: cann.aclInit(7), TypeError, "configPath: expected const char\\*, got 7"),
         (lambda: cann.aclrtMemset(1, 2), TypeError, "aclrtMemset: missing a required argument: 'value'"),
         (lambda: cann.aclrtSetDevice(0, 1), TypeError, "aclrtSetDevice: too many"),
-        (lambda: cann.aclCreateIntArray([1, 2], 3), ValueError, "value: expected at least size = 3 elements, got 2"),
+        (
+            lambda: cann.aclCreateIntArray([1, 2], 3),
+            ValueError,
+            "size: expected from 0 to the 2 elements of value, got 3",
+        ),
+        (
+            lambda: cann.aclCreateTensorDesc(0, -1, [2], 2),
+            ValueError,
+            "numDims: expected from 0 to the 1 elements of dims",
+        ),
+        (lambda: cann.aclFloatToFloat16(10**400), ValueError, "value: expected float, got 1000"),
         (lambda: cann.aclCreateIntArray([1, "a"], 2), TypeError, "value: expected const int64_t\\*"),
         (lambda: cann.aclCreateIntArray("12", 2), TypeError, "value: expected const int64_t\\*"),
     ],

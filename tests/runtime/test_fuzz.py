@@ -98,7 +98,7 @@ class Fuzzer:
             # C cannot say how long an array is, so a count never exceeds it here.
             if parameter.counted_by is not None and arguments[parameter.name] is not None:
                 counted = arguments[parameter.counted_by]
-                arguments[parameter.counted_by] = min(counted, len(arguments[parameter.name]))
+                arguments[parameter.counted_by] = max(0, min(counted, len(arguments[parameter.name])))
         if "count" in arguments:
             # Host memory that the runtime does not know is trusted: no copy leaves this buffer.
             arguments["count"] = min(arguments["count"], 1 << 16)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 
@@ -18,8 +20,8 @@ from tests.helpers.fresh_runtime import refusal
 
 @pytest.fixture(autouse=True)
 def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(system, "_parameters", {})
-    monkeypatch.setattr(system, "_compile_options", {})
+    monkeypatch.setattr(system._parameters, "current", {})
+    monkeypatch.setattr(system._compile_options, "current", {})
     monkeypatch.delenv("ACLNN_CANN_VERSION", raising=False)
 
 
@@ -179,3 +181,21 @@ def test_nothing_is_written_outside_live_memory(device: None, write: Callable[[i
     assert cann.aclrtFree(address) == 0
     assert write(address) == 107000
     assert "was freed" in refusal()
+
+
+CHILD = """
+import os
+from aclnn import cann
+cann.aclrtSetSysParamOpt(0, 1)
+cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, "enable")
+child = os.fork()
+if child == 0:
+    print(cann.aclrtGetSysParamOpt(0), cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE), flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+def test_a_child_begins_without_settings() -> None:
+    done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
+    assert done.stdout == f"(0, 0) {len('disable') + 1}\n"

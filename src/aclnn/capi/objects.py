@@ -262,7 +262,7 @@ def aclCreateScalarList(value: Sequence[int | None] | None, size: int) -> int:
 
 
 def _destroy_elements(elements: Sequence[int], kind: type[object], argument: str) -> None:
-    gone = [handle for handle in elements if handle and handles.pop(handle, kind) is None]
+    gone = [handle for handle in dict.fromkeys(elements) if handle and handles.pop(handle, kind) is None]
     if gone:
         raise AclnnError(
             ACLNN_ERR_PARAM_NULLPTR,

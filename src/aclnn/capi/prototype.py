@@ -13,6 +13,7 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -322,7 +323,7 @@ def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, An
     def convert_each(args: Sequence[Any]) -> Sequence[Any]:
         try:
             values = [converter(value) for converter, value in zip(converters, args, strict=True)]
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise _complaint(record, converters, args) from None
         for at, counter in arrays:
             values[at] = _counted(record, at, values[at], values[counter])
@@ -334,11 +335,11 @@ def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, An
 def _counted(record: CFunction, at: int, elements: tuple[Any, ...] | None, count: int) -> tuple[Any, ...] | None:
     if elements is None:
         return None
-    if len(elements) < count:
+    if not 0 <= count <= len(elements):
         parameter = record.inputs[at]
         raise ValueError(
-            f"{record.name}: {parameter.name}: expected at least {parameter.counted_by} = {count} elements, "
-            f"got {len(elements)}"
+            f"{record.name}: {parameter.counted_by}: expected from 0 to the {len(elements)} elements of "
+            f"{parameter.name}, got {count}"
         )
     return elements[:count]
 
@@ -347,8 +348,9 @@ def _complaint(record: CFunction, converters: Sequence[Converter], args: Sequenc
     for parameter, converter, value in zip(record.inputs, converters, args, strict=True):
         try:
             converter(value)
-        except (TypeError, ValueError) as error:
-            return type(error)(f"{record.name}: {parameter.name}: expected {parameter.c_type}, got {value!r}")
+        except (TypeError, ValueError, OverflowError) as error:
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            return kind(f"{record.name}: {parameter.name}: expected {parameter.c_type}, got {value!r}")
     raise AssertionError("one of the arguments is wrong")
 
 
@@ -398,7 +400,7 @@ def _text(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bytes):
-        return value.decode()
+        return os.fsdecode(value)
     raise TypeError
 
 

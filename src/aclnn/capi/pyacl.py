@@ -7,10 +7,11 @@ same as in ``aclnn.capi``, whose functions these are.
 from __future__ import annotations
 
 import ctypes
+import functools
+import inspect
 import math
-from collections.abc import Callable, Sequence
-from inspect import Parameter, Signature
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping, Sequence
+from types import GenericAlias, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,25 +99,49 @@ _OP_C_NAMES = {
 def _status_last(c_name: str) -> Callable[..., Any]:
     """Return a C function that takes no numbers of elements, which pyACL counts, and gives its status last."""
     call: Callable[..., Any] = getattr(capi, c_name)
-    given = FUNCTIONS[c_name].inputs
-    counts = {p.counted_by: p.name for p in given if p.counted_by in {each.name for each in given}}
-    taken = Signature([Parameter(p.name, Parameter.POSITIONAL_OR_KEYWORD) for p in given if p.name not in counts])
-    turns = FUNCTIONS[c_name].returns_status and FUNCTIONS[c_name].outputs
-    if not counts and not turns:
+    function = FUNCTIONS[c_name]
+    names = {p.name for p in function.inputs}
+    arrays: dict[str, list[str]] = {}
+    for p in function.inputs:
+        if p.counted_by in names:
+            arrays.setdefault(p.counted_by, []).append(p.name)
+    turns = function.returns_status and function.outputs
+    if not arrays and not turns:
         return call
+    signature = inspect.signature(call)
+    taken = signature.replace(parameters=[p for p in signature.parameters.values() if p.name not in arrays])
 
+    @functools.wraps(call)
     def turned(*args: Any, **kwargs: Any) -> Any:
-        if counts:
+        if arrays:
             args, kwargs = (), taken.bind(*args, **kwargs).arguments
-            kwargs |= {count: 0 if kwargs[array] is None else len(kwargs[array]) for count, array in counts.items()}
+            kwargs |= {count: _length(c_name, {name: kwargs[name] for name in of}) for count, of in arrays.items()}
         result = call(*args, **kwargs)
         if not turns:
             return result
         status, *results = result
         return (*results, status)
 
-    turned.__doc__ = call.__doc__
+    if turns:
+        results = ", ".join(p.name for p in function.outputs)
+        turned.__doc__ = f"{inspect.getdoc(function.implementation)}\n\nReturns ``({results}, ret)``."
+        types = (*(p.python_type for p in function.outputs), int)
+        taken = taken.replace(return_annotation=GenericAlias(tuple, types))
+    turned.__signature__ = taken  # type: ignore[attr-defined]  # inspect honours it
     return turned
+
+
+def _length(function: str, arrays: Mapping[str, Sequence[Any] | None]) -> int:
+    """The number of elements of arrays that C counts by one parameter; null ones have any.
+
+    Raises:
+        ValueError: they differ.
+    """
+    lengths = {name: len(array) for name, array in arrays.items() if array is not None}
+    if len({*lengths.values()}) > 1:
+        got = ", ".join(f"{length} of {name}" for name, length in lengths.items())
+        raise ValueError(f"{function}: {', '.join(lengths)}: expected equally many elements, got {got}")
+    return next(iter(lengths.values()), 0)
 
 
 # NumPy's type numbers, as pyACL's constants have them.

@@ -18,6 +18,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.runtime import devices, memory
+from aclnn.support.process import PerProcess
 
 _CANN_VERSION = "9.2.0"
 _VERSION_BYTES, _PART_BYTES = 128, 64
@@ -28,8 +29,8 @@ _PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kerne
 _OPERATOR_PACKAGES = tuple(f"ops_{of}" for of in ("nn", "math", "cv", "transformer", "legacy"))
 _JIT_COMPILE = ENUMS["aclCompileOpt"]["ACL_OP_JIT_COMPILE"]
 
-_parameters: dict[int, int] = {}
-_compile_options: dict[int, str] = {}
+_parameters = PerProcess[dict[int, int]](dict)
+_compile_options = PerProcess[dict[int, str]](dict)
 
 
 def _check_parameter(opt: int) -> None:
@@ -41,14 +42,14 @@ def _check_parameter(opt: int) -> None:
 def aclrtSetSysParamOpt(opt: int, value: int) -> None:
     """Keep a parameter of this process. Computations are deterministic with any."""
     _check_parameter(opt)
-    _parameters[opt] = value
+    _parameters.current[opt] = value
 
 
 @c_function("aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
 def aclrtGetSysParamOpt(opt: int) -> int:
     """A parameter of this process as it was set, 0 at first."""
     _check_parameter(opt)
-    return _parameters.get(opt, 0)
+    return _parameters.current.get(opt, 0)
 
 
 @c_function("aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
@@ -135,7 +136,7 @@ def _check_compile_option(opt: int) -> None:
 
 def _compile_option(opt: int) -> bytes:
     _check_compile_option(opt)
-    text = _compile_options.get(opt, "disable" if opt == _JIT_COMPILE else "")
+    text = _compile_options.current.get(opt, "disable" if opt == _JIT_COMPILE else "")
     return os.fsencode(text) + b"\0"
 
 
@@ -145,7 +146,7 @@ def aclSetCompileopt(opt: int, value: str | None) -> None:
     _check_compile_option(opt)
     if value is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "value: expected a string, got null")
-    _compile_options[opt] = value
+    _compile_options.current[opt] = value
 
 
 @c_value_function("size_t aclGetCompileoptSize(aclCompileOpt opt)")
