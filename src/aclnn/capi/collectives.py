@@ -22,13 +22,13 @@ from aclnn.core.status import AclnnError, HcclResult
 from aclnn.runtime import collectives, devices, handles, memory
 from aclnn.runtime.collectives import Reduction
 from aclnn.runtime.communicators import Communicator, Message, Root
-from aclnn.runtime.devices import expect_device
+from aclnn.runtime.devices import numbered
 from aclnn.runtime.streams import Stream
 
 _PARA, _PTR = HcclResult.HCCL_E_PARA, HcclResult.HCCL_E_PTR
-_ROOT_INFO_BYTES = 4108
-_NAME_BYTES = 128
-_CONFIG_MAGIC = 0xF0F0F0F0
+ROOT_INFO_BYTES = 4108
+NAME_BYTES = 128
+CONFIG_MAGIC = 0xF0F0F0F0
 _MOST_RANKS = 1024
 
 _TYPES = {name.removeprefix("HCCL_DATA_TYPE_"): number for name, number in ENUMS["HcclDataType"].items()}
@@ -82,7 +82,7 @@ class _Config(ctypes.Structure):
         ("reserved", ctypes.c_uint64),
         ("buffer_size", ctypes.c_uint32),
         ("deterministic", ctypes.c_uint32),
-        ("name", ctypes.c_char * _NAME_BYTES),
+        ("name", ctypes.c_char * NAME_BYTES),
     )
 
 
@@ -98,12 +98,6 @@ class _Item(ctypes.Structure):
     )
 
 
-def _present(**addresses: int) -> None:
-    for name, address in addresses.items():
-        if not address:
-            raise AclnnError(_PTR, f"{name}: expected an address, got null")
-
-
 @contextmanager
 def _as_parameter(prefix: str = "") -> Iterator[None]:
     """Give what the runtime refuses, but for communicators that have ended, the status of a wrong parameter."""
@@ -116,14 +110,14 @@ def _as_parameter(prefix: str = "") -> Iterator[None]:
 
 def _host(argument: str, address: int, nbytes: int) -> int:
     """An address on the host where so many bytes may lie."""
-    _present(**{argument: address})
+    memory.expect_address(address, argument, _PTR)
     with _as_parameter():
         memory.check_range(address, nbytes, argument)
     return address
 
 
 def _communicator(comm: int) -> Communicator:
-    _present(comm=comm)
+    memory.expect_address(comm, "comm", _PTR)
     found = handles.get(comm, Communicator)
     if found is None:
         raise AclnnError(_PARA, f"comm: expected a live communicator, got {handles.describe(comm)}")
@@ -159,7 +153,7 @@ class _Call:
     def __init__(self, function: str, comm: int, stream: int) -> None:
         self.function = function
         self.comm = _communicator(comm)
-        _present(stream=stream)
+        memory.expect_address(stream, "stream", _PTR)
         with _as_parameter():
             self.stream: Stream = devices.stream_of(stream)
         self._held: list[memory.Allocation] = []
@@ -168,7 +162,7 @@ class _Call:
         """Device memory as it is when the task runs."""
         if not nbytes:
             return memoryview(b"")
-        _present(**{argument: address})
+        memory.expect_address(address, argument, _PTR)
         with _as_parameter(f"{argument}: "):
             self._held.append(self.stream.context.device.resolve(address, nbytes, address))
         return memoryview((ctypes.c_char * nbytes).from_address(address)).cast("B")
@@ -255,25 +249,25 @@ def _numbers(argument: str, address: int, count: int) -> list[int]:
 
 def _name_in(config: int) -> str:
     found = _Config.from_address(_host("config", config, ctypes.sizeof(_Config)))
-    if found.magic != _CONFIG_MAGIC:
+    if found.magic != CONFIG_MAGIC:
         raise AclnnError(_PARA, f"config: expected what HcclCommConfigInit sets, got {found.magic:#x} as magic word")
     return bytes(found.name).decode(errors="replace")
 
 
 def _join(nRanks: int, rootInfo: int, rank: int, name: str = "") -> int:
-    _host("rootInfo", rootInfo, _ROOT_INFO_BYTES)
+    _host("rootInfo", rootInfo, ROOT_INFO_BYTES)
     if not 1 <= nRanks <= _MOST_RANKS:
         raise AclnnError(_PARA, f"nRanks: expected from 1 to {_MOST_RANKS}, got {nRanks}")
     if rank >= nRanks:
         raise AclnnError(_PARA, f"rank: expected from 0 to {nRanks - 1}, got {rank}")
-    return handles.insert(Communicator.join(nRanks, ctypes.string_at(rootInfo, _ROOT_INFO_BYTES), rank, name))
+    return handles.insert(Communicator.join(nRanks, ctypes.string_at(rootInfo, ROOT_INFO_BYTES), rank, name))
 
 
 @c_function("HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)", buffers=["rootInfo"])
 def HcclGetRootInfo(rootInfo: int) -> None:
     """Open a meeting point for the ranks of a communicator, and write the 4,108 bytes by which they find it."""
-    _host("rootInfo", rootInfo, _ROOT_INFO_BYTES)
-    ctypes.memmove(rootInfo, Root().info.ljust(_ROOT_INFO_BYTES, b"\0"), _ROOT_INFO_BYTES)
+    _host("rootInfo", rootInfo, ROOT_INFO_BYTES)
+    ctypes.memmove(rootInfo, Root().info.ljust(ROOT_INFO_BYTES, b"\0"), ROOT_INFO_BYTES)
 
 
 @c_function(
@@ -312,7 +306,7 @@ def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int) -> Non
         raise AclnnError(_PARA, f"devices: expected different ones, got {list(devices)}")
     with _as_parameter():
         for number in devices:
-            expect_device(number, "devices")
+            numbered(number, "devices")
     info = Root().info
     with ThreadPoolExecutor(ndev) as threads:
         made = list(threads.map(lambda rank: Communicator.join(ndev, info, rank), range(ndev)))
@@ -343,8 +337,8 @@ def HcclGetRankId(comm: int) -> int:
 def HcclGetCommName(comm: int, commName: int) -> None:
     """Write the name, at most 128 bytes: the configuration's, or one that all ranks share."""
     found = _communicator(comm)
-    _host("commName", commName, _NAME_BYTES)
-    text = found.name.encode()[: _NAME_BYTES - 1] + b"\0"
+    _host("commName", commName, NAME_BYTES)
+    text = found.name.encode()[: NAME_BYTES - 1] + b"\0"
     ctypes.memmove(commName, text, len(text))
 
 
@@ -637,7 +631,7 @@ def HcclBatchSendRecv(sendRecvInfo: int, itemNum: int, comm: int, stream: int) -
     _host("sendRecvInfo", sendRecvInfo, itemNum * ctypes.sizeof(_Item))
     both: tuple[list[Message], list[Message]] = [], []
     for item in (_Item * itemNum).from_address(sendRecvInfo):
-        if item.direction not in (0, 1):
+        if item.direction not in ENUMS["HcclSendRecvType"].values():
             raise AclnnError(_PARA, f"sendRecvInfo: expected HCCL_SEND (0) or HCCL_RECV (1), got {item.direction}")
         data = call.bytes_at("sendRecvInfo", item.address or 0, item.count * _itemsize(item.data_type, "sendRecvInfo"))
         both[item.direction].append((_rank_of(call.comm, "sendRecvInfo", item.rank), data))

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import ctypes
 
+from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, AclnnError
 from aclnn.runtime import devices, memory, transfers, virtual
 
 _LARGEST = 2**64 - 1
-_HUGE_FIRST = 0
-# ACL_MEM_MALLOC_NORMAL_ONLY and the same for peers; every other policy, known or not, takes huge pages from 2 MiB on.
-_NORMAL_ONLY = (2, 5)
+_POLICIES = ENUMS["aclrtMemMallocPolicy"]
+_HUGE_FIRST = _POLICIES["ACL_MEM_MALLOC_HUGE_FIRST"]
+# Every other policy, known or not, takes huge pages from 2 MiB on.
+_NORMAL_ONLY = _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY"], _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY_P2P"]
+_ON_DEVICE = ENUMS["aclrtMemLocationType"]["ACL_MEM_LOCATION_TYPE_DEVICE"]
+_GRANULARITIES = range(ENUMS["aclrtMemGranularityOptions"]["ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED"] + 1)
+
+
+def _expect_bytes(size: int) -> None:
+    if size == 0:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
 
 
 def _malloc(size: int, policy: int, unit: int, extra: int) -> int:
-    if size == 0:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
+    _expect_bytes(size)
     if -(-size // unit) * unit + extra > _LARGEST:
         raise AclnnError(
             ACL_ERROR_INVALID_PARAM, f"size: expected one that can be rounded up to {unit} bytes, got {size}"
@@ -44,9 +52,8 @@ def aclrtMallocCached(size: int, policy: int = _HUGE_FIRST) -> int:
 
 
 def _coherent(address: int, nbytes: int) -> None:
-    _present("devPtr", address)
-    if not nbytes:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
+    memory.expect_address(address, "devPtr")
+    _expect_bytes(nbytes)
     memory.check_range(address, nbytes, "devPtr")
 
 
@@ -65,22 +72,21 @@ def aclrtMemInvalidate(devPtr: int, size: int) -> None:
 @c_function("aclError aclrtFree(void *devPtr)")
 def aclrtFree(devPtr: int) -> None:
     """Free device memory without waiting; work that is queued keeps what it uses."""
-    _present("devPtr", devPtr)
+    memory.expect_address(devPtr, "devPtr")
     memory.free(devPtr, "devPtr")
 
 
 @c_function("aclError aclrtMallocHost(void **hostPtr, size_t size)")
 def aclrtMallocHost(size: int) -> int:
     """Pinned host memory, 64-byte aligned."""
-    if size == 0:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
+    _expect_bytes(size)
     return memory.allocate_host(size).address
 
 
 @c_function("aclError aclrtFreeHost(void *hostPtr)")
 def aclrtFreeHost(hostPtr: int) -> None:
     """Free pinned host memory."""
-    _present("hostPtr", hostPtr)
+    memory.expect_address(hostPtr, "hostPtr")
     memory.free(hostPtr, "hostPtr", memory.PINNED)
 
 
@@ -97,12 +103,9 @@ class _Property(ctypes.Structure):
     )
 
 
-_ON_DEVICE = 1
-
-
 def _device(prop: int) -> devices.Device:
     """Return the device whose memory is described."""
-    _present("prop", prop)
+    memory.expect_address(prop, "prop")
     memory.check_range(prop, ctypes.sizeof(_Property), "prop")
     described = _Property.from_address(prop)
     if described.type != _ON_DEVICE:
@@ -111,11 +114,6 @@ def _device(prop: int) -> devices.Device:
             f"prop: expected ACL_MEM_LOCATION_TYPE_DEVICE ({_ON_DEVICE}) as location.type, got {described.type}",
         )
     return devices.numbered(described.id, "prop")
-
-
-def _present(name: str, address: int) -> None:
-    if not address:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected an address, got null")
 
 
 def _reserved(**given: int) -> None:
@@ -138,7 +136,7 @@ def _sized(size: int) -> None:
 def aclrtMemGetAllocationGranularity(prop: int, option: int) -> int:
     """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB."""
     _device(prop)
-    if option not in (0, 1):
+    if option not in _GRANULARITIES:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"option: expected 0 or 1, got {option}")
     return virtual.GRANULE
 
@@ -174,14 +172,14 @@ def aclrtReserveMemAddress(size: int, alignment: int = 0, expectPtr: int | None 
 @c_function("aclError aclrtReleaseMemAddress(void *virPtr)")
 def aclrtReleaseMemAddress(virPtr: int) -> None:
     """Give reserved addresses back; nothing may be mapped at them."""
-    _present("virPtr", virPtr)
+    memory.expect_address(virPtr, "virPtr")
     virtual.release(virPtr)
 
 
 @c_function("aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)")
 def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0) -> None:
     """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
-    _present("virPtr", virPtr)
+    memory.expect_address(virPtr, "virPtr")
     _reserved(offset=offset, flags=flags)
     virtual.map_memory(virPtr, size, handle)
 
@@ -189,7 +187,7 @@ def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0
 @c_function("aclError aclrtUnmapMem(void *virPtr)")
 def aclrtUnmapMem(virPtr: int) -> None:
     """Unmap the memory that was mapped at an address."""
-    _present("virPtr", virPtr)
+    memory.expect_address(virPtr, "virPtr")
     virtual.unmap(virPtr)
 
 

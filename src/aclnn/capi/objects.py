@@ -207,8 +207,7 @@ def aclSetRawTensorAddr(tensor: int, addr: int | None) -> None:
 @c_value_function("aclScalar *aclCreateScalar(void *value, aclDataType dataType)")
 def aclCreateScalar(value: int, dataType: int) -> int:
     """A copy of the value at that host address."""
-    if not value:
-        raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, "value: expected an address, got null")
+    memory.expect_address(value, "value", ACLNN_ERR_PARAM_NULLPTR)
     dtype = DataType(dataType)
     memory.check_range(value, dtype.itemsize, "value")
     return handles.insert(Scalar(dtype, ctypes.string_at(value, dtype.itemsize)))

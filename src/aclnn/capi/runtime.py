@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable
 
+from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function, c_value_function
 from aclnn.core import products
 from aclnn.core.dtypes import DataType
@@ -20,9 +22,11 @@ from aclnn.core.status import (
 from aclnn.runtime import devices, errors, events, handles, lifecycle
 from aclnn.runtime.events import Event
 
-_HOST = 1
-_STREAM_COMPLETE, _STREAM_NOT_READY = 0, 1
-_INFNAN = 1
+_HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
+_STREAM_STATUS = ENUMS["aclrtStreamStatus"]
+_SATURATION, _INFNAN = (
+    ENUMS["aclrtFloatOverflowMode"][f"ACL_RT_OVERFLOW_MODE_{name}"] for name in ("SATURATION", "INFNAN")
+)
 
 
 def _check_settings() -> None:
@@ -64,7 +68,7 @@ def aclnnFinalize() -> None:
 
 @c_function("aclError aclrtGetDeviceCount(uint32_t *count)")
 def aclrtGetDeviceCount() -> int:
-    """Devices that there are (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1)."""
+    """The number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1)."""
     return devices.device_count()
 
 
@@ -121,7 +125,7 @@ def aclrtGetVersion() -> tuple[int, int, int]:
 def aclrtSetDeviceSatMode(mode: int) -> None:
     """Ask for infinities and NaNs (1, what there is); saturation (0) is refused with 207000."""
     if mode != _INFNAN:
-        known = mode == 0
+        known = mode == _SATURATION
         raise AclnnError(
             ACL_ERROR_RT_FEATURE_NOT_SUPPORT if known else ACL_ERROR_RT_PARAM_INVALID,
             f"mode: expected ACL_RT_OVERFLOW_MODE_INFNAN (1), got {mode}",
@@ -166,8 +170,8 @@ def aclrtCreateStream() -> int:
 
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
-    """Create a stream, with hints."""
-    return devices.create_stream(priority, flag).handle
+    """Create a stream, with hints that change nothing here."""
+    return devices.create_stream().handle
 
 
 @c_function("aclError aclrtDestroyStream(aclrtStream stream)")
@@ -206,13 +210,16 @@ def _seconds(timeout_ms: int) -> float | None:
 @c_function("aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)")
 def aclrtStreamQuery(stream: int) -> int:
     """Report whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
-    return _STREAM_COMPLETE if devices.stream_of(stream).idle() else _STREAM_NOT_READY
+    is_idle = devices.stream_of(stream).idle()
+    return _STREAM_STATUS["ACL_STREAM_STATUS_COMPLETE" if is_idle else "ACL_STREAM_STATUS_NOT_READY"]
 
 
-def _event(handle: int, argument: str = "event") -> Event:
+def _event(
+    handle: int, argument: str = "event", find: Callable[[int, type[Event]], Event | None] = handles.get
+) -> Event:
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an event, got null")
-    event = handles.get(handle, Event)
+    event = find(handle, Event)
     if event is None:
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected a live event, got {handles.describe(handle)}"
@@ -241,9 +248,7 @@ def aclrtCreateEventExWithFlag(flag: int) -> int:
 @c_function("aclError aclrtDestroyEvent(aclrtEvent event)")
 def aclrtDestroyEvent(event: int) -> None:
     """Release an event; streams that it holds up still wait for its record."""
-    _event(event)
-    if handles.pop(event, Event) is None:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"event: expected a live event, got {handles.describe(event)}")
+    _event(event, find=handles.pop)
 
 
 @c_function("aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)")

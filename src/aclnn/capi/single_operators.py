@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.capi.constants import NAMES
+from aclnn.capi.constants import ENUMS
 from aclnn.capi.objects import live, release, take
 from aclnn.capi.op_types import TYPES, Given
 from aclnn.capi.prototype import c_function, c_value_function
@@ -23,7 +23,7 @@ from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.execution.executor import prepare
 from aclnn.runtime import devices, handles, memory
 
-_HOST = NAMES["ACL_MEMTYPE_HOST"], NAMES["ACL_MEMTYPE_HOST_COMPILE_INDEPENDENT"]
+_HOST = tuple(number for name, number in ENUMS["aclMemType"].items() if name.startswith("ACL_MEMTYPE_HOST"))
 
 
 class TensorDesc:

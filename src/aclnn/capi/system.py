@@ -21,7 +21,7 @@ from aclnn.runtime import devices, memory
 from aclnn.support.process import PerProcess
 
 _CANN_VERSION = "9.2.0"
-_VERSION_BYTES, _PART_BYTES = 128, 64
+VERSION_BYTES, PART_BYTES = 128, 64
 _DRIVER = "driver"
 #: The packages of a release, as ``aclCANNPackageName`` counts them.
 _PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", _DRIVER)
@@ -90,8 +90,8 @@ def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int]:
 @c_function("aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)")
 def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
     """1 for two devices, between which copies work; 0 for a device and itself."""
-    devices.expect_device(deviceId, "deviceId")
-    devices.expect_device(peerDeviceId, "peerDeviceId")
+    devices.numbered(deviceId, "deviceId")
+    devices.numbered(peerDeviceId, "peerDeviceId")
     return int(deviceId != peerDeviceId)
 
 
@@ -99,7 +99,7 @@ def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
 def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> None:
     """Nothing to enable: copies between devices always work."""
     devices.current()
-    devices.expect_device(peerDeviceId, "peerDeviceId")
+    devices.numbered(peerDeviceId, "peerDeviceId")
     if flags:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flags: expected 0, got {flags}")
 
@@ -113,7 +113,7 @@ def aclrtDeviceGetBareTgid() -> int:
 @c_function("aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value)")
 def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> int:
     """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published."""
-    devices.expect_device(deviceId, "deviceId")
+    devices.numbered(deviceId, "deviceId")
     name = products.soc_name()
     numbers = products.cores(name)
     if deviceInfo not in range(len(numbers)):
@@ -175,14 +175,14 @@ def aclsysGetCANNVersion(name: int, version: int) -> None:
         )
     text = _version_of(_PACKAGES[name], "name")
     parts = (text.split(".", 3) + [""] * 3)[:4]
-    fields = [_padded(text, _VERSION_BYTES), *(_padded(part, _PART_BYTES) for part in parts), bytes(_VERSION_BYTES)]
+    fields = [_padded(text, VERSION_BYTES), *(_padded(part, PART_BYTES) for part in parts), bytes(VERSION_BYTES)]
     _write("version", version, b"".join(fields))
 
 
 @c_function("aclError aclsysGetVersionStr(char *pkgName, char *versionStr)", buffers=["versionStr"])
 def aclsysGetVersionStr(pkgName: str | None, versionStr: int) -> None:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
-    _write("versionStr", versionStr, _padded(_version_of((pkgName or "").lower(), "pkgName"), _VERSION_BYTES))
+    _write("versionStr", versionStr, _padded(_version_of((pkgName or "").lower(), "pkgName"), VERSION_BYTES))
 
 
 def _version_of(package: str, argument: str) -> str:

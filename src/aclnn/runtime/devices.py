@@ -40,12 +40,12 @@ class Context:
         self.streams: set[Stream] = set()
         self.parameters: dict[int, int] = {}
         """Options set by aclrtCtxSetSysParamOpt."""
-        self.default_stream = self.new_stream(0, 0)
+        self.default_stream = self.new_stream()
         self.handle = handles.insert(self)
 
-    def new_stream(self, priority: int, flags: int) -> Stream:
+    def new_stream(self) -> Stream:
         """A stream of this context."""
-        stream = Stream(priority, flags)
+        stream = Stream()
         stream.context = self
         self.streams.add(stream)
         return stream
@@ -166,15 +166,6 @@ def reset_device(number: int, force: bool = False) -> None:
     context.end()
 
 
-def expect_device(number: int, argument: str) -> None:
-    """Refuse the number of a device that there is not.
-
-    Raises:
-        AclnnError: 107001.
-    """
-    numbered(number, argument)
-
-
 def default_context_exists(number: int) -> bool:
     """Return True where a device's default context exists.
 
@@ -276,7 +267,7 @@ def synchronize_device() -> None:
     _raise_first([_failure(stream) for stream in streams])
 
 
-def create_stream(priority: int = 0, flags: int = 0) -> Stream:
+def create_stream() -> Stream:
     """A new stream of the current context.
 
     Raises:
@@ -284,7 +275,7 @@ def create_stream(priority: int = 0, flags: int = 0) -> Stream:
     """
     with _process.current.lock:
         # Within the lock, so that no context ends meanwhile and misses the stream.
-        stream = current().new_stream(priority, flags)
+        stream = current().new_stream()
         stream.handle = handles.insert(stream)
     return stream
 

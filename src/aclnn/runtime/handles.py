@@ -8,7 +8,7 @@ a program that dereferences one faults at once.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from aclnn.support.process import PerProcess
@@ -26,7 +26,7 @@ _serial = itertools.count(_FIRST, _STEP)
 _objects: PerProcess[dict[int, Any]] = PerProcess(dict)
 
 
-#: Look for an object that lives elsewhere (``toolkit.native``), and enter it under its handle.
+#: Finds an object that lives in C and moves it into this table.
 adopt: Callable[[int], Any] | None = None
 
 
@@ -64,11 +64,6 @@ def pop(handle: int, kind: type[T]) -> T | None:
         return None
     item: T | None = _objects.current.pop(handle, None)
     return item
-
-
-def values(kind: type[T]) -> Iterator[T]:
-    """Return the objects of a class that are in the table now."""
-    return (item for item in list(_objects.current.values()) if isinstance(item, kind))
 
 
 def describe(handle: int | None, gone: str = GONE) -> str:

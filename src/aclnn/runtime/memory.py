@@ -12,7 +12,12 @@ from bisect import bisect_right, insort
 from collections import deque
 from typing import Any
 
-from aclnn.core.status import ACL_ERROR_RT_MEMORY_ALLOCATION, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_MEMORY_ALLOCATION,
+    ACL_ERROR_RT_PARAM_INVALID,
+    AclnnError,
+)
 from aclnn.runtime.arena import Arenas, Block, memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.support.bounded import BoundedCache
@@ -181,7 +186,7 @@ def allocate_host(nbytes: int) -> Allocation:
 
 
 def charge(budget: Budget, nbytes: int) -> None:
-    """Take bytes of a device's memory that ``attach`` is to back.
+    """Charge a device for memory that ``attach`` will map.
 
     Raises:
         AclnnError: 207001, the device has not that much left.
@@ -242,7 +247,7 @@ def detach(address: int, nbytes: int) -> None:
 
 
 def free(address: int, argument: str, kind: str = DEVICE) -> None:
-    """End a life: the address must be the beginning of a live allocation of that kind. Never waits for anything.
+    """Free the live allocation of that kind that begins at this address. Never waits for anything.
 
     Raises:
         AclnnError: 107000, it is not.
@@ -298,6 +303,16 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
             f"expected memory of the stream's device, {_what(address, nbytes)} of another device",
         )
     return allocation
+
+
+def expect_address(address: int, argument: str, code: int = ACL_ERROR_INVALID_PARAM) -> None:
+    """Refuse null.
+
+    Raises:
+        AclnnError: that code.
+    """
+    if not address:
+        raise AclnnError(code, f"{argument}: expected an address, got null")
 
 
 def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:

@@ -77,15 +77,13 @@ class Record:
 
 
 def _nothing() -> None:
-    """Do nothing about a dropped task of which nobody need know."""
+    """Default for ``dropped``: nobody has to be told."""
 
 
 class Stream:
     """A queue of tasks. A task that raises is remembered until somebody waits for the stream; those behind it run."""
 
-    def __init__(self, priority: int = 0, flags: int = 0) -> None:
-        self.priority = priority
-        self.flags = flags
+    def __init__(self) -> None:
         self.context: Any = None
         """The context that it belongs to (see ``devices``)."""
         self.handle = 0
@@ -211,7 +209,7 @@ class Stream:
             none: deque[_Entry] = deque()
             entries, self._pending = self._pending, none
             if entries:
-                self._failure = self._failure or f"{len(entries)} tasks were dropped"
+                self._failure = self._failure or f"dropped before their turn: {len(entries)}"
             self._progress.notify_all()
         for _, _, dropped in entries:
             dropped()

@@ -66,8 +66,7 @@ def _nothing_to_copy(destination: int, capacity: int, source: int, nbytes: int, 
     if nbytes == 0:
         return True
     for name, address in (("dst", destination), ("src", source)):
-        if not address:
-            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected an address, got null")
+        memory.expect_address(address, name)
     if kind not in _KINDS:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"kind: expected an aclrtMemcpyKind from 0 to 5, got {kind}")
     _fits("destMax", capacity, nbytes)
@@ -120,8 +119,7 @@ def fill_async(address: int, capacity: int, value: int, nbytes: int, stream_hand
 def _nothing_to_fill(address: int, capacity: int, nbytes: int) -> bool:
     if nbytes == 0:
         return True
-    if not address:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "devPtr: expected an address, got null")
+    memory.expect_address(address, "devPtr")
     _fits("maxCount", capacity, nbytes)
     return False
 
