@@ -770,7 +770,7 @@ def test_every_operator_has_its_pair_as_declared(operator: Any) -> None:
     assert [p.name for p in first.inputs] == [p.name for p in operator.parameters]
     assert [p.name for p in first.outputs] == ["workspaceSize", "executor"]
     assert [p.name for p in second.inputs] == ["workspace", "workspaceSize", "executor", "stream"]
-    assert first.null_status == second.null_status == 161001
+    assert first.statuses.null == second.statuses.null == 161001
 
 
 def test_many_threads_each_with_its_own_stream(call: dict[str, int]) -> None:

@@ -92,15 +92,15 @@ FLAGS: dict[str, int] = {
     "ACL_STREAM_DEVICE_USE_ONLY": 0x20,
 }
 
-#: The enumerations as Python has them.
-ENUM_TYPES: dict[str, type[IntEnum]] = {
-    "aclDataType": DataType,
-    "aclFormat": Format,
-} | {
+#: The enumerations that the package has anyway.
+OWN_TYPES: dict[str, type[IntEnum]] = {"aclDataType": DataType, "aclFormat": Format}
+_COUNTED_TYPES: dict[str, type[IntEnum]] = {
     name: IntEnum(name, members, module=__name__)  # type: ignore[misc]  # their names come from the table
     for name, members in ENUMS.items()
-    if name not in ("aclDataType", "aclFormat")
+    if name not in OWN_TYPES
 }
+#: The enumerations as Python has them.
+ENUM_TYPES = OWN_TYPES | _COUNTED_TYPES
 
 #: Every constant by its C name: enumerators, flags, statuses.
 NAMES: dict[str, int] = (

@@ -57,11 +57,10 @@ def _enter_first_phase(operator: Operator) -> None:
         executor = prepare(operator, arguments)
         return executor.workspace_bytes, handles.insert(executor)
 
-    name = f"{operator.function}GetWorkspaceSize"
     given = ", ".join(parameter.declaration for parameter in operator.parameters)
     _enter(
         first,
-        f"aclnnStatus {name}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
+        f"aclnnStatus {operator.phase_one}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
         [parameter.name for parameter in operator.parameters],
         f"{operator.summary}\n\nPhase one: judges the arguments; the workspace's bytes, and an executor.",
     )
@@ -92,8 +91,7 @@ def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
     if executor.prepared.operator is not operator:
         raise AclnnError(
             ACLNN_ERR_PARAM_INVALID,
-            f"executor: expected one from {operator.function}GetWorkspaceSize, "
-            f"got one from {executor.prepared.operator.function}GetWorkspaceSize",
+            f"executor: expected one from {operator.phase_one}, got one from {executor.prepared.operator.phase_one}",
         )
     if destroy or not executor.repeatable:
         take(handle, Executor, "executor")

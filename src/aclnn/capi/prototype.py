@@ -18,11 +18,12 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import GenericAlias
-from typing import Any, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
 from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
     ACLNN_ERR_INNER,
+    ACLNN_ERR_PARAM_INVALID,
     ACLNN_ERR_PARAM_NULLPTR,
     CODES,
     AclnnError,
@@ -36,17 +37,22 @@ B = TypeVar("B")
 C = TypeVar("C")
 One = TypeVar("One", int, float)
 
-#: Status types, with the status for a null out-parameter.
-NULL_STATUS = {
-    "aclError": ACL_ERROR_INVALID_PARAM,
-    "aclnnStatus": ACLNN_ERR_PARAM_NULLPTR,
-    "HcclResult": int(HcclResult.HCCL_E_PTR),
-}
-#: Status types, with the status of what fails inside of the function.
-INTERNAL_STATUS = {
-    "aclError": CODES["ACL_ERROR_INTERNAL_ERROR"],
-    "aclnnStatus": ACLNN_ERR_INNER,
-    "HcclResult": int(HcclResult.HCCL_E_INTERNAL),
+
+class StatusType(NamedTuple):
+    """Statuses that every function of a C type may return."""
+
+    null: int
+    """An out-parameter is null."""
+    miscounted: int
+    """An array has less than no elements, or more than a program can mean."""
+    internal: int
+    """Something failed inside of the function."""
+
+
+STATUS_TYPES = {
+    "aclError": StatusType(ACL_ERROR_INVALID_PARAM, ACL_ERROR_INVALID_PARAM, CODES["ACL_ERROR_INTERNAL_ERROR"]),
+    "aclnnStatus": StatusType(ACLNN_ERR_PARAM_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_INNER),
+    "HcclResult": StatusType(*map(int, (HcclResult.HCCL_E_PTR, HcclResult.HCCL_E_PARA, HcclResult.HCCL_E_INTERNAL))),
 }
 
 HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "HcclComm")
@@ -89,9 +95,14 @@ class CParameter:
         return self.c_type.removeprefix("const ").removesuffix("*").removesuffix("const")
 
     @property
+    def is_text(self) -> bool:
+        """True for a string that the callee reads."""
+        return self.element == "char" and not self.is_output and not self.is_buffer
+
+    @property
     def python_type(self) -> Any:
         """The Python type of an input's argument or an output's result."""
-        if _is_text(self):
+        if self.is_text:
             return str | bytes | None
         kind: Any = float if self.element in ("float", "double") else int
         if self.is_output:
@@ -125,7 +136,7 @@ class CFunction:
     @property
     def returns_status(self) -> bool:
         """True where the return value is a status."""
-        return self.returns in NULL_STATUS
+        return self.returns in STATUS_TYPES
 
     @property
     def inputs(self) -> tuple[CParameter, ...]:
@@ -150,9 +161,9 @@ class CFunction:
         return inspect.Signature(inputs, return_annotation=returns)
 
     @property
-    def null_status(self) -> int:
-        """The status when an out-parameter that is not nullable is null."""
-        return NULL_STATUS[self.returns]
+    def statuses(self) -> StatusType:
+        """The statuses of its type; aclnn's for a function that returns none."""
+        return STATUS_TYPES.get(self.returns, STATUS_TYPES["aclnnStatus"])
 
     def refuse(self, error: AclnnError) -> int:
         """Record an error for this thread's error queries, and return its code."""
@@ -357,11 +368,7 @@ def _complaint(record: CFunction, converters: Sequence[Converter], args: Sequenc
 def _converter(parameter: CParameter) -> Converter:
     if parameter.counted_by is not None:
         return _array_of(_scalar(parameter.element))
-    return _text if _is_text(parameter) else _scalar(parameter.c_type)
-
-
-def _is_text(parameter: CParameter) -> bool:
-    return parameter.element == "char" and not parameter.is_buffer
+    return _text if parameter.is_text else _scalar(parameter.c_type)
 
 
 def _is_address(c_type: str) -> bool:
@@ -370,7 +377,7 @@ def _is_address(c_type: str) -> bool:
 
 def _range_of(parameter: CParameter) -> tuple[int, int]:
     """Integers that are C's value as they stand; none for arrays, text and floating-point numbers."""
-    if parameter.counted_by is not None or _is_text(parameter) or parameter.element in ("float", "double"):
+    if parameter.counted_by is not None or parameter.is_text or parameter.element in ("float", "double"):
         return 1, 0
     return _range_of_type(parameter.c_type)
 

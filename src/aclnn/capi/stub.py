@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 
-from aclnn.capi.constants import ENUM_TYPES, ENUMS, FLAGS
+from aclnn.capi.constants import ENUM_TYPES, ENUMS, FLAGS, OWN_TYPES
 from aclnn.capi.prototype import CALLS
 from aclnn.core.status import CODES
 
@@ -23,15 +23,12 @@ from typing import Final
 
 from aclnn.core.dtypes import DataType, Format
 
-aclDataType = DataType
-aclFormat = Format
-'''
-_ELSEWHERE = ("aclDataType", "aclFormat")
+''' + "".join(f"{name} = {kind.__name__}\n" for name, kind in OWN_TYPES.items())
 
 
 def text() -> str:
     """The text of ``__init__.pyi``, laid out as ``ruff format`` does."""
-    enumerations = "".join(_enumeration(name) for name in ENUMS if name not in _ELSEWHERE)
+    enumerations = "".join(_enumeration(name) for name in ENUMS if name not in OWN_TYPES)
     constants = "\n".join(_constants())
     functions = "".join(_function(name) for name in CALLS)
     return f"{_HEAD}\n{enumerations}{constants}\n\n{functions}".rstrip() + "\n"

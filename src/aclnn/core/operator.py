@@ -275,6 +275,10 @@ Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library
 Shape = tuple[int, ...]
 
 
+#: What follows an operator's name in the name of its first phase.
+PHASE_ONE = "GetWorkspaceSize"
+
+
 @dataclass(frozen=True)
 class Operator:
     """Declaration of an aclnn operator: two-phase C interface, checks, computation."""
@@ -366,6 +370,11 @@ class Operator:
                 raise ValueError(f"{self.name}: {name}: expected once, got it again{again}")
             found[name] = value
         return found
+
+    @property
+    def phase_one(self) -> str:
+        """Name of the first phase in C: aclnnSiluBackwardGetWorkspaceSize."""
+        return f"{self.function}{PHASE_ONE}"
 
     @property
     def header(self) -> str:

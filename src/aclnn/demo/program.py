@@ -56,7 +56,7 @@ class Program:
                     handles.append(_tensor(value, address, releases))
                 else:
                     handles.append(_attribute(parameter.kind, value, releases))
-            size, executor = _expect(getattr(capi, f"{operator.function}GetWorkspaceSize")(*handles))
+            size, executor = _expect(getattr(capi, operator.phase_one)(*handles))
             workspace = _malloc(size, releases) if size else 0
             _expect(getattr(capi, operator.function)(workspace, size, executor, self._stream))
             _expect(capi.aclrtSynchronizeStream(self._stream))

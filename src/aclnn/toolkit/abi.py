@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from aclnn.capi.prototype import HANDLES, CFunction, CParameter
 
 _NUMBERS = frozenset(
     {"bool", "int8_t", "uint8_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"}
 )
 _SYNONYMS = {"aclFloat16": "uint16_t"}
-_TEXT = "const char*"
 
 
 def number_type(c_type: str) -> str:
@@ -26,17 +28,12 @@ def parameter_type(parameter: CParameter) -> str:
         pointee = parameter.c_type.removesuffix(stars)
         constant = "" if parameter.is_output else "const "
         return f"{constant}{number_type(pointee)} {stars}"
-    return "const char *" if is_text(parameter) else number_type(parameter.c_type)
-
-
-def is_text(parameter: CParameter) -> bool:
-    """Return True for a string that the callee reads."""
-    return parameter.c_type in (_TEXT, "char*") and not parameter.is_output and not parameter.is_buffer
+    return "const char *" if parameter.is_text else number_type(parameter.c_type)
 
 
 def returns_text(function: CFunction) -> bool:
     """True when the answer is a string."""
-    return function.returns == _TEXT
+    return function.returns == "const char*"
 
 
 def result_type(function: CFunction) -> str:
@@ -48,3 +45,22 @@ def entry_declaration(function: CFunction) -> str:
     """Return the declaration of Python's entry: the prototype in these types, named ``py_…``."""
     arguments = ", ".join(f"{parameter_type(p)} {p.name}".replace("* ", "*") for p in function.parameters)
     return f"{result_type(function)} py_{function.name}({arguments or 'void'})"
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """A function beside those of the table."""
+
+    prototype: str
+    """The C prototype, with ``int`` for enumerations and ``void *`` for opaque objects."""
+
+    @property
+    def name(self) -> str:
+        """The function's own name."""
+        return self.prototype.split("(", 1)[0].split()[-1].lstrip("*")
+
+    @property
+    def parameters(self) -> list[str]:
+        """The parameters' names."""
+        listed = self.prototype.split("(", 1)[1].rstrip(")").split(",")
+        return [re.findall(r"\w+", part)[-1] for part in listed if part.strip() not in ("void", "...")]

@@ -12,18 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from aclnn import capi, kernels
-from aclnn.capi.prototype import FUNCTIONS, INTERNAL_STATUS, CFunction, CParameter
-from aclnn.core.status import (
-    ACL_ERROR_INVALID_PARAM,
-    ACLNN_ERR_INNER,
-    ACLNN_ERR_PARAM_INVALID,
-    AclnnError,
-    HcclResult,
-)
+from aclnn.capi.prototype import FUNCTIONS, CFunction, CParameter
+from aclnn.core.status import ACLNN_ERR_INNER, AclnnError
 from aclnn.runtime import errors, streams
 from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
-from aclnn.toolkit.abi import is_text, returns_text
+from aclnn.toolkit.abi import returns_text
 from aclnn.toolkit.native import Native
 from aclnn.toolkit.trace import Trace
 
@@ -33,13 +27,6 @@ Entry = Callable[..., Any]
 _LONGEST_ARRAY = 1 << 28
 # Its text lives until the thread's next call; every other text as long as the process.
 _SHORT_LIVED = "aclGetRecentErrMsg"
-
-#: Status types, with the status of arrays that are too long.
-_MISCOUNTED = {
-    "aclError": ACL_ERROR_INVALID_PARAM,
-    "aclnnStatus": ACLNN_ERR_PARAM_INVALID,
-    "HcclResult": int(HcclResult.HCCL_E_PARA),
-}
 
 __all__ = ["attach", "capi"]
 
@@ -146,18 +133,14 @@ def _tracing(marshaller: _Marshaller) -> Callable[[CFunction, Entry], Entry]:
 def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
     """Return C's result when Python itself fails: an error status, or the function's null."""
     if function.returns_status:
-        return _failure(function)
+        return function.statuses.internal
     return marshaller.text(function, function.null) if returns_text(function) else function.null
-
-
-def _failure(function: CFunction) -> int:
-    return INTERNAL_STATUS.get(function.returns, ACLNN_ERR_INNER)
 
 
 def _onerror(function: CFunction) -> Callable[..., None]:
     def note(kind: type[BaseException], value: BaseException, traceback: object) -> None:
         cause = str(value) if isinstance(value, SettingError) else f"internal error: {kind.__name__}: {value}"
-        function.refuse(AclnnError(_failure(function), cause))
+        function.refuse(AclnnError(function.statuses.internal, cause))
         text = f"{function.name}: {cause}"
         if kind not in (MemoryError, KeyboardInterrupt):
             print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
@@ -231,7 +214,7 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
 def _input(parameter: CParameter) -> str:
     if parameter.counted_by is not None:
         return f"tuple(_unpack({parameter.name}, {parameter.counted_by})) if {parameter.name} else None"
-    return f"_string({parameter.name})" if is_text(parameter) else parameter.name
+    return f"_string({parameter.name})" if parameter.is_text else parameter.name
 
 
 def _output(parameter: CParameter) -> str:
@@ -242,8 +225,8 @@ def _output(parameter: CParameter) -> str:
 
 def _miscounted(function: CFunction, counter: str, count: int) -> AclnnError:
     text = f"{counter}: expected at most {_LONGEST_ARRAY} elements, got {count}"
-    return AclnnError(_MISCOUNTED.get(function.returns, ACLNN_ERR_PARAM_INVALID), text)
+    return AclnnError(function.statuses.miscounted, text)
 
 
 def _null(function: CFunction, name: str) -> int:
-    return function.refuse(AclnnError(function.null_status, f"{name}: expected an address for the result, got null"))
+    return function.refuse(AclnnError(function.statuses.null, f"{name}: expected an address for the result, got null"))

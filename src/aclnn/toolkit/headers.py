@@ -7,9 +7,11 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
 
+from aclnn.capi.collectives import CONFIG_MAGIC, NAME_BYTES, ROOT_INFO_BYTES
 from aclnn.capi.constants import ENUMS, FLAGS
 from aclnn.capi.prototype import FUNCTIONS, HANDLES, CFunction
-from aclnn.core.operator import Operator
+from aclnn.capi.system import PART_BYTES, VERSION_BYTES
+from aclnn.core.operator import PHASE_ONE, Operator
 from aclnn.core.status import CODES
 from aclnn.operators import C_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
@@ -42,17 +44,12 @@ _ENUMS_ELSEWHERE = {
     OP: ("aclopEngineType", "aclopCompileType"),
     HCCL_TYPES: ("HcclResult", "HcclReduceOp", "HcclDataType", "HcclSendRecvType"),
 }
+_OPERATOR_HEADERS = {
+    name: f"aclnnop/{operator.header}" for operator in C_OPERATORS for name in (operator.function, operator.phase_one)
+}
 _BASE_OBJECTS, _OP_OBJECTS = ("aclTensorDesc", "aclDataBuffer"), ("aclopAttr",)
 
 _OBJECT = re.compile(r"\b(acl(?:Tensor|Scalar|IntArray|FloatArray|BoolArray|TensorList|ScalarList|OpExecutor))\b")
-
-
-def operator_header(function: CFunction) -> str | None:
-    """The header of an operator's function; None for other functions."""
-    for operator in C_OPERATORS:
-        if function.name in (operator.function, f"{operator.function}GetWorkspaceSize"):
-            return f"aclnnop/{operator.header}"
-    return None
 
 
 def header_of(function: CFunction) -> str:
@@ -64,7 +61,7 @@ def header_of(function: CFunction) -> str:
         return BASE
     by_prefix = {"aclop": OP, "aclrt": RUNTIME, "Hccl": HCCL}
     prefix = re.match("aclop|aclrt|Hccl|", function.name)
-    return operator_header(function) or by_prefix.get(prefix[0] if prefix else "", META)
+    return _OPERATOR_HEADERS.get(function.name) or by_prefix.get(prefix[0] if prefix else "", META)
 
 
 def by_header() -> dict[str, list[CFunction]]:
@@ -190,18 +187,18 @@ typedef struct aclrtPhysicalMemProp {
 } aclrtPhysicalMemProp;
 """
 
-_PACKAGE_VERSION = """\
-#define ACL_PKG_VERSION_MAX_SIZE 128
-#define ACL_PKG_VERSION_PARTS_MAX_SIZE 64
+_PACKAGE_VERSION = f"""\
+#define ACL_PKG_VERSION_MAX_SIZE {VERSION_BYTES}
+#define ACL_PKG_VERSION_PARTS_MAX_SIZE {PART_BYTES}
 
-typedef struct aclCANNPackageVersion {
+typedef struct aclCANNPackageVersion {{
     char version[ACL_PKG_VERSION_MAX_SIZE];
     char majorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
     char minorVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
     char releaseVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
     char patchVersion[ACL_PKG_VERSION_PARTS_MAX_SIZE];
     char reserved[ACL_PKG_VERSION_MAX_SIZE];
-} aclCANNPackageVersion;
+}} aclCANNPackageVersion;
 """
 
 
@@ -244,37 +241,37 @@ def _hccl_types(functions: list[CFunction]) -> str:
     return "\n".join([_includes("stdint.h"), _enumerations(_ENUMS_ELSEWHERE[HCCL_TYPES]), _HCCL_OBJECTS])
 
 
-_HCCL_OBJECTS = """\
+_HCCL_OBJECTS = f"""\
 typedef void *HcclComm;
 
-#define HCCL_ROOT_INFO_BYTES 4108
-#define COMM_NAME_MAX_LENGTH 128
+#define HCCL_ROOT_INFO_BYTES {ROOT_INFO_BYTES}
+#define COMM_NAME_MAX_LENGTH {NAME_BYTES}
 #define UDI_MAX_LENGTH 128
 #define HCCL_COMM_CONFIG_INFO_BYTES 24
-#define HCCL_COMM_CONFIG_MAGIC_WORD 0xF0F0F0F0U
+#define HCCL_COMM_CONFIG_MAGIC_WORD 0x{CONFIG_MAGIC:X}U
 #define HCCL_COMM_CONFIG_VERSION 2U
 #define HCCL_COMM_BUFFSIZE_CONFIG_NOT_SET 0xFFFFFFFFU
 #define HCCL_COMM_DETERMINISTIC_CONFIG_NOT_SET 0xFFFFFFFFU
 
-typedef struct HcclRootInfoDef {
+typedef struct HcclRootInfoDef {{
     char internal[HCCL_ROOT_INFO_BYTES];
-} HcclRootInfo;
+}} HcclRootInfo;
 
-typedef struct HcclCommConfigDef {
+typedef struct HcclCommConfigDef {{
     char reserved[HCCL_COMM_CONFIG_INFO_BYTES];
     uint32_t hcclBufferSize;
     uint32_t hcclDeterministic;
     char hcclCommName[COMM_NAME_MAX_LENGTH];
     char hcclUdi[UDI_MAX_LENGTH];
-} HcclCommConfig;
+}} HcclCommConfig;
 
-typedef struct HcclSendRecvItemDef {
+typedef struct HcclSendRecvItemDef {{
     HcclSendRecvType sendRecvType;
     void *buf;
     uint64_t count;
     HcclDataType dataType;
     uint32_t remoteRank;
-} HcclSendRecvItem;
+}} HcclSendRecvItem;
 """
 
 _HCCL_CONFIG_INIT = """\
@@ -308,7 +305,7 @@ def _operators(header: str, functions: list[CFunction]) -> str:
     operators = {operator.function: operator for operator in C_OPERATORS if f"aclnnop/{operator.header}" == header}
 
     def describe(function: CFunction) -> str:
-        name = function.name.removesuffix("GetWorkspaceSize")
+        name = function.name.removesuffix(PHASE_ONE)
         if name not in operators:
             return _described(function)
         return _about(operators[name]) if name != function.name else "/* Queues what the executor was made for. */\n"

@@ -16,7 +16,7 @@ from aclnn import custom
 from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
-from aclnn.toolkit import abi, native, trampolines
+from aclnn.toolkit import abi, trampolines
 from aclnn.toolkit.compiler import c_compiler, cxx_compiler, python_headers, python_library, run_compiler
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
@@ -139,9 +139,10 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     ffi = cffi.FFI()
     entries = [f"{abi.entry_declaration(function)};" for function in functions]
     ffi.embedding_api("\n".join([*entries, *(f"{each};" for each in trampolines.SERVED), "void py_leave(void);"]))
+    _, objects, _ = trampolines.source("objects.h").split("Python's part")
     ffi.cdef(
-        "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\n"
-        "void aclnn_watch(void);\n" + native.DECLARATIONS
+        "void *aclnn_new_array(size_t size);\nvoid aclnn_leave_first(void);\nvoid aclnn_watch(void);\n"
+        f"void aclnn_begun(void);\nvoid free(void *);\n/*{objects}*/"
     )
     ffi.set_source("_aclnn_bridge", trampolines.source("bridge.c") + "\n" + trampolines.table(functions))
     ffi.embedding_init_code(

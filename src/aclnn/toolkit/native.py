@@ -22,28 +22,6 @@ from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
 from aclnn.support.process import PerProcess
 
-#: Functions and types of objects.h, for cffi.
-DECLARATIONS = """
-enum { ACLNN_TENSOR = 1, ACLNN_SCALAR, ACLNN_INTS, ACLNN_BOOLS, ACLNN_TENSORS, ACLNN_SCALARS, ACLNN_EXECUTOR };
-struct aclnn_taken {
-    int kind;
-    bool destroyed;
-    int dtype, format;
-    int64_t offset;
-    uintptr_t address;
-    int64_t answer;
-    uint64_t count, storage_count;
-    int64_t *values;
-};
-void aclnn_live_here(bool yes);
-void aclnn_forget_answers(void);
-bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken);
-void aclnn_drop(uintptr_t executor);
-uintptr_t aclnn_user_of(uintptr_t tensor);
-void aclnn_begun(void);
-void free(void *);
-"""
-
 # Another thread may be about to run what has just gone.
 _LINGERING = 64
 

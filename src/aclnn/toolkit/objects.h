@@ -67,6 +67,8 @@ struct aclnn_call {
 /* Ends an executor of this function; false if none lives here. */
 bool aclnn_take_call(const void *executor, const char *function, struct aclnn_call *call);
 
+/* Python's part: what follows, up to its end, is also read by cffi. */
+
 enum { ACLNN_TENSOR = 1, ACLNN_SCALAR, ACLNN_INTS, ACLNN_BOOLS, ACLNN_TENSORS, ACLNN_SCALARS, ACLNN_EXECUTOR };
 
 /* An object on its way to Python. */
@@ -84,7 +86,6 @@ struct aclnn_taken {
     int64_t *values;
 };
 
-/* For Python. */
 void aclnn_live_here(bool yes);
 /* No answer that has been kept is given any more. */
 void aclnn_forget_answers(void);
@@ -94,6 +95,8 @@ bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken
 void aclnn_drop(uintptr_t executor);
 /* An executor that has this tensor, 0 if none has. */
 uintptr_t aclnn_user_of(uintptr_t tensor);
+
+/* The end of Python's part. */
 
 /* The child of a fork has none. */
 void aclnn_objects_forked(void);

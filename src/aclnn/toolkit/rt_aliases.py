@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
+
+from aclnn.toolkit.abi import Prototype
 
 
 @dataclass(frozen=True)
-class Alias:
+class Alias(Prototype):
     """A function that is another under an older name."""
 
-    prototype: str
     to: str
     """The function of the table that does the work."""
     arguments: str
     """The arguments passed on; the other parameters do not matter here."""
-
-    @property
-    def name(self) -> str:
-        """The function's own name."""
-        return self.prototype.split("(", 1)[0].split()[-1]
-
-    @property
-    def parameters(self) -> list[str]:
-        """The parameters' names."""
-        return [re.findall(r"\w+", part)[-1] for part in self.prototype.split("(", 1)[1].split(",")]
 
 
 ALIASES = (

@@ -5,11 +5,11 @@ No header has them: what cannot be computed here does not compile.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
+from aclnn.toolkit.abi import Prototype
 
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
@@ -24,24 +24,11 @@ _C_OF = {
 
 
 @dataclass(frozen=True)
-class Stub:
+class Stub(Prototype):
     """A function."""
 
-    prototype: str
-    """The C prototype, with ``int`` for enumerations and ``void *`` for opaque objects."""
     answer: str
     """A kind from the list above."""
-
-    @property
-    def name(self) -> str:
-        """The function's own name."""
-        return self.prototype.split("(", 1)[0].split()[-1].lstrip("*")
-
-    @property
-    def parameters(self) -> list[str]:
-        """The parameters' names."""
-        listed = self.prototype.split("(", 1)[1].rstrip(")").split(",")
-        return [re.findall(r"\w+", part)[-1] for part in listed if part.strip() not in ("void", "...")]
 
     @property
     def library(self) -> str:
@@ -62,7 +49,7 @@ class Stub:
 
     @property
     def expression(self) -> str:
-        """The C type of the result."""
+        """The C expression that the function returns."""
         if self.answer == REFUSED:
             return f'aclnn_refuse("{self.name}", {self.code})'
         return _C_OF[self.answer]

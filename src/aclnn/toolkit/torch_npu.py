@@ -13,6 +13,7 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 from typing import NamedTuple
 
+from aclnn.core.operator import PHASE_ONE
 from aclnn.core.products import product_of
 from aclnn.core.status import CODES
 from aclnn.toolkit import tree
@@ -27,7 +28,6 @@ _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get
 
 # From warnings on torch_npu logs which functions it does not find (``aclAppLog``).
 _LOGGING = {"ASCEND_GLOBAL_LOG_LEVEL": "2"}
-_PHASE_ONE = "GetWorkspaceSize"
 
 # A call of an operator by its type, and the status where there is none.
 _BY_TYPE = re.compile(r"opType='(\w+)'")
@@ -65,13 +65,13 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
         missing: dict[str, None] = {}
         uses: dict[str, OperatorUse] = {}
         for record in read(file):
-            name = record.name.removesuffix(_PHASE_ONE)
+            name = record.name.removesuffix(PHASE_ONE)
             by_type = _BY_TYPE.match(record.arguments) if name.startswith("aclop") else None
             if record.arguments in (REFUSED, ABSENT) or (by_type and record.status == _UNKNOWN_TYPE):
                 missing[by_type[1] if by_type else name] = None
             elif name.startswith("aclnn"):
                 used = uses.get(name, OperatorUse(name, 0, 0.0))
-                calls = used.calls + record.name.endswith(_PHASE_ONE)
+                calls = used.calls + record.name.endswith(PHASE_ONE)
                 uses[name] = OperatorUse(name, calls, used.microseconds + record.microseconds)
     return TracedRun(done.returncode, sorted(uses.values(), key=lambda use: -use.microseconds), [*missing])
 

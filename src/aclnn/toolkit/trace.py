@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from aclnn.capi.prototype import CFunction, CParameter
-from aclnn.toolkit.abi import is_text, number_type, returns_text
+from aclnn.toolkit.abi import number_type, returns_text
 
 _SHOWN_ELEMENTS = 16
 
@@ -104,7 +104,7 @@ def _description(
         value = values[positions[parameter.name]]
         if parameter.counted_by is not None:
             return array(value, values[positions[parameter.counted_by]])
-        return repr(string(value)) if is_text(parameter) else _shown(value, number_type(parameter.c_type))
+        return repr(string(value)) if parameter.is_text else _shown(value, number_type(parameter.c_type))
 
     def got(parameter: CParameter, values: tuple[Any, ...], written: bool) -> str:
         pointer = values[positions[parameter.name]]
@@ -120,7 +120,7 @@ def _description(
     def describe(values: tuple[Any, ...], written: bool) -> str:
         inputs = [f"{parameter.name}={given(parameter, values)}" for parameter in function.inputs]
         outputs = [f"{parameter.name} -> {got(parameter, values, written)}" for parameter in function.outputs]
-        return ", ".join(inputs + outputs).replace("\t", " ").replace("\n", " ")
+        return ", ".join(inputs + outputs)
 
     return describe
 

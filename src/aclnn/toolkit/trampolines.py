@@ -8,11 +8,12 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from aclnn.capi.prototype import FUNCTIONS, INTERNAL_STATUS, CFunction, CParameter
+from aclnn.capi.prototype import FUNCTIONS, STATUS_TYPES, CFunction, CParameter
 from aclnn.core.dtypes import DataType
+from aclnn.core.operator import PHASE_ONE
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR
 from aclnn.operators import C_OPERATORS
-from aclnn.toolkit.abi import entry_declaration, is_text, parameter_type, result_type
+from aclnn.toolkit.abi import entry_declaration, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
@@ -34,11 +35,10 @@ _SERVED_NAME, _MEMBER = r"py_(\w+)", r"(*aclnn_\1)"
 # What C does itself where nothing is out of the ordinary (objects.h).
 _IN_C = re.compile(r"acl(?P<verb>Create|Destroy)(?P<noun>Tensor|Scalar|IntArray|BoolArray|TensorList|ScalarList)")
 _OBJECTS = ("aclTensor*", "aclTensorList*", "aclScalar*", "aclScalarList*", "aclIntArray*", "aclBoolArray*")
-PHASE_ONE = "GetWorkspaceSize"
 _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
 #: What a call answers when Python cannot serve it, by the C type of its status.
-_FALLBACK = {name: str(status) for name, status in INTERNAL_STATUS.items()} | {
+_FALLBACK = {name: str(statuses.internal) for name, statuses in STATUS_TYPES.items()} | {
     "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
 }
 
@@ -77,10 +77,8 @@ def table(functions: Sequence[CFunction]) -> str:
     declarations = "".join(f"{entry_declaration(function)};\n" for function in functions)
     members = "".join(f"    .{function.name} = py_{function.name},\n" for function in functions)
     declarations += "".join(f"{served};\n" for served in SERVED)
-    members += (
-        "    .aclnn_note_refusal = py_note_refusal,\n    .aclnn_keep = py_keep,\n    .aclnn_run = py_run,\n"
-        "    .aclnn_entered = &entered,\n"
-    )
+    names = re.findall(_SERVED_NAME, " ".join(SERVED))
+    members += "".join(f"    .aclnn_{name} = py_{name},\n" for name in names) + "    .aclnn_entered = &entered,\n"
     return f"{declarations}\nstatic const struct aclnn_entries aclnn_table = {{\n{members}}};\n"
 
 
@@ -178,7 +176,7 @@ def _key(parameter: CParameter, numbers: Collection[str]) -> str:
     if parameter.c_type.removeprefix("const ") in _OBJECTS:
         what = "number" if parameter.name in numbers else "object"
         return f"aclnn_key_{what}(&aclnn_key, {parameter.name})"
-    if is_text(parameter):
+    if parameter.is_text:
         return f"aclnn_key_text(&aclnn_key, {parameter.name})"
     return f"aclnn_key_value(&aclnn_key, &{parameter.name}, sizeof {parameter.name})"
 

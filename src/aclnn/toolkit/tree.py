@@ -16,7 +16,7 @@ from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.kernels.cpu.cache import temporary_cache, user_cache
 from aclnn.support.atomic import locked, replaced
 from aclnn.support.trust import expect_trusted, expect_trusted_tree, make_folder, unwritable_by_others
-from aclnn.toolkit import compiler, headers, libraries, native, trampolines
+from aclnn.toolkit import compiler, headers, libraries, trampolines
 from aclnn.toolkit.libraries import Library
 from aclnn.toolkit.rt_aliases import ALIASES, Alias
 from aclnn.toolkit.stubs import STUBS, Stub, refusing
@@ -40,16 +40,17 @@ _OTHER_NAMES["libhcomm.so"] = "libhccl.so"
 _OLDER_FOLDERS = ("runtime", "compiler")
 _STAMP = "aclnn/build.json"
 
+#: What build files and torch_npu ask for, with the place in the tree.
+_VARIABLES = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH"), "") | {
+    "ASCEND_OPP_PATH": "/opp"
+}
 _SET_ENV = """\
 # Source this file: it tells build files and the loader where the aclnn toolkit is.
 # bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
 _aclnn_home=${{BASH_SOURCE:-${{ZSH_VERSION:+$0}}}}
 [ -n "$_aclnn_home" ] || _aclnn_home={home}
 _aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
-export ASCEND_HOME_PATH="$_aclnn_home"
-export ASCEND_TOOLKIT_HOME="$_aclnn_home"
-export ASCEND_CUSTOM_PATH="$_aclnn_home"
-export ASCEND_OPP_PATH="$_aclnn_home/opp"
+{exports}
 # torch_npu's own launch thread cannot enter Python while others wait for it with Python's lock.
 export TASK_QUEUE_ENABLE="${{TASK_QUEUE_ENABLE:-0}}"
 case ":${{LD_LIBRARY_PATH:-}}:" in
@@ -117,7 +118,8 @@ def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
 def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
-    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")))
+    exports = "\n".join(f'export {name}="$_aclnn_home{place}"' for name, place in _VARIABLES.items())
+    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")), exports=exports)
     files["bin/setenv.bash"] = _SETENV_BASH
     files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
@@ -181,15 +183,13 @@ def fingerprint() -> str:
     parts = [__version__, sys.version, *headers.texts().values(), *libraries.shared_sources(functions).values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
     parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "valgrind.supp"))]
-    parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, native.__file__, __file__)]
+    parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, __file__)]
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
 
 def environment(root: Path, base: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with the variables that ``set_env.sh`` exports."""
-    result = dict(base)
-    result |= {name: str(root) for name in ("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH")}
-    result["ASCEND_OPP_PATH"] = str(root / "opp")
+    result = {**base, **{name: f"{root}{place}" for name, place in _VARIABLES.items()}}
     result["TASK_QUEUE_ENABLE"] = base.get("TASK_QUEUE_ENABLE") or "0"
     result["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(root / "lib64"), base.get("LD_LIBRARY_PATH")]))
     return result
