@@ -30,7 +30,7 @@ def aclDestroyAclOpExecutor(executor: int) -> None:
 
 
 def _set_address(executor: int, tensor: int, addr: int | None) -> None:
-    """The tensor alone matters; the executor is looked at afterwards, as the vendor does."""
+    """Set the tensor's address; the executor is checked afterwards, as in CANN."""
     live(tensor, Tensor, "tensor", ACLNN_ERR_INNER_NULLPTR).address = addr or 0
     _executor(executor)
 

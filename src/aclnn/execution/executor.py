@@ -489,7 +489,7 @@ def _tensor_of(operand: str | Part | PerChannel | Sums | View | Columns) -> str:
 
 
 def _in_channels(call: Call, work: Elementwise, layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts with dimension 1 in as many as a tensor with an element for each of its indices has."""
+    """The layouts, with dimension 1 split into the dimensions of the per-channel tensor."""
     several = [call[of.tensor].shape for of in work.inputs if isinstance(of, PerChannel) and call[of.tensor].size > 1]
     if not several:
         return list(layouts)

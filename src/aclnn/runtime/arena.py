@@ -51,7 +51,7 @@ class Block:
 
 
 class _Lease(weakref.ref[Block]):
-    """The bytes of an ended block that are to be taken back; none if it never got any."""
+    """The bytes to reclaim when a block dies; empty if it got none."""
 
     __slots__ = ("begin", "end")
 
@@ -92,7 +92,8 @@ class Arena:
     def allocate(self, nbytes: int) -> Block | None:
         """A block of at least ``nbytes``.
 
-        None when no free interval is long enough, or to a finalizer that interrupts this thread in here.
+        None when no free interval is long enough, or when called by a finalizer that interrupted this thread inside the
+        arena.
         """
         need = -(-nbytes // self._granule) * self._granule
         if self._lock.is_mine():

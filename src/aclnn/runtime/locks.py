@@ -8,10 +8,10 @@ from _thread import RLock
 class Lock(RLock):  # type: ignore[misc]  # CPython lets it be subclassed
     """A re-entrant lock for ``with``.
 
-    An interrupt (Ctrl-C, any signal handler that raises) comes between two calls. From Python 3.14 on that may be when
-    ``with`` has called a lock's own ``__enter__`` and does not yet see to its release. Nothing is called between this
-    one's end and the block. In Pythons 3.12 and 3.13 an interrupt in a comprehension leaves a ``with`` of the same
-    function without its end: in such a block there is none.
+    An interrupt (Ctrl-C, any signal handler that raises) comes between two calls. From 3.14 on, an interrupt may
+    come after ``__enter__`` and before ``with`` guarantees the release; this ``__enter__`` leaves no such gap. In
+    Pythons 3.12 and 3.13 an interrupt in a comprehension leaves a ``with`` of the same function without its end: in
+    such a block there is none.
     """
 
     def __enter__(self) -> bool:  # type: ignore[override]  # takes no arguments, as ``with`` gives none

@@ -7,7 +7,7 @@ import ctypes
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _MOST = 2**31 - 1
 _LARGEST = 1 << 25
-"""The most that glibc takes as the size from which on blocks are pages of their own."""
+"""The largest mmap threshold that glibc accepts."""
 
 
 def keep_freed_memory() -> None:

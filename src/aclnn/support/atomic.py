@@ -62,8 +62,8 @@ def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
 
     They take their places one after the other when the last is on the disk; each keeps the permissions of what it
     replaces. Links stay, and what they lead to is replaced. Pipes and devices cannot be replaced: they are written to,
-    after the others are written and before those take their places. Who kills the process between the first and the
-    last place taken finds some files new and the rest old.
+    after the others are written and before those take their places. If the process is killed in between, some files are
+    new and the rest old.
 
     Raises:
         OSError: one cannot be written; ``filename`` is its path as given, or what a link leads to.
@@ -83,7 +83,7 @@ def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
 
 
 def _keep_permissions(file: BinaryIO, path: Path) -> None:
-    """Before the first byte: what nobody else could read is not to be read meanwhile."""
+    """Before the first byte, so that a private file is never readable."""
     with suppress(FileNotFoundError):
         os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
 

@@ -36,7 +36,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def unwritable_by_others() -> Iterator[None]:
-    """Have all that this process and those it starts create meanwhile be nobody else's to write, whatever the umask."""
+    """Keep others from writing to what this process and its children create meanwhile, whatever the umask."""
     before = os.umask(0o022)
     os.umask(before | 0o022)
     try:
