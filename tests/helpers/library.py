@@ -388,6 +388,22 @@ class Subject:
         return Placed(array, "contiguous" if operator.name in self.plain else layout)
 
 
+def computed(name: str, arguments: Mapping[str, Any], product: Product = Product.ATLAS_A2) -> dict[str, Array]:
+    """Run an operator on arrays in the place of tensors; return all of them as they are then."""
+    placed = {
+        key: [Placed(each, "contiguous") for each in (value if type(value) is tuple else (value,))]
+        for key, value in arguments.items()
+        if isinstance(value, np.ndarray)
+        or (type(value) is tuple and any(isinstance(each, np.ndarray) for each in value))
+    }
+    tensors: dict[str, Any] = {}
+    for key, views in placed.items():
+        handles = tuple(view.tensor for view in views)
+        tensors[key] = handles if type(arguments[key]) is tuple else handles[0]
+    prepare(BY_NAME[name], {**arguments, **tensors}, product).run()
+    return {key: views[0].view for key, views in placed.items()}
+
+
 class LibraryTests:
     """A subclass names its subject."""
 

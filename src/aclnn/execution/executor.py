@@ -449,12 +449,12 @@ def _library(call: Call, work: Library) -> Prepared:
 
 
 def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return the function, with an out-of-range index reported under the C function's name."""
+    """Return the function, with numbers that it cannot compute with reported under the C function's name."""
 
     def computed(*given: Any, **further: Any) -> Any:
         try:
             return function(*given, **further)
-        except IndexError as error:
+        except (IndexError, ValueError) as error:
             raise AclnnError(ACLNN_ERR_RUNTIME_ERROR, str(error), name) from error
 
     return computed

@@ -24,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     precise,
     torch,
@@ -124,6 +125,10 @@ INDICES: Mapping[tuple[str, str], int] = {
 
 BREAKS: Mapping[str, Breaking] = {
     "tensors of indices": lambda o, name: Break({name: (T(D.FLOAT, (2,)),)}, "ACL_INT32"),
+    "shapes that broadcast": lambda o, name: Break(
+        {name: (T(D.INT64, (2,)), T(D.INT64, (3,)))}, "shapes that broadcast"
+    ),
+    "broadcasts to the selection": lambda o, name: Break(shape((5,), name), "broadcasts to ["),
     "shape of the selection": lambda o, name: Break(shape((2, 3, 2, 5), name), "shape [2, 3, 2, 4]"),
     "one dimension": lambda o, name: Break(shape((2, 2), name), "at most 1"),
     "shape is a row for each index": lambda o, name: Break(shape((2, 2), name), "a row for each"),
@@ -171,14 +176,63 @@ class TestIndexing(LibraryTests):
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["gather", "gather_v2", "index", "index_add", "index_put_impl", "index_select", "scatter"]
-)
+@pytest.mark.parametrize("name", ["index", "index_put_impl"])
 def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -> None:
     """Phase one does not read indices, and of a thousand queued tasks it matters which failed."""
     function = next(each.function for each in indexing.OPERATORS if each.name == name)
     with pytest.raises(AclnnError, match=rf"^{function}: index 1000 is out of bounds"):
         TestIndexing.subject.run_with_index(name, 1000)
+
+
+@pytest.mark.parametrize("index", [-1, 1000])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gather",
+        "gather_v2",
+        "index_add",
+        "index_copy",
+        "index_select",
+        "scatter",
+        "scatter_add",
+        "inplace_scatter_value",
+    ],
+)
+def test_an_index_does_not_count_from_the_end(name: str, index: int) -> None:
+    """As in PyTorch; -1 was the last."""
+    function = next(each.function for each in indexing.OPERATORS if each.name == name)
+    with pytest.raises(AclnnError, match=rf"^{function}: index: expected indices from 0 to [12], got {index}"):
+        TestIndexing.subject.run_with_index(name, index)
+
+
+def test_a_number_has_one_row() -> None:
+    call = {"self": np.array(3, np.float32), "dim": 0, "index": np.array([0]), "out": np.array(0, np.float32)}
+    assert computed("index_select", call)["out"] == 3
+    with pytest.raises(AclnnError, match="index: expected indices from 0 to 0, got 5"):
+        computed("index_select", call | {"index": np.array([5])})
+
+
+@pytest.mark.parametrize("accumulate", [False, True])
+def test_values_that_a_mask_does_not_take_are_told(accumulate: bool) -> None:
+    """Phase one does not know how many it takes."""
+    call = {"selfRef": np.zeros(3, np.float32), "indices": (np.array([True, False, True]),)}
+    call |= {"values": np.ones(3, np.float32), "accumulate": accumulate, "unsafe": False}
+    with pytest.raises(AclnnError, match=r"^aclnnIndexPutImpl: values: expected as many as are selected, got \[3\]"):
+        computed("index_put_impl", call)
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (2,), (1, 1, 2)])
+def test_values_take_the_shape_of_the_selection(shape: tuple[int, ...]) -> None:
+    call = {"selfRef": np.zeros(3, np.float32), "indices": (np.array([0, 2]),)}
+    call |= {"values": np.ones(shape, np.float32), "accumulate": False, "unsafe": False}
+    assert computed("index_put_impl", call)["selfRef"].tolist() == [1, 0, 1]
+
+
+def test_a_source_of_other_dimensions_is_refused() -> None:
+    x, index = Tensor(D.FLOAT, (2, 3)), Tensor(D.INT64, (1, 3))
+    call = {"self": x, "dim": 0, "index": index, "src": Tensor(D.FLOAT, (3,)), "reduce": 0, "out": x}
+    with pytest.raises(AclnnError, match=r"src: expected 2 dimensions \(as self\), got \[3\]"):
+        prepare(BY_NAME["scatter"], call, Product.ATLAS_A2)
 
 
 @pytest.mark.parametrize("accumulate", [False, True])

@@ -14,7 +14,19 @@ from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import lookup
 from tests.cases.table import GRID, Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+    wide,
+)
 
 
 def _bags(a: Mapping[str, Any]) -> Any:
@@ -140,9 +152,29 @@ class TestLookup(LibraryTests):
 
 @pytest.mark.parametrize("index", [-1, 2])
 def test_an_index_that_no_row_has_is_told(index: int) -> None:
-    text = rf"^aclnnEmbedding: indices: expected rows of weight, from 0 to 1, got {index}"
-    with pytest.raises(AclnnError, match=text):
-        TestLookup.subject.run_with_index("embedding", index)
+    for name, table in (("embedding", "weight"), ("embedding_renorm", "selfRef")):
+        text = rf"^{BY_NAME[name].function}: indices: expected rows of {table} from 0 to 1, got {index}"
+        with pytest.raises(AclnnError, match=text):
+            TestLookup.subject.run_with_index(name, index)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"indices": np.array([-2, 0])}, "indices: expected rows of weight from 0 to 2, got -2"),
+        ({"indices": np.array([3, 0])}, "indices: expected rows of weight from 0 to 2, got 3"),
+        ({"offsets": np.array([1])}, "offsets: expected 0 first, got 1"),
+        ({"offsets": np.array([3])}, "offsets: expected numbers from 0 to 2, got 3"),
+    ],
+)
+def test_bags_are_of_rows_that_there_are(change: Mapping[str, Any], message: str) -> None:
+    """A negative index was one from the end, and indices before the first bag were an internal error."""
+    call = {"weight": np.ones((3, 2), np.float32), "indices": np.array([1, 0]), "offsets": np.array([0])}
+    call |= {"output": np.zeros((1, 2), np.float32), "offset2bag": np.zeros(2, np.int64)}
+    call |= {"bagSize": np.zeros(1, np.int64), "maxIndices": np.zeros((1, 2), np.int64)}
+    call |= {"scaleGradByFreq": False, "mode": 0, "sparse": False, "includeLastOffset": False, "paddingIdx": -1}
+    with pytest.raises(AclnnError, match=message):
+        computed("embedding_bag", call | {"perSampleWeights": None} | change)
 
 
 def test_on_ascend_950_the_last_offset_has_a_size_too() -> None:

@@ -12,6 +12,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import pooling, upsampling
 from tests.cases.table import Arguments, T, shape
@@ -25,6 +26,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     no_samples,
     to_torch,
     torch,
@@ -278,3 +280,12 @@ def test_an_element_that_is_no_number_made_all_of_its_plane_so(mode: str, end: f
         matrices = [weights(n, count, 0.0, False) for n, count in ((7, 11), (8, 5))]
         expected = torch.nn.functional.interpolate(given, size=(11, 5), mode=mode)
     np.testing.assert_allclose(pooling.along_axes(x, matrices), expected.numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("index", [-1, 4])
+def test_an_index_beyond_the_plane_adds_to_no_other_channel(index: int) -> None:
+    x, windows = np.zeros((1, 2, 2, 2), np.float32), {"kernelSize": (2, 2), "stride": (2, 2), "padding": (0, 0)}
+    call = {"gradOutput": np.ones((1, 2, 1, 1), np.float32), "self": x, "dilation": (1, 1), "ceilMode": False}
+    call |= {"indices": np.array([index, 3]).reshape(1, 2, 1, 1), "gradInput": x.copy()} | windows
+    with pytest.raises(AclnnError, match=f"indices: expected indices from 0 to 3, got {index}"):
+        computed("max_pool2d_with_indices_backward", call)

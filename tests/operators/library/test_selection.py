@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.status import AclnnError
 from aclnn.operators.library import selection
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, scalar, torch
+from tests.helpers.library import REAL, Array, Break, Breaking, LibraryTests, Subject, computed, scalar, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "inplace_masked_scatter": lambda d: {"mask": T(D.BOOL, (3,)), "source": T(d, (7,))},
@@ -99,3 +100,15 @@ def test_a_selection_tells_its_size_when_phase_two_returns() -> None:
     assert cann.aclrtMemcpy(found.ctypes.data, found.nbytes, memory, found.nbytes, 2) == 0
     np.testing.assert_array_equal(found, x[mask])
     assert cann.aclrtDestroyStream(stream) == 0
+
+
+@pytest.mark.parametrize(("value", "expected"), [(math.nan, 0), (1e10, 2**31 - 1)])
+def test_a_diagonal_is_filled_with_the_number_that_a_cast_gives(value: float, expected: int) -> None:
+    call = {"selfRef": np.ones((2, 2), np.int32), "fillValue": scalar(D.DOUBLE, value), "wrap": False}
+    assert computed("inplace_fill_diagonal", call)["selfRef"].tolist() == [[expected, 1], [1, expected]]
+
+
+def test_a_source_that_is_too_short_is_told() -> None:
+    call = {"selfRef": np.zeros(4, np.float32), "mask": np.ones(4, bool), "source": np.ones(2, np.float32)}
+    with pytest.raises(AclnnError, match=r"^aclnnInplaceMaskedScatter: source: expected at least 4 elements"):
+        computed("inplace_masked_scatter", call)

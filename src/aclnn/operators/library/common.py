@@ -155,6 +155,13 @@ def power(base: Any, exponent: Any) -> Any:
     return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
 
 
+def expect_within(name: str, numbers: Any, least: int, most: int, what: str = "numbers") -> None:
+    """Raise IndexError for a number that is out of range."""
+    beyond = numbers[(numbers < least) | (numbers > most)]
+    if beyond.size:
+        raise IndexError(f"{name}: expected {what} from {least} to {most}, got {beyond.flat[0]}")
+
+
 def add_at(total: Any, places: Any, values: Any) -> None:
     """Add values to elements, in order.
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     axis,
+    broadcast_shape,
     dims_between,
     dtype_in,
     extents,
@@ -33,6 +34,7 @@ from aclnn.operators.library.common import (
     NUMBERS,
     add_at,
     camel,
+    expect_within,
     library_operator,
     scalar,
     support,
@@ -110,23 +112,53 @@ def _index_work(call: Call) -> Library | None:
     return Library(lambda self, *arrays: self[select(*arrays)].reshape(shape), ("self", *_names(call)), ("out",))
 
 
-def _selected_shape(call: Call) -> str | None:
-    given = _given(call)
-    if any(tensor.dtype in (D.BOOL, D.UINT8) for tensor in given.values()):
-        return None  # how many there are depends on data
+def _has_mask(call: Call) -> bool:
+    return any(tensor.dtype in (D.BOOL, D.UINT8) for tensor in _given(call).values())
+
+
+def _selection(call: Call) -> tuple[int, ...] | None:
+    """The shape of what indices select, no masks among them; None if they do not broadcast."""
     try:
         # Views of one element have the shape that NumPy gives the selection.
-        arrays = {at: np.broadcast_to(np.intp(0), tensor.shape) for at, tensor in given.items()}
+        arrays = {at: np.broadcast_to(np.intp(0), tensor.shape) for at, tensor in _given(call).items()}
         chosen = tuple(arrays.get(at, slice(None)) for at in range(len(call["indices"])))
-        expected = np.broadcast_to(np.int8(0), tuple(n or 1 for n in call["self"].shape))[chosen].shape
+        elements = call[call.operator.parameters[0].name].shape
+        return np.broadcast_to(np.int8(0), tuple(n or 1 for n in elements))[chosen].shape
     except (IndexError, ValueError):  # they do not broadcast, or an extent is negative
-        texts = " and ".join(extents(tensor.shape) for tensor in given.values())
-        return f"indices: expected shapes that broadcast, got {texts}"
-    got = call["out"].shape
+        return None
+
+
+def _together(call: Call) -> str | None:
+    if _has_mask(call) or _selection(call) is not None:
+        return None
+    texts = " and ".join(extents(tensor.shape) for tensor in _given(call).values())
+    return f"indices: expected shapes that broadcast, got {texts}"
+
+
+_TOGETHER = rule("shapes that broadcast: indices", _together)
+
+
+def _selected_shape(call: Call) -> str | None:
+    if _has_mask(call):
+        return None  # how many there are depends on data
+    expected, got = _selection(call), call["out"].shape
+    assert expected is not None
     selects_nothing = any(tensor is not None and tensor.shape == (0,) for tensor in call["indices"])
     if got == expected or not call["self"].size or (0 in got and selects_nothing):
         return None
     return f"out: expected shape {extents(expected)} (selected from self), got {extents(got)}"
+
+
+def _new_values(call: Call) -> str | None:
+    if _has_mask(call) or call["selfRef"].size == 0:
+        return None
+    expected, got = _selection(call), call["values"].shape
+    assert expected is not None
+    more = max(len(got) - len(expected), 0)  # dimensions, which may be there if they are of extent 1
+    fits = got[:more] == (1,) * more and broadcast_shape(got[more:], expected) == expected
+    if fits or 0 in expected:
+        return None
+    return f"values: expected a shape that broadcasts to {extents(expected)} (selected), got {extents(got)}"
 
 
 def _add_chosen(total: Any, chosen: Any, values: Any) -> None:
@@ -141,13 +173,17 @@ def _put_work(call: Call) -> Library | None:
 
     def put(self: Any, values: Any, *arrays: Any) -> Any:
         chosen = select(*arrays)
-        if not accumulate:
-            result = np.array(self)
-            result[chosen] = values
-            return result
-        total = self.astype(np.float64 if self.dtype == np.float32 else self.dtype, order="C")
-        _add_chosen(total, chosen, values)
-        return total
+        wide = np.float64 if accumulate and self.dtype == np.float32 else self.dtype
+        result = self.astype(wide, order="C")
+        try:
+            if accumulate:
+                _add_chosen(result, chosen, values)
+            else:
+                result[chosen] = values
+        except ValueError as error:
+            text = f"values: expected as many as are selected, got {extents(values.shape)}"
+            raise ValueError(text) from error
+        return result
 
     return Library(put, ("selfRef", "values", *_names(call)), ("selfRef",))
 
@@ -161,7 +197,11 @@ def _within(name: str, *others: str) -> Check:
             return f"index: expected {len(shape)} dimensions (as {name}), got {len(got)}: {extents(got)}"
         along = call["dim"] % len(shape)
         limits = [[n if at != along else math.inf for at, n in enumerate(shape)]]
-        limits += [list(call[other].shape or (1,)) for other in others]
+        for other in others:
+            extent_of = call[other].shape or (1,)
+            if len(extent_of) != len(shape):
+                return f"{other}: expected {len(shape)} dimensions (as {name}), got {extents(extent_of)}"
+            limits.append(list(extent_of))
         if call["index"].size == 0 or all(n <= most for each in limits for n, most in zip(got, each, strict=True)):
             return None
         return f"index: expected extents within {extents(shape)} (those of {name}), got {extents(got)}"
@@ -177,6 +217,7 @@ def _corner(values: Any, shape: tuple[int, ...], along: int | None = None) -> An
 def _gather(self: Any, index: Any, dim: int) -> Any:
     values, places = np.atleast_1d(self), np.atleast_1d(index)
     along = dim % values.ndim
+    expect_within("index", places, 0, values.shape[along] - 1, "indices")
     return np.take_along_axis(_corner(values, places.shape, along), places, along).reshape(index.shape)
 
 
@@ -193,6 +234,7 @@ def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any
     places = np.atleast_1d(index)
     wide = np.float64 if reduce and self.dtype == np.float32 else self.dtype
     result = np.array(np.atleast_1d(self), dtype=wide, order="C")
+    expect_within("index", places, 0, result.shape[dim] - 1, "indices")
     source = np.atleast_1d(source)
     values = convert(_corner(source, places.shape) if source.size != 1 else source, result.dtype)
     at = _open(places, dim)
@@ -237,6 +279,7 @@ def _added(self: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     wide = np.float64 if self.dtype == np.float32 else self.dtype
     result = np.array(np.atleast_1d(self), dtype=wide, order="C")
     along = dim % result.ndim
+    expect_within("index", index, 0, result.shape[along] - 1, "indices")
     # The scalar has a type of its own.
     factor = convert(np.asarray(alpha), result.dtype)
     values = np.atleast_1d(source).astype(wide) * factor if result.dtype != np.bool_ else np.atleast_1d(source) & factor
@@ -258,6 +301,16 @@ def _along(call: Call, count: int) -> tuple[int, ...]:
         return ()
     at = call["dim"] % len(shape)
     return (*shape[:at], count, *shape[at + 1 :])
+
+
+def _chosen_rows(values: Any, index: Any, dim: int) -> Any:
+    expect_within("index", index, 0, values.shape[dim] - 1, "indices")
+    return np.take(values, index, dim)
+
+
+def _index_selected(self: Any, index: Any, dim: int) -> Any:
+    chosen = _chosen_rows(np.atleast_1d(self), index.reshape(-1), dim)
+    return chosen if self.ndim else chosen[0]
 
 
 def _instead_of_dim(call: Call) -> tuple[int, ...]:
@@ -367,6 +420,7 @@ def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
 
 def _copied(self: Any, index: Any, source: Any, dim: int) -> Any:
     result = np.array(np.atleast_1d(self))
+    expect_within("index", index, 0, result.shape[dim] - 1, "indices")
     result[(slice(None),) * (dim % result.ndim) + (index.reshape(-1),)] = np.atleast_1d(source)
     return result.reshape(self.shape)
 
@@ -456,6 +510,7 @@ OPERATORS = (
             same_dtype("out", "self"),
             limited_dims("self"),
             _INDEX_TENSORS,
+            _TOGETHER,
             rule("shape of the selection: out", _selected_shape),
         ),
         work=_index_work,
@@ -480,6 +535,8 @@ OPERATORS = (
             same_dtype("values", "selfRef"),
             limited_dims("selfRef"),
             _INDEX_TENSORS,
+            _TOGETHER,
+            *unless_empty(("values",), rule("broadcasts to the selection: values", _new_values)),
         ),
         work=_put_work,
         in_header_of="index_put_impl",
@@ -490,7 +547,7 @@ OPERATORS = (
         "Select rows along a dimension.",
         (limited_dims("self"), axis("dim", "self"), _VECTOR),
         lambda call: _along(call, call["index"].size),
-        lambda self, index, dim: self if self.ndim == 0 else np.take(self, index.reshape(-1), dim),
+        _index_selected,
     ),
     _rows(
         "gather_v2",
@@ -498,7 +555,7 @@ OPERATORS = (
         "Select rows along a dimension by indices of any shape.",
         (limited_dims("self", "index"), axis("dim", "self")),
         _instead_of_dim,
-        lambda self, index, dim: np.take(np.atleast_1d(self), np.atleast_1d(index), dim),
+        lambda self, index, dim: _chosen_rows(np.atleast_1d(self), np.atleast_1d(index), dim),
     ),
     library_operator(
         "gather",

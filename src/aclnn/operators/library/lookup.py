@@ -32,6 +32,7 @@ from aclnn.operators.library.common import (
     WITH_TRAINING,
     add_rows,
     camel,
+    expect_within,
     library_operator,
     support,
     tensor_in,
@@ -51,10 +52,7 @@ def _rows_of(call: Call) -> str | None:
 
 
 def _lookup(weight: Any, indices: Any) -> Any:
-    rows = weight.shape[0]
-    beyond = indices[(indices < 0) | (indices >= rows)]
-    if beyond.size:
-        raise IndexError(f"indices: expected rows of weight, from 0 to {rows - 1}, got {beyond[0]}")
+    expect_within("indices", indices, 0, len(weight) - 1, "rows of weight")
     return weight[indices]
 
 
@@ -164,6 +162,10 @@ def _bag_work(call: Call) -> Library | None:
     shapes, zeros = [call[name].shape for name in written], np.zeros(call["maxIndices"].shape)
 
     def gather(weight: Any, indices: Any, offsets: Any, factors: Any = None) -> tuple[Any, ...]:
+        expect_within("indices", indices, 0, len(weight) - 1, "rows of weight")
+        expect_within("offsets", offsets, 0, len(indices))
+        if offsets[0] != 0:
+            raise IndexError(f"offsets: expected 0 first, got {offsets[0]}")
         starts = offsets[:count]
         bags = np.searchsorted(starts, np.arange(len(indices)), "right") - 1
         chosen = (indices != padding) & (not last or np.arange(len(indices)) < offsets[-1])
@@ -187,6 +189,7 @@ def _bag_work(call: Call) -> Library | None:
 
 
 def _renorm(table: Any, indices: Any, longest: float, order: float) -> Any:
+    expect_within("indices", indices, 0, len(table) - 1, "rows of selfRef")
     result, rows = np.array(table), np.unique(indices)
     lengths = np.linalg.norm(table[rows].astype(np.float64), order, 1)
     result[rows] *= np.where(lengths > longest, longest / (lengths + 1e-7), 1)[:, None]
@@ -225,7 +228,7 @@ OPERATORS = (
     library_operator(
         "embedding",
         "out[i] = weight[indices[i]]",
-        "Look up rows of a table; an index that has none gives zeros.",
+        "Look up rows of a table.",
         (
             tensor_in("weight", "the table, one row an index"),
             tensor_in("indices", "which rows; INT32 or INT64"),

@@ -6,6 +6,7 @@ any number.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
@@ -31,7 +32,16 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import INTEGERS, MODERN, add_at, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INTEGERS,
+    MODERN,
+    add_at,
+    camel,
+    expect_within,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.convolution import Windows
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
@@ -138,6 +148,7 @@ def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Numbers) -> A
 
 def _scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
     size = math.prod(x.shape[-rank:])
+    expect_within("indices", indices, 0, size - 1, "indices")
     total = np.zeros((x.size // size, size))
     rows = np.arange(len(total))[:, None]
     add_at(total, rows * size + indices.reshape(len(total), -1), dy.reshape(len(total), -1))
@@ -230,8 +241,8 @@ def _adaptive_maxima(x: Any, plane: Sequence[int]) -> tuple[Any, Any]:
     size, before = x.shape[-rank:], x.shape[:-rank]
     places = np.arange(math.prod(size)).reshape(size)
     values, indices = np.empty((*before, *plane), x.dtype), np.empty((*before, *plane), np.int64)
-    for cell in np.ndindex(*plane):
-        part = tuple(_bounds(n, count)[at] for n, count, at in zip(size, plane, cell, strict=True))
+    parts = [_bounds(n, count) for n, count in zip(size, plane, strict=True)]
+    for cell, part in zip(np.ndindex(*plane), itertools.product(*parts), strict=True):
         taken, elements = (..., *part), (..., *cell)
         window = x[taken].reshape(*before, -1)
         best = window.argmax(-1)  # NaN before any number

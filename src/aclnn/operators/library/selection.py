@@ -23,6 +23,7 @@ from aclnn.core.checks import (
     size_is,
     where_supported,
 )
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
@@ -30,6 +31,7 @@ from aclnn.operators.library.common import (
     NUMBERS,
     REAL,
     UNSIGNED,
+    add_at,
     attribute,
     library_operator,
     scalar,
@@ -67,7 +69,7 @@ def _equal_extents(call: Call) -> str | None:
 
 def _filled(self: Any, value: Any, wrap: bool) -> Any:
     found = self.copy()
-    np.fill_diagonal(found, value, wrap)
+    np.fill_diagonal(found, convert(np.asarray(value), found.dtype), wrap)
     return found
 
 
@@ -79,8 +81,11 @@ def _work(call: Call) -> Library | None:
 
 def _masked(self: Any, mask: Any, source: Any) -> Any:
     chosen = np.broadcast_to(mask.astype(np.bool_), self.shape)
+    count = int(chosen.sum())
+    if source.size < count:
+        raise ValueError(f"source: expected at least {count} elements (where mask is true), got {source.size}")
     result = np.array(self)
-    result[chosen] = source.reshape(-1)[: chosen.sum()]
+    result[chosen] = source.reshape(-1)[:count]
     return result
 
 
@@ -88,7 +93,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     wide = np.float64 if accumulate and self.dtype == np.float32 else self.dtype
     flat = self.astype(wide).reshape(-1)
     if accumulate:
-        np.add.at(flat, index.reshape(-1), source.reshape(-1))
+        add_at(flat, index, source.reshape(index.shape))
     else:
         flat[index.reshape(-1)] = source.reshape(-1)
     return flat.reshape(self.shape)

@@ -24,7 +24,16 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
-from aclnn.operators.library.common import INTEGERS, MODERN, WITH_TRAINING, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INTEGERS,
+    MODERN,
+    WITH_TRAINING,
+    camel,
+    expect_within,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.DOUBLE, *INTEGERS)
 _INDICES = (D.INT32, D.INT64)
@@ -33,9 +42,7 @@ _INDICES = (D.INT32, D.INT64)
 def _planes(indices: Any, rank: int, count: int) -> Any:
     """One line of indices for each plane, which has that many elements."""
     lines = indices.reshape(-1, math.prod(indices.shape[-rank:]))
-    beyond = lines[(lines < 0) | (lines >= count)]
-    if beyond.size:
-        raise IndexError(f"indices: expected indices from 0 to {count - 1}, got {beyond[0]}")
+    expect_within("indices", lines, 0, count - 1, "indices")
     return lines
 
 
