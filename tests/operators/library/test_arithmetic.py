@@ -10,7 +10,8 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.tensor import Tensor
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import arithmetic
 from tests.cases.table import GRID, Arguments, T, shape
@@ -26,6 +27,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     precise,
     scalar,
@@ -189,3 +191,23 @@ def test_quotients_of_sixteen_bits_are_rounded_before_they_are_truncated(dtype: 
     prepare(BY_NAME["div_mods"], call, Product.ASCEND_950).run()
     wanted = torch.div(to_torch(a.view), torch.tensor(3.0, dtype=wanted.dtype), rounding_mode="trunc")
     np.testing.assert_array_equal(out.view.astype(np.float32), wanted.float().numpy())
+
+
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_quotients_of_integers_that_are_not_rounded_have_fractions(product: Product) -> None:
+    x, out = np.array([7, -7], np.int32), np.zeros(2, np.float32)
+    tensors = {"self": x, "other": np.full(2, 2, np.int32), "mode": 0, "out": out}
+    assert computed("div_mod", tensors, product)["out"].tolist() == [3.5, -3.5]
+    assert computed("div_mods", tensors | {"other": scalar(D.INT64, 2)}, product)["out"].tolist() == [3.5, -3.5]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("alpha", [scalar(D.INT64, 2**63 - 1), scalar(D.COMPLEX64, 1 + 2j)], ids=["large", "complex"])
+def test_a_factor_that_sixteen_bits_do_not_hold_is_no_warning(alpha: Scalar) -> None:
+    x = np.ones(2, np.float16)
+    call = {"self": x, "other": scalar(D.INT64, 1), "alpha": alpha, "out": np.zeros(2, np.float32)}
+    if alpha.dtype == D.COMPLEX64:
+        with pytest.raises(AclnnError, match="alpha: expected a data type that converts to ACL_FLOAT"):
+            computed("adds", call, Product.ASCEND_950)
+    else:
+        assert computed("adds", call, Product.ASCEND_950)["out"].tolist() == [2.0**63] * 2

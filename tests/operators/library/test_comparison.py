@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
+import pytest
+
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import comparison
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -15,6 +18,7 @@ from tests.helpers.library import (
     Breaking,
     LibraryTests,
     Subject,
+    computed,
     first,
     number_of,
     torch,
@@ -99,3 +103,11 @@ class TestComparison(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS,
     )
+
+
+@pytest.mark.parametrize("atol", [0.0, 0.5, 1.0])
+def test_integers_are_close_by_their_exact_difference(atol: float) -> None:
+    """In float64 both were 2**53."""
+    x, y = np.array([2**53 + 1, -(2**63)], np.int64), np.array([2**53, 2**63 - 1], np.int64)
+    call = {"self": x, "other": y, "rtol": 0.0, "atol": atol, "equal_nan": False, "out": np.zeros(2, bool)}
+    assert computed("is_close", call)["out"].tolist() == [atol >= 1, False]

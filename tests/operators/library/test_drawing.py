@@ -28,6 +28,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     scalar,
     torch,
@@ -325,3 +326,19 @@ def test_places_are_drawn_with_their_probabilities(replacement: bool) -> None:
         assert (first != second).all()
         after = np.bincount(second[first == 3], minlength=4) / (first == 3).sum()
         assert abs(after - np.array([1, 0, 2, 0]) / 3).max() < 0.015
+
+
+@pytest.mark.parametrize(("d", "span"), [(np.float64, 1), (np.int64, 8)])
+def test_uniform_numbers_are_as_fine_as_their_type(d: Any, span: int) -> None:
+    """In float32 there is no number between these limits."""
+    low = 2.0**24 + 1
+    limits = {"selfRef": np.zeros(10_000, d), "low": low, "high": low + span}
+    drawn = computed("inplace_uniform", limits | DRAWN)["selfRef"]
+    assert low <= drawn.min() < drawn.max() < low + span
+    assert abs(drawn.mean() - low - span / 2) < span / 10
+
+
+def test_a_uniform_number_of_float32_is_not_rounded_to_the_limit() -> None:
+    """Of 2^24 numbers from 1 to 2 the last half step was, in one of 2^25."""
+    limits = {"selfRef": np.zeros(1 << 24, np.float32), "low": 1.0, "high": 2.0, "seed": 3, "offset": 0}
+    assert computed("inplace_uniform", limits)["selfRef"].max() < 2

@@ -24,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     torch,
     wide,
 )
@@ -222,19 +223,17 @@ class TestLoss(LibraryTests):
     )
 
 
-def test_a_sample_that_counts_for_nothing_may_have_any_logarithm() -> None:
-    """Of weight 0, and of the class to ignore."""
-    rows = np.array([[-0.5, -np.inf, -2.0], [-np.inf] * 3, [np.nan] * 3, [-1.0, -3.0, -0.25]], np.float32)
-    given = {
-        "self": Placed(rows, "contiguous"),
-        "target": Placed(np.array([1, -100, 1, 2], np.int64), "contiguous"),
-        "weight": Placed(np.array([1, 0, 2], np.float32), "contiguous"),
-        "out": Placed(np.zeros((), np.float32), "contiguous"),
-        "totalWeightOut": Placed(np.zeros((), np.float32), "contiguous"),
-    }
-    call = {name: placed.tensor for name, placed in given.items()} | {"reduction": 1, "ignoreIndex": -100}
-    prepare(BY_NAME["nll_loss"], call, Product.ATLAS_A2).run()
-    assert [given[name].view.item() for name in ("out", "totalWeightOut")] == [0.25, 2.0]
+@pytest.mark.parametrize("first", [-3.0, -np.inf])
+def test_an_ignored_sample_may_have_any_logarithm_and_one_of_weight_0_a_finite_one(first: float) -> None:
+    """As PyTorch's: 0 times an infinity is NaN."""
+    rows = np.array([[-0.5, first, -2.0], [-np.inf] * 3, [np.nan] * 3, [-1.0, -3.0, -0.25]], np.float32)
+    target, weight = np.array([1, -100, -100, 2], np.int64), np.array([1, 0, 2], np.float32)
+    given = {"self": rows, "target": target, "weight": weight, "reduction": 1, "ignoreIndex": -100}
+    results = {name: np.zeros((), np.float32) for name in ("out", "totalWeightOut")}
+    found = computed("nll_loss", given | results)
+    wanted = torch.nn.functional.nll_loss(*map(torch.from_numpy, (rows, target, weight)))
+    np.testing.assert_array_equal(found["out"], wanted.numpy())
+    assert found["totalWeightOut"] == 2
 
 
 @pytest.mark.parametrize("target", [3, -1])
@@ -288,3 +287,15 @@ def test_a_label_beyond_the_classes_is_an_error() -> None:
     call = {name: each.tensor for name, each in placed.items()} | {"reduction": 0}
     with pytest.raises(AclnnError, match="target: expected classes from -1 to 1, got 2"):
         prepare(BY_NAME["multilabel_margin_loss"], call, Product.ATLAS_A2).run()
+
+
+def test_a_negative_probability_has_no_divergence() -> None:
+    """It counted as 0 in the logarithm and as itself beside it."""
+    x, target = np.array([0.1, -np.inf, 0.3], np.float32), np.array([-1, 0, 1], np.float32)
+    self = torch.tensor(x, requires_grad=True)
+    wanted = torch.nn.functional.kl_div(self, torch.tensor(target), reduction="none")
+    call = {"self": x, "target": target, "reduction": 0, "logTarget": False, "out": np.zeros_like(x)}
+    np.testing.assert_allclose(computed("kl_div", call)["out"], wanted.detach(), rtol=1e-6)
+    wanted.nansum().backward()
+    found = computed("kl_div_backward", call | {"gradOutput": np.ones(3, np.float32)})["out"]
+    np.testing.assert_array_equal(found, -target)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
@@ -22,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     lerp,
     scalar,
@@ -123,3 +126,26 @@ def test_a_minimum_above_the_maximum_yields_to_it() -> None:
     }
     prepare(BY_NAME["clamp_tensor"], {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "bounds", "product", "expected"),
+    [
+        ("clamp", {"clipValueMin": None, "clipValueMax": scalar(D.DOUBLE, math.inf)}, Product.ATLAS_A2, [1, -2, 5]),
+        ("clamp_max", {"clipValueMax": scalar(D.DOUBLE, 1e10)}, Product.ATLAS_A2, [1, -2, 5]),
+        ("clamp_max", {"clipValueMax": scalar(D.INT64, 2**40)}, Product.ASCEND_950, [1, -2, 5]),
+        ("clamp_min", {"clipValueMin": scalar(D.INT64, -(2**40) + 3)}, Product.ASCEND_950, [1, -2, 5]),
+        (
+            "hardtanh",
+            {"clipValueMin": scalar(D.DOUBLE, -math.inf), "clipValueMax": scalar(D.FLOAT, math.inf)},
+            Product.ATLAS_A2,
+            [1, -2, 5],
+        ),
+    ],
+)
+def test_bounds_beyond_a_types_range_bound_nothing(
+    name: str, bounds: Mapping[str, Any], product: Product, expected: list[int]
+) -> None:
+    """They wrapped: of INT32 below infinity there was only the least."""
+    x = np.array([1, -2, 5], np.int32)
+    assert computed(name, {"self": x, **bounds, "out": x * 0}, product)["out"].tolist() == expected

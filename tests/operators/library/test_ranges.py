@@ -23,6 +23,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     scalar,
     torch,
 )
@@ -107,3 +108,9 @@ def test_integers_between_limits_are_pytorchs(d: type[np.signedinteger[Any]]) ->
         prepare(BY_NAME["linspace"], call, Product.ATLAS_A2).run()
         dtype = getattr(torch, np.dtype(d).name)
         assert out.view.tolist() == torch.linspace(start, end, steps, dtype=dtype).tolist()
+
+
+def test_integers_beyond_float64_are_counted_exactly() -> None:
+    numbers = {"start": scalar(D.INT64, 2**60), "end": scalar(D.INT64, 2**60 + 3), "step": scalar(D.INT64, 1)}
+    found = computed("arange", numbers | {"out": np.zeros(3, np.int64)})["out"]
+    assert found.tolist() == torch.arange(2**60, 2**60 + 3).tolist()

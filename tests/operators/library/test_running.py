@@ -68,10 +68,16 @@ def test_a_nan_and_the_last_of_equals_stay_the_extremes() -> None:
 
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize(
-    ("axis", "refused"), [(scalar(D.COMPLEX64, 1 + 2j), ""), (scalar(D.FLOAT, math.nan), "to 1, got nan")]
+    ("axis", "refused"),
+    [
+        (scalar(D.COMPLEX64, 1 + 2j), ""),
+        (scalar(D.FLOAT, 1), ""),
+        (scalar(D.FLOAT, math.nan), "to 1, got nan"),
+        (scalar(D.FLOAT, 0.5), "an integer from -2 to 1, got 0.5"),
+    ],
 )
 def test_the_axis_of_a_running_product_may_be_any_number(axis: Scalar, refused: str) -> None:
-    """A complex one warned of its imaginary part, NaN was an internal error."""
+    """A complex one warned of its imaginary part, NaN was an internal error, and a fraction was cut off."""
     x = Tensor(D.FLOAT, (2, 3))
     arguments = {"input": x, "axis": axis, "dtype": D.FLOAT, "out": x}
     if refused:

@@ -26,6 +26,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     precise,
     torch,
@@ -162,3 +163,9 @@ def test_the_angle_of_no_number_is_none_and_that_of_a_negative_zero_0() -> None:
     )
     prepare(BY_NAME["angle_v2"], {"x": x.tensor, "out": out.tensor}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(out.view, np.array([np.nan, 0, np.pi], np.float32))
+
+
+def test_integers_are_rounded_to_themselves() -> None:
+    """NumPy's function made them float64."""
+    x = np.array([2**53 + 1, -(2**62) - 1], np.int64)
+    assert computed("round", {"self": x, "out": x * 0})["out"].tolist() == x.tolist()

@@ -78,14 +78,17 @@ def _with_scalar(name: str, out: str, scalar: str = "other") -> Callable[[Call],
         if found not in (D.FLOAT16, D.BF16) or call.product not in CLASS_950:
             return found
         numbers = [call[p.name].value for p in call.operator.parameters if p.kind is Kind.SCALAR]
-        return found if all(_holds(found, float(number)) for number in numbers) else D.FLOAT
+        return found if all(_holds(found, number) for number in numbers) else D.FLOAT
 
     return dtype
 
 
-def _holds(dtype: D, number: float) -> bool:
-    """True when rounding to the type changes the number by at most 2⁻²³."""
-    return not abs(float(dtype.numpy.type(number)) - number) > 2.0**-23
+def _holds(dtype: D, number: Any) -> bool:
+    """True when rounding to the type changes the real number by at most 2⁻²³."""
+    if np.iscomplexobj(number):
+        return False
+    with np.errstate(over="ignore"):
+        return not abs(float(dtype.numpy.type(number)) - float(number)) > 2.0**-23
 
 
 def _wide(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
@@ -515,7 +518,7 @@ _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / othe
 
 
 def _quotients(name: str, kind: str, other: Parameter) -> Operator:
-    """Quotients rounded on demand; those of 16 bits before they are truncated too."""
+    """Quotients rounded on demand; those of 16 bits before they are truncated too, those as they are as ``div``'s."""
     operator = _real(
         name,
         "self / other, rounded as mode says",
@@ -529,7 +532,11 @@ def _quotients(name: str, kind: str, other: Parameter) -> Operator:
 
     def work(call: Call) -> Work | None:
         found = operator.work(call)
-        if not isinstance(found, Library) or call["mode"] != 1 or dtype(call) not in (D.FLOAT16, D.BF16):
+        if not isinstance(found, Library):
+            return found
+        if call["mode"] == 0 and is_integer(dtype(call)):
+            return replace(found, dtype=D.FLOAT)
+        if call["mode"] != 1 or dtype(call) not in (D.FLOAT16, D.BF16):
             return found
         narrow = dtype(call).numpy
         return replace(found, function=lambda self, other: np.trunc((self / other).astype(narrow).astype(np.float32)))

@@ -228,7 +228,11 @@ def _told(name: str, words: str, summary: str, function: Callable[[Any], Any], h
 
 
 def _close(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
-    return np.isclose(self.astype(np.float64), other.astype(np.float64), rtol, atol, equal_nan)
+    if self.dtype.kind == "f":
+        return np.isclose(self.astype(np.float64), other.astype(np.float64), rtol, atol, equal_nan)
+    # The difference of integers of 64 bits has no other type.
+    distance = np.maximum(self, other).astype(np.uint64) - np.minimum(self, other).astype(np.uint64)
+    return (distance == 0) | (distance <= atol + rtol * np.abs(other.astype(np.float64)))
 
 
 def _same(self: Any, other: Any) -> Any:

@@ -271,13 +271,15 @@ def _normals(name: str, summary: str, mean: Parameter, std: Parameter, checks: t
 
 def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
     low, high = given["low"], given["high"]
-    drawn = generator.random(out.shape, np.float32)
-    if out.dtype not in (D.FLOAT16, D.BF16):
-        return low + (high - low) * drawn
-    # With more digits the greatest would be rounded to high.
-    steps = np.float32(2 ** _DIGITS[out.dtype])
-    rounded = (low + (high - low) * (np.floor(drawn * steps) / steps)).astype(out.dtype.numpy).astype(np.float32)
-    return np.where(rounded >= high, np.float32(low), rounded)
+    drawn: Any = generator.random(out.shape, np.float32 if out.dtype in _DIGITS else np.float64)
+    if out.dtype in _DIGITS:
+        # With more digits the greatest would be rounded to high.
+        steps = np.float32(2 ** _DIGITS[out.dtype])
+        drawn = np.floor(drawn * steps) / steps
+    numbers = low + (high - low) * drawn
+    if out.dtype in _DIGITS:
+        numbers = numbers.astype(out.dtype.numpy).astype(np.float32)
+    return np.where(numbers >= high, numbers.dtype.type(low), numbers)
 
 
 def _up_to_the_greatest(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:

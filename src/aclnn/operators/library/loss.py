@@ -123,7 +123,7 @@ def _nll(self: Any, target: Any, weight: Any, reduction: int, ignored: int) -> t
     if rows.size:
         np.multiply(rows[np.arange(classes.size), classes], weights, out=losses)
         np.negative(losses, out=losses)
-        losses[weights == 0] = 0.0
+        losses[target.reshape(-1) == ignored] = 0.0
     total = weights.sum()
     if reduction == _NONE:
         return losses if self.ndim == 2 else losses[0], total
@@ -136,8 +136,7 @@ def _nll_backward(gradient: Any, self: Any, target: Any, weight: Any, total: Any
     scaled = -weights * gradient.reshape(-1)
     if reduction == _MEAN:
         scaled = scaled / float(total.reshape(()))
-    # A sample that counts for nothing may have any logarithm.
-    result[np.arange(classes.size), classes] = np.where(weights == 0, 0.0, scaled)
+    result[np.arange(classes.size), classes] = np.where(target.reshape(-1) == ignored, 0.0, scaled)
     return result.reshape(self.shape)
 
 
@@ -291,7 +290,7 @@ def _pairwise(
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
             present("self", "target", "out"),
-            dtype_in(floating, "self", "target", "out"),
+            dtype_in(floating, "self", "target", *(each.name for each in weights), "out"),
             reduction,
             limited_dims("self", "target"),
             broadcastable("target", "self"),
@@ -316,7 +315,7 @@ def _pairwise(
         support=support(_DTYPES, MODERN | WITH_TRAINING),
         checks=(
             present("gradOutput", "self", "target", "out"),
-            dtype_in(floating, "gradOutput", "self", "target", "out"),
+            dtype_in(floating, "gradOutput", "self", "target", *(each.name for each in weights), "out"),
             reduction,
             limited_dims("gradOutput", "self", "target"),
             rule("broadcast shape of all: out", gradient_shape),
@@ -369,13 +368,12 @@ def _logit_entropy_slope(self: Any, target: Any, weight: Any, positive: Any) -> 
 def _divergence(self: Any, target: Any, log_target: bool) -> Any:
     if log_target:
         return np.exp(target) * (target - self)
-    positive = target > 0
     # 0 log 0 is 0.
-    return np.where(positive, target * np.log(np.where(positive, target, 1)), 0 * target) - target * self
+    return np.where(target == 0, 0, target * np.log(target)) - target * self
 
 
 def _divergence_slope(self: Any, target: Any, log_target: bool) -> Any:
-    return -np.exp(target) + 0 * self if log_target else np.where(target > 0, -target, 0) + 0 * self
+    return -np.exp(target) if log_target else -target
 
 
 def _target_slope(self: Any, target: Any, log_target: bool) -> Any:

@@ -172,14 +172,23 @@ def _clamp_type(call: Call) -> D:
     return D.FLOAT if not is_floating(dtype) and any(map(is_floating, given)) else dtype
 
 
+def _nearest(bound: Any, dtype: np.dtype[Any]) -> Any:
+    """Return a bound in the type of what it bounds, at the nearer end where it is beyond the range."""
+    value = np.asarray(bound)
+    if {value.dtype.kind, dtype.kind} <= set("iu"):
+        limits = np.iinfo(dtype)
+        return dtype.type(min(max(int(value), int(limits.min)), int(limits.max)))
+    return convert(value, dtype)
+
+
 def _clamp(call: Call) -> Callable[..., Any]:
     low, high = (None if bound is None else bound.value for bound in _bounds(call))
 
     def clamp(values: Any) -> Any:
         if low is not None:
-            values = np.maximum(values, np.asarray(low).astype(values.dtype))
+            values = np.maximum(values, _nearest(low, values.dtype))
         if high is not None:
-            values = np.minimum(values, np.asarray(high).astype(values.dtype))
+            values = np.minimum(values, _nearest(high, values.dtype))
         return values
 
     return clamp
@@ -306,7 +315,7 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
             dtype_in(where_supported(_FILLED), "selfRef"),
             dtype_in(lambda product: {D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
-            *((single,) if value.is_tensor else ()),
+            *((dtype_in(where_supported(NUMBERS), "value"), single) if value.is_tensor else ()),
             broadcastable("mask", "selfRef"),
             broadcast_shape_of("selfRef", "selfRef", "mask"),
         ),

@@ -29,8 +29,10 @@ def _limits(call: Call, whole: Collection[D] = INTEGERS) -> list[Any]:
 
 def _count(call: Call) -> int:
     # PyTorch counts those of INT32 with the fractions, and CANN takes what it is given.
-    start, end, step = map(float, _limits(call, (D.INT64,)))
-    return math.ceil((end - start) / step)
+    start, end, step = _limits(call, (D.INT64,))
+    if all(isinstance(number, int) for number in (start, end, step)):
+        return int(-((start - end) // step))
+    return math.ceil((float(end) - float(start)) / float(step))
 
 
 def _step(call: Call) -> str | None:

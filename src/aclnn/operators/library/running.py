@@ -36,7 +36,9 @@ def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callab
 
     def valid(call: Call) -> str | None:
         rank, got = max(len(call[first].shape), 1), number(call)
-        return None if -rank <= got < rank else f"{axis_name}: expected from {-rank} to {rank - 1}, got {got}"
+        if -rank <= got < rank and got == int(got):
+            return None
+        return f"{axis_name}: expected an integer from {-rank} to {rank - 1}, got {got}"
 
     def work(call: Call) -> Library | None:
         if call["out"].size == 0:

@@ -71,7 +71,7 @@ def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def _rounded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Leave integers, which older releases of NumPy would make floating."""
+    """Leave integers, which NumPy's functions may make floating."""
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -266,7 +266,7 @@ OPERATORS = (
         "integer next to self, the even one of two",
         "Round to the next integer.",
         _ROUNDED,
-        np.rint,
+        _rounded(np.rint),
         _CONST_STREAM,
     ),
     *(
