@@ -14,7 +14,7 @@ import pytest
 from aclnn.core.checks import KERNEL_OF_THE_PRODUCT
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import LISTS, Call, Kind, Operator
+from aclnn.core.operator import LISTS, TENSORS, Call, Kind, Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
@@ -404,6 +404,23 @@ def computed(name: str, arguments: Mapping[str, Any], product: Product = Product
     return {key: views[0].view for key, views in placed.items()}
 
 
+_NULLABLE = (*TENSORS, *LISTS, Kind.SCALAR, Kind.SCALAR_LIST, Kind.INT_ARRAY, Kind.BOOL_ARRAY, Kind.STRING)
+_ODD_SHAPES = ((), (0,), (2, 0), NINE)
+
+
+def _odd_changes(operator: Operator, call: Arguments) -> Iterator[Mapping[str, Any]]:
+    """Null for each object, and shapes of few elements or many dimensions for each tensor and for all."""
+    for parameter in operator.parameters:
+        name, value = parameter.name, call[parameter.name]
+        if parameter.kind in _NULLABLE:
+            yield {name: None}
+        if isinstance(value, T):
+            yield from (shape(each, name) for each in _ODD_SHAPES)
+        if parameter.kind in LISTS and value:
+            yield {name: (None, *value[1:])}
+    yield from (shape(each, *(name for name in tensors_of(operator) if call[name])) for each in _ODD_SHAPES)
+
+
 class LibraryTests:
     """A subclass names its subject."""
 
@@ -528,6 +545,13 @@ class LibraryTests:
                 with suppress(AclnnError):
                     prepare(operator, arguments | {parameter.name: number}, product_of(operator)).run()
                 assert all(each.untouched_outside() for each in placed.values()), (parameter.name, number)
+
+    def test_any_tensors_are_refused_or_planned(self, operator: Operator) -> None:
+        """Nulls and shapes in which a check found no extent were internal errors of some operators."""
+        call, product = self.subject.valid(operator, self.subject.usual(operator)), product_of(operator)
+        for change in _odd_changes(operator, call):
+            with suppress(AclnnError):
+                prepare(operator, described(changed(call, change)), product)
 
     def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
         empty: dict[str, Any] = {name: {"shape": (0, 3)} for name in tensors_of(operator)}

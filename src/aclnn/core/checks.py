@@ -456,14 +456,25 @@ def with_code(code: int, *checks: Check) -> tuple[Check, ...]:
     return tuple(replace(check, code=code) for check in checks)
 
 
-def unless_empty(names: Sequence[str], *checks: Check, which: str = "") -> tuple[Check, ...]:
-    """Restrict checks to calls in which none of these tensors (in the checks' names: ``which``, or all) is empty."""
+def unless_empty(
+    names: Sequence[str], *checks: Check, which: str = "", among: Callable[[Iterable[bool]], bool] = any
+) -> tuple[Check, ...]:
+    """Restrict checks to calls in which not any, or not all, of these tensors are empty.
+
+    Args:
+        names: the tensors.
+        checks: may ask for what an empty tensor does not have.
+        which: the tensors in the checks' names; all of them by default.
+        among: ``any`` or ``all``.
+    """
 
     def spare(check: Check) -> Check:
         def find(call: Call) -> str | None:
-            # In this order, because of a symbolic size it may not be known whether it is 0.
+            if among(has_zero(call[name].shape) for name in names):
+                return None
             text = check.complaint(call)
-            return None if text is None or any(call[name].size == 0 for name in names) else text
+            # Only now, because of a symbolic size it may not be known whether it is 0.
+            return None if text is None or among(call[name].size == 0 for name in names) else text
 
         return Check(f"{check.name} (unless {which or listing(names)} is empty)", check.code, find)
 
@@ -513,17 +524,8 @@ def generated(
         rule(f"data types that go together: {', '.join(names)}", types_match),
         nd_format(*names),
         *optional,
-        *(_unless_empty(check, written or outputs, code) for check in tiling),
+        *unless_empty(written or outputs, *with_code(code, *tiling), which="every output", among=all),
     )
-
-
-def _unless_empty(check: Check, outputs: Sequence[str], code: int) -> Check:
-    def find(call: Call) -> str | None:
-        # In this order, because of a symbolic size it may not be known whether it is 0.
-        text = check.complaint(call)
-        return None if text is None or nothing_to_write(call, outputs) else text
-
-    return Check(f"{check.name} (unless every output is empty)", code, find)
 
 
 def nothing_to_write(call: Call, outputs: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import arrangement
 from tests.cases.table import Arguments, T, dtype, shape
@@ -28,6 +29,7 @@ from tests.helpers.library import (
     Subject,
     no_samples,
     precise,
+    scalar,
     torch,
     wide,
 )
@@ -210,3 +212,15 @@ def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
     call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | {"padding": padding}
     prepare(BY_NAME[name], call, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, wanted)
+
+
+@pytest.mark.parametrize(("pad", "left"), [((-5, 3), 2), ((3, -5), 2), ((-4, 3), 3), ((-2, -3), 0)])
+def test_margins_cut_no_more_than_there_is(pad: tuple[int, int], left: int) -> None:
+    """As in PyTorch; the result had another size than out."""
+    tensors = {"self": Tensor(D.FLOAT, (4,)), "out": Tensor(D.FLOAT, (left,))}
+    call = tensors | {"pad": pad, "value": scalar(D.FLOAT, 1)}
+    if pad[0] == -4:
+        prepare(BY_NAME["constant_pad_nd"], call, Product.ATLAS_A2)
+        return
+    with pytest.raises(AclnnError, match=r"pad: expected negative numbers that cut no more than there is of \[4\]"):
+        prepare(BY_NAME["constant_pad_nd"], call, Product.ATLAS_A2)

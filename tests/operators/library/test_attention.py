@@ -177,6 +177,7 @@ BREAKS: Mapping[str, Breaking] = {
         | ({name: T(D.UINT8, (3,))} if name == "dropMaskOptional" else {}),
         "a bit a score" if name == "dropMaskOptional" else "more than 0",
     ),
+    "data type of a gradient": lambda o, name: Break({name: T(D.INT32, (1, 2))}, "ACL_FLOAT"),
     "shape of a gradient": lambda o, name: Break({name: T(D.FLOAT, (1, 2))}, "shape ["),
     "a number a head": lambda o, name: Break({name: T(D.FLOAT, (3,))}, "[4]"),
 }

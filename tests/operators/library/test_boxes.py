@@ -10,7 +10,16 @@ import numpy as np
 from aclnn.core.dtypes import DataType as D
 from aclnn.operators.library import boxes
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import TRAINED, Array, Break, Breaking, LibraryTests, Subject, torch, wide
+from tests.helpers.library import (
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Subject,
+    torch,
+    wide,
+)
 
 
 def _call(d: D) -> Arguments:

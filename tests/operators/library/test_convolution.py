@@ -24,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     to_torch,
     torch,
     wide,
@@ -150,3 +151,15 @@ def test_convolutions_of_every_rank_with_their_gradients(rank: int, transposed: 
         prepare(BY_NAME[operator], chosen, Product.ATLAS_A2).run()
     for out, result in zip(outs.values(), (y, *wanted), strict=True):
         np.testing.assert_allclose(out.view, result.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_a_convolution_of_no_channels_is_the_bias() -> None:
+    """It was an internal error, as were its gradients."""
+    form = {"stride": (1,), "padding": (0,), "dilation": (1,), "transposed": False, "outputPadding": (0,), "groups": 1}
+    x, w, y = np.zeros((1, 0, 3), np.float32), np.zeros((2, 0, 2), np.float32), np.ones((1, 2, 2), np.float32)
+    call = form | {"input": x, "weight": w, "cubeMathType": 0}
+    bias = np.array([2, 3], np.float32)
+    assert computed("convolution", call | {"bias": bias, "output": y})["output"].tolist() == [[[2, 2], [3, 3]]]
+    gradients = {"gradOutput": y, "biasSizes": (2,), "outputMask": (True, True, True)}
+    outputs = {"gradInput": x, "gradWeight": w, "gradBias": np.zeros(2, np.float32)}
+    assert computed("convolution_backward", call | gradients | outputs)["gradBias"].tolist() == [2, 2]

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.status import AclnnError
 from aclnn.operators.library import counting
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import Array, Break, Breaking, LibraryTests, Subject, scalar, torch, wide
+from tests.helpers.library import Array, Break, Breaking, LibraryTests, Subject, computed, scalar, torch, wide
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "bincount": lambda d: (
@@ -65,3 +67,26 @@ class TestCounting(LibraryTests):
         breaks=BREAKS,
         numbers=numbers,
     )
+
+
+def test_numbers_that_have_no_place_do_not_count() -> None:
+    """Memory for all numbers up to the greatest was asked for."""
+    call = {"self": np.array([1, 3, 1, 2**40]), "minlength": 3, "out": np.zeros(3)}
+    assert computed("bincount", call | {"weights": None})["out"].tolist() == [0, 2, 0]
+    weights = np.array([0.5, 1, 2, 4], np.float32)
+    assert computed("bincount", call | {"weights": weights})["out"].tolist() == [0, 2.5, 0]
+
+
+def test_negative_numbers_are_not_counted() -> None:
+    call = {"self": np.array([1, -1], np.int8), "weights": None, "minlength": 3, "out": np.zeros(3)}
+    with pytest.raises(AclnnError, match=r"^aclnnBincount: self: expected numbers from 0 to \d+, got -1"):
+        computed("bincount", call)
+
+
+@pytest.mark.parametrize("number", [np.inf, np.nan])
+def test_a_histogram_has_finite_ends(number: float) -> None:
+    call = {"self": np.array([1, number], np.float32), "bins": 4, "out": np.zeros(4, np.float32)}
+    limits = {"min": scalar(D.INT64, 0), "max": scalar(D.INT64, 0)}
+    with pytest.raises(AclnnError, match=r"^aclnnHistc: self: expected finite numbers where min and max are 0"):
+        computed("histc", call | limits)
+    assert computed("histc", call | limits | {"max": scalar(D.INT64, 2)})["out"].tolist() == [0, 0, 1, 0]

@@ -24,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     lerp,
     scalar,
     torch,
@@ -215,3 +216,25 @@ def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
     }
     prepare(BY_NAME["foreach_norm"], call, Product.ATLAS_A2).run()
     assert [each.view.item() for each in out] == [5.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "expected"),
+    [
+        ("add", 2**40 + 1, [3, 4]),
+        ("minimum", 2**40 + 2, [2, 2]),
+        ("mul", 2**32 - 1, [-2, -3]),
+        ("pow", 2**40 + 2, [4, 9]),
+    ],
+)
+def test_an_integer_beyond_the_tensors_type_wraps(name: str, number: int, expected: list[int]) -> None:
+    """It was an internal error."""
+    x = np.array([2, 3], np.int32)
+    call = {"x": (x,), "scalar": scalar(D.INT64, number), "out": (x * 0,)}
+    assert computed(f"foreach_{name}_scalar_v2", call)["out"].tolist() == expected
+
+
+@pytest.mark.parametrize(("order", "expected"), [(np.inf, 0), (-np.inf, np.inf), (2, 0), (1, 0)])
+def test_nothing_has_a_norm(order: float, expected: float) -> None:
+    call = {"x": (np.zeros(0, np.float32),), "scalar": scalar(D.DOUBLE, order), "out": (np.ones(1, np.float32),)}
+    assert computed("foreach_norm", call)["out"].tolist() == [expected]

@@ -25,6 +25,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     precise,
     scalar,
@@ -272,3 +273,11 @@ def test_integers_have_no_fractional_factors() -> None:
     factors = {"betaOptional": scalar(D.INT64, 2), "alphaOptional": scalar(D.FLOAT, 2)}
     with pytest.raises(AclnnError, match="alphaOptional: expected an integer"):
         prepare(BY_NAME["addr"], call | {"out": Tensor(D.INT32, (2, 2))} | factors, Product.ATLAS_A2)
+
+
+def test_a_factor_beyond_the_matrix_type_wraps() -> None:
+    """It was an internal error."""
+    x, v = np.ones((2, 2), np.int8), np.array([1, 2], np.int8)
+    call = {"self": x, "vec1": v, "vec2": v, "out": x * 0}
+    call |= {"betaOptional": scalar(D.INT64, 257), "alphaOptional": scalar(D.INT64, 300)}
+    assert computed("addr", call)["out"].tolist() == [[45, 89], [89, -79]]

@@ -10,10 +10,11 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import recurrent
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch, wide
 
 KEPT = {
     "lstm": ("iOut", "jOut", "fOut", "oOut", "hOut", "cOut", "tanhCOut"),
@@ -125,3 +126,12 @@ def test_gradients_by_what_the_forward_function_keeps(kind: str, form: dict[str,
     wanted = [*results, *(each.grad for each in (*leaves, *network.parameters()))]
     for got, want in zip((y, *last, dx, *starts, *gradients), wanted, strict=True):
         np.testing.assert_allclose(got.view, want.detach().numpy(), rtol=1e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("name", ["hx", "iOut", "tanhCOut"])
+def test_a_null_in_an_optional_list_is_refused(name: str) -> None:
+    """It was an internal error."""
+    call = _call("lstm", D.FLOAT)
+    call |= {name: (None, *call[name][1:])}
+    with pytest.raises(AclnnError, match=rf"^aclnnLSTM: {name}\[0\]: expected an object, got null"):
+        prepare(BY_NAME["lstm"], described(call), Product.ATLAS_A2)

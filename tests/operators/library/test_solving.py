@@ -10,10 +10,11 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import solving
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, COMPLEX, Break, LibraryTests, Placed, Subject, precise, torch
+from tests.helpers.library import BY_NAME, COMPLEX, Break, LibraryTests, Placed, Subject, computed, precise, torch
 
 OPERATOR = BY_NAME["triangular_solve"]
 
@@ -247,3 +248,11 @@ def test_singular_matrices_have_no_inverse_and_others_have() -> None:
     prepare(BY_NAME["slogdet"], call, Product.ATLAS_A2).run()
     assert sign.view.tolist() == [0, 1]
     np.testing.assert_allclose(log.view, [-np.inf, np.log(8)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("vectors", [True, False])
+def test_matrices_of_no_numbers_have_no_singular_values(vectors: bool) -> None:
+    x = np.array([[np.nan, 1], [1, np.inf]], np.float32)
+    results = {"sigma": np.zeros(2, np.float32), "u": x, "v": x}
+    with pytest.raises(AclnnError, match=r"^aclnnSvd: input: expected finite numbers"):
+        computed("svd", {"input": x, "fullMatrices": True, "computeUV": vectors} | results)

@@ -13,7 +13,7 @@ from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import sorting
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
+from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, computed, torch
 
 SEARCH = {"sortedSequence": T(D.FLOAT, (2, 5)), "outInt32": True, "right": True, "sorter": T(D.INT64, (2, 5))}
 
@@ -115,3 +115,9 @@ def test_the_first_few_are_those_of_sorting_all(dims: tuple[int, ...], kind: Any
                 found = sorting.sort_along(values, along, descending, count)
                 for one, all_of in zip(found, every, strict=True):
                     np.testing.assert_array_equal(one, all_of.take(range(count), along))
+
+
+def test_in_empty_rows_all_stand_first() -> None:
+    call = {"sortedSequence": np.zeros((2, 0), np.float32), "self": np.zeros((2, 3), np.float32), "sorter": None}
+    found = computed("search_sorted", call | {"outInt32": False, "right": False, "out": np.full((2, 3), 7)})
+    assert not found["out"].any()

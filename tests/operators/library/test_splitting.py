@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import splitting
-from tests.cases.table import Arguments, T
-from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Subject, described, torch
+from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
 
 PARTS = ((2, 2), (2, 2), (2, 1))
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -42,6 +44,7 @@ def _sizes(operator: Operator, name: str) -> Break:
 
 BREAKS: Mapping[str, Breaking] = {
     "same data type as self": lambda o, name: Break({name: _parts(D.FLOAT, T(D.INT32, (2, 2)))}, "that of self"),
+    "at least 1 dimension": lambda o, name: Break(shape((), name), "at least 1"),
     "sizes": _sizes,
     "as many as parts": lambda o, name: Break({name: _parts(D.FLOAT)[:2]}, "3 tensors"),
     "shape of each part": lambda o, name: Break({name: _parts(D.FLOAT, T(D.FLOAT, (2, 3)))}, "[2, 2]"),
@@ -65,3 +68,16 @@ def test_sizes_may_be_none_but_not_negative() -> None:
     prepare(BY_NAME["split_with_size"], described(arguments), Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="expected sizes of at least 0, got -1"):
         prepare(BY_NAME["split_with_size"], described(arguments | {"splitSize": (3, -1)}), Product.ATLAS_A2)
+
+
+def test_parts_written_where_others_are_read_are_right() -> None:
+    """The first was written over the second before that was read."""
+    memory = np.arange(1, 5, dtype=np.float32)
+    whole, half = (
+        Tensor(D.FLOAT, (n,), address=memory.ctypes.data + at * memory.itemsize, owner=memory)
+        for n, at in ((4, 0), (2, 2))
+    )
+    second = Placed(np.zeros(2, np.float32), "contiguous")
+    call = {"self": whole, "splitSections": 2, "dim": 0, "out": (half, second.tensor)}
+    prepare(BY_NAME["split_tensor"], call, Product.ATLAS_A2).run()
+    assert (memory.tolist(), second.view.tolist()) == ([1, 2, 1, 2], [3, 4])

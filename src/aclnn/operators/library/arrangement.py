@@ -246,8 +246,10 @@ def _even(call: Call) -> str | None:
     shape, pad = call["self"].shape, call["pad"]
     if len(pad) % 2 or len(pad) > 2 * len(shape):
         return f"pad: expected an even number of at most {2 * len(shape)} numbers, got {len(pad)}"
-    least = min(_padded(shape, pad), default=0)
-    return None if least >= 0 else f"pad: expected a result of no negative extent, got {list(pad)}"
+    cut = zip(shape, _margins(pad, len(shape)), strict=True)
+    if all(n + min(before, 0) + min(after, 0) >= 0 for n, (before, after) in cut):
+        return None
+    return f"pad: expected negative numbers that cut no more than there is of {extents(shape)}, got {list(pad)}"
 
 
 def _constant(self: Any, value: Any, pad: Sequence[int]) -> Any:

@@ -370,6 +370,11 @@ def _of_same_shape(call: Call, name: str) -> str | None:
     return f"expected shape {extents(call[of].shape)} (as {of}), got {extents(call[name].shape)}"
 
 
+def _gradient_dtype(call: Call, name: str) -> str | None:
+    expected, got = D.FLOAT if name == "dsinkOut" else call["query"].dtype, call[name].dtype
+    return None if got == expected or not given(call, name) else f"expected {expected.c_name}, got {got.c_name}"
+
+
 def _absent(call: Call, name: str) -> str | None:
     return "expected none (not computed here), got a tensor" if given(call, name) else None
 
@@ -394,6 +399,7 @@ def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
         *elsewhere(CLASS_950, public_format(*inputs, *dy, *statistics, names.attention)),
         dtype_in(floating, "query"),
         *(same_dtype(name, "query") for name in (*inputs[1:], *results, *gradients)),
+        *([each("data type of a gradient", further, _gradient_dtype)] if further else []),
         rule(f"data type of the bias: {names.bias}", _bias_dtype),
         dtype_in(lambda product: {D.BOOL, D.UINT8}, "attenMaskOptional"),
         dtype_in(lambda product: {D.UINT8}, "dropMaskOptional"),

@@ -69,7 +69,7 @@ OPERATORS = (
             tensor_out("overlap", "(m, n), or (m, 1)"),
         ),
         (
-            present("bBoxes", "gtBoxes", "overlap"),
+            present("bBoxes", "gtBoxes", "mode", "overlap"),
             dims_between(2, 2, "bBoxes", "gtBoxes", "overlap"),
             dtype_in(floating, "bBoxes"),
             same_dtype("gtBoxes", "bBoxes"),

@@ -76,8 +76,8 @@ def _correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) ->
     """The ordinary convolution of x (N, C, …) with w (O, C / groups, …)."""
 
     def one(x: Any, w: Any) -> Any:
-        columns = windows.columns(x, count).reshape(math.prod(w.shape[1:]), -1)
-        return (w.reshape(len(w), -1) @ columns).reshape(len(w), len(x), *count).swapaxes(0, 1)
+        columns = windows.columns(x, count).reshape(math.prod(w.shape[1:]), len(x) * math.prod(count))
+        return (w.reshape(len(w), math.prod(w.shape[1:])) @ columns).reshape(len(w), len(x), *count).swapaxes(0, 1)
 
     return _in_groups(one, groups, x, w, axes=(1, 0))
 
@@ -86,7 +86,8 @@ def _correlation_input(dy: Any, w: Any, windows: Windows, groups: int, spatial: 
     """The gradient of its input: a transposed convolution."""
 
     def one(dy: Any, w: Any) -> Any:
-        columns = w.reshape(len(w), -1).T @ dy.swapaxes(0, 1).reshape(len(w), -1)
+        rows = dy.swapaxes(0, 1).reshape(len(w), -1)
+        columns = w.reshape(len(w), math.prod(w.shape[1:])).T @ rows
         return windows.sums(columns.reshape(*w.shape[1:], len(dy), *dy.shape[2:]), spatial)
 
     return _in_groups(one, groups, dy, w, axes=(1, 0))
@@ -96,8 +97,8 @@ def _correlation_weight(dy: Any, x: Any, windows: Windows, groups: int) -> Any:
     """The gradient of its weight."""
 
     def one(dy: Any, x: Any) -> Any:
-        columns = windows.columns(x, dy.shape[2:]).reshape(x.shape[1] * math.prod(windows.kernel), -1)
         rows = dy.swapaxes(0, 1).reshape(dy.shape[1], -1)
+        columns = windows.columns(x, dy.shape[2:]).reshape(x.shape[1] * math.prod(windows.kernel), rows.shape[1])
         return (rows @ columns.T).reshape(dy.shape[1], x.shape[1], *windows.kernel).swapaxes(0, 1)
 
     return _in_groups(one, groups, dy, x, axes=(1, 1)).swapaxes(0, 1)
@@ -205,6 +206,7 @@ _NUMBERS = {
 _CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
 _TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "true for a transposed convolution")
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_GRADIENTS = ("gradInput", "gradWeight", "gradBias")
 
 
 def _checks(*shapes: Check) -> tuple[Check, ...]:
@@ -234,9 +236,7 @@ def _forward(call: Call) -> Library | None:
 def _backward(call: Call) -> Library | None:
     windows, groups = _windows(call), call["groups"]
     wanted = [
-        name
-        for name, is_wanted in zip(("gradInput", "gradWeight", "gradBias"), call["outputMask"], strict=True)
-        if is_wanted and call[name].size
+        name for name, is_wanted in zip(_GRADIENTS, call["outputMask"], strict=True) if is_wanted and call[name].size
     ]
     if not wanted:
         return None
@@ -394,7 +394,7 @@ OPERATORS = (
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
             present("input", "weight", *_ARRAYS, "output"),
-            dtype_in(floating, "input", "weight", "output"),
+            dtype_in(floating, "input", "weight", "bias", "output"),
             public_format("input", "weight", "output"),
             *_checks(_shape_of("output"), rule("one a channel: bias", _bias)),
         ),
@@ -423,12 +423,12 @@ OPERATORS = (
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
             present("gradOutput", "input", "weight", *_ARRAYS, "outputMask"),
-            dtype_in(floating, "gradOutput", "input", "weight"),
+            dtype_in(floating, "gradOutput", "input", "weight", *_GRADIENTS),
             public_format("gradOutput", "input", "weight"),
             rule("three values: outputMask", _mask),
             *_checks(
                 _shape_of("gradOutput"),
-                *(_shape_like(name, at) for at, name in enumerate(("gradInput", "gradWeight", "gradBias"))),
+                *(_shape_like(name, at) for at, name in enumerate(_GRADIENTS)),
             ),
         ),
         work=_backward,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from aclnn.operators.library.common import (
     MODERN,
     NUMBERS,
     camel,
+    expect_within,
     library_operator,
     scalar,
     support,
@@ -53,9 +55,13 @@ def _bincount_work(call: Call) -> Library | None:
     if size == 0:
         return None
     given = () if call["weights"] is None else ("weights",)
-    return Library(
-        lambda self, weights=None: np.bincount(self.astype(np.int64), weights, size)[:size], ("self", *given), ("out",)
-    )
+
+    def count(self: Any, weights: Any = None) -> Any:
+        expect_within("self", self, 0, np.iinfo(np.int64).max)
+        known = self < size
+        return np.bincount(self[known].astype(np.int64), None if weights is None else weights[known], size)
+
+    return Library(count, ("self", *given), ("out",))
 
 
 def _bins(call: Call) -> str | None:
@@ -73,6 +79,8 @@ def _histogram(self: Any, low: Any, high: Any, bins: int) -> Any:
     least, most = float(low), float(high)
     if least == most == 0 and values.size:
         least, most = float(values.min()), float(values.max())
+        if not math.isfinite(most - least):
+            raise ValueError(f"self: expected finite numbers where min and max are 0, got {least} to {most}")
     if least == most:
         least, most = least - 1, most + 1
     places = np.floor((values - least) / (most - least) * bins)
@@ -85,10 +93,10 @@ OPERATORS = (
         name="bincount",
         function=camel("bincount"),
         summary="How often each number from 0 on occurs, or the sum of its weights.",
-        formula="out[n] = number of elements of self that are n, or the sum of their weights",
+        formula="out[n] = number of elements of self that are n, or the sum of their weights; others do not count",
         parameters=(
             tensor_in("self", "integers, not negative"),
-            Parameter("weights", "weights", Kind.INPUT, "what each counts", optional=True),
+            Parameter("weights", "weights", Kind.INPUT, "the weight of each element", optional=True),
             Parameter("minlength", "minlength", Kind.INT64, "how many numbers out has at least"),
             tensor_out("out", "a number for each from 0 on"),
         ),
@@ -97,6 +105,7 @@ OPERATORS = (
             present("self", "out"),
             dtype_in(lambda product: set(INTEGERS), "self"),
             dtype_in(lambda product: {D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
+            dtype_in(lambda product: {D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
             dims_between(1, 1, "self"),
             rule("as self: weights", _weights),
             rule("at least minlength: out", _length),

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import dtype_in, extents, on, present, real, rule
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
@@ -92,9 +93,12 @@ def _foreach(
         count = len(places)
 
         def each(*operands: Any) -> tuple[Any, ...]:
-            arrays, found = operands[: count * len(names)], [*map(_number, operands[count * len(names) :])]
-            numbers = found if many else found * count
-            return tuple(function(*arrays[at::count], *numbers[at : at + 1]) for at in range(count))
+            arrays, given = operands[: count * len(names)], operands[count * len(names) :]
+            numbers = given if many else given * count
+            return tuple(
+                function(*arrays[at::count], *(_number(value, arrays[at].dtype) for value in numbers[at : at + 1]))
+                for at in range(count)
+            )
 
         return Library(
             each,
@@ -116,9 +120,11 @@ def _foreach(
     )
 
 
-def _number(value: Any) -> Any:
-    """A scalar that leaves arrays of float32 what they are."""
-    return float(value) if value.dtype.kind == "f" else int(value)
+def _number(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A scalar that leaves arrays of that type what they are; integers wrap to those of integers."""
+    if value.dtype.kind == "f":
+        return float(value)
+    return convert(value, dtype) if dtype.kind == "i" else int(value)
 
 
 def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -164,7 +170,7 @@ def _norm(x: Any, order: Any) -> Any:
     if order == 0:
         return np.count_nonzero(magnitudes)
     if np.isinf(order):
-        return magnitudes.max() if order > 0 else magnitudes.min()
+        return magnitudes.max(initial=0) if order > 0 else magnitudes.min(initial=math.inf)
     return (magnitudes**order).sum() ** (1 / order)
 
 

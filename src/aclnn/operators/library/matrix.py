@@ -32,6 +32,7 @@ from aclnn.core.checks import (
     shape_is,
     where_supported,
 )
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -258,13 +259,14 @@ def _outer_sum(form: Form) -> Operator:
     def work(call: Call) -> Library | None:
         if call[out].size == 0:
             return None
-        beta, alpha = (1 if call[name] is None else call[name].value.item() for name in _FACTORS)
+        factors = [np.asarray(1 if call[name] is None else call[name].value) for name in _FACTORS]
 
         def compute(self: Any, vec1: Any, vec2: Any) -> Any:
-            wide = np.float64 if self.dtype.kind == "f" else self.dtype
+            wide = np.dtype(np.float64) if self.dtype.kind == "f" else self.dtype
             whole, left, right = (each.astype(wide) for each in (self, vec1, vec2))
-            product = np.asarray(alpha, wide) * np.multiply.outer(left, right)
-            return product + np.asarray(beta, wide) * whole if beta else product  # with beta 0 self may be NaN
+            beta, alpha = (convert(factor, wide) for factor in factors)
+            product = alpha * np.multiply.outer(left, right)
+            return product + beta * whole if beta else product  # with beta 0 self may be NaN
 
         return Library(compute, (first, "vec1", "vec2"), (out,), joint(call))
 

@@ -286,6 +286,7 @@ OPERATORS = (
             each_of("no null among them", (*_LISTS, "stateSteps"), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", _LISTS, of_types((D.FLOAT, D.FLOAT16, D.BF16))),
             each_of("data type of each", ("stateSteps",), of_types((D.FLOAT, D.INT64))),
+            dtype_in(lambda product: {D.FLOAT}, "gradScaleOptional", "foundInfOptional"),
             as_many("paramsRef", (*_LISTS[1:], "stateSteps")),
             each_of("one data type", _LISTS, alike("paramsRef")),
             each_of("at most 8 dimensions each", ("paramsRef",), few_dims),

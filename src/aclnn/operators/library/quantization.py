@@ -193,7 +193,7 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
         ),
         support=support(FLOATING, products),
         checks=(
-            present("x", "scale", "y"),
+            present("x", "scale", "roundMode", "y"),
             some_dims("x"),
             dtype_in(floating, "x"),
             dtype_in(quantized_types, "y"),
@@ -400,7 +400,7 @@ def _dynamic(version: int) -> Operator:
         parameters=(*parameters, *outputs),
         support=support((D.FLOAT16, D.BF16), MODERN if version < 3 else CLASS_950),
         checks=(
-            present("x", "yOut", "scaleOut"),
+            present("x", *(["quantMode"] if version > 2 else []), "yOut", "scaleOut"),
             *attributes,
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
             same_dtype(_SMOOTH, "x"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from aclnn.core.checks import dtype_in, extents, one_of, only_if, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, library_operator, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import each_of, not_null, of_types
@@ -350,7 +350,9 @@ def _recurrent(
 ) -> Operator:
     backward = name.endswith("backward")
     tensors = [p.name for p in parameters if p.is_tensor and not p.optional]
-    lists = [p.name for p in parameters if p.kind in (Kind.INPUT_LIST, Kind.OUTPUT_LIST) and not p.optional]
+    optional = [p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and p.optional and p.name != sizes]
+    lists = [p.name for p in parameters if p.kind in LISTS]
+    required = [p.name for p in parameters if p.kind in LISTS and not p.optional]
     words = "long short-term memory" if cell is _LSTM else "gated recurrent units"
     return Operator(
         name=name,
@@ -360,9 +362,9 @@ def _recurrent(
         parameters=parameters,
         support=support(_TYPES, MODERN),
         checks=(
-            present(*tensors, *lists),
+            present(*tensors, *required),
             each_of("no null among them", tuple(lists), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            dtype_in(lambda product: set(_TYPES), *tensors),
+            dtype_in(lambda product: set(_TYPES), *tensors, *optional),
             each_of("data type of each", tuple(lists), of_types(_TYPES)),
             rule(f"null: {sizes}", _unpacked(sizes)),
             rule("lists of the layers: input, params", _counts(cell, kept)),

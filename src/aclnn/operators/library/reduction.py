@@ -194,6 +194,7 @@ def _spread(
         function,
         REAL_FLOATING,
         REAL_FLOATING,
+        tuple(dtype_in(where_supported(REAL_FLOATING), each.name) for each in outputs[1:]),
         header=name.replace("var_correction", "var"),
     )
 

@@ -145,17 +145,19 @@ def _of_factor(name: str) -> Check:
 
 
 def _svd_work(call: Call) -> Library | None:
-    full = call["fullMatrices"]
+    full, vectors = call["fullMatrices"], call["computeUV"]
     if call["input"].size == 0:
         return None
 
-    def factors(matrices: Any) -> tuple[Any, ...]:
+    def factors(matrices: Any) -> Any:
+        if not np.isfinite(matrices).all():
+            raise ValueError("input: expected finite numbers, got infinities or NaN")
+        if not vectors:
+            return np.linalg.svd(_widened(matrices), compute_uv=False)
         u, sigma, v = np.linalg.svd(_widened(matrices), full)
         return sigma, u, v.conj().swapaxes(-1, -2)
 
-    if call["computeUV"]:
-        return Library(factors, ("input",), _FACTORS)
-    return Library(lambda matrices: np.linalg.svd(_widened(matrices), compute_uv=False), ("input",), _FACTORS[:1])
+    return Library(factors, ("input",), _FACTORS if vectors else _FACTORS[:1])
 
 
 _FACTORS = ("sigma", "u", "v")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -160,7 +161,8 @@ def _found(right: bool) -> Callable[..., Any]:
         ordered = sequence if order is None else np.take_along_axis(sequence, order.astype(np.int64), -1)
         if ordered.ndim == 1:
             return np.searchsorted(ordered, values, side)
-        rows = zip(ordered.reshape(-1, ordered.shape[-1]), values.reshape(-1, values.shape[-1]), strict=True)
+        flat = (each.reshape(math.prod(each.shape[:-1]), each.shape[-1]) for each in (ordered, values))
+        rows = zip(*flat, strict=True)
         return np.stack([np.searchsorted(row, each, side) for row, each in rows]).reshape(values.shape)
 
     return find

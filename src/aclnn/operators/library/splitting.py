@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, some_dims, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -84,7 +84,8 @@ def _operator(
 
         def split(x: Any) -> tuple[Any, ...]:
             parts = np.split(x, ends, dim)
-            return tuple(parts[at] for at in written)
+            # Copies of several: a part may be written where another is read.
+            return tuple(parts[at].copy() if len(written) > 1 else parts[at] for at in written)
 
         return Library(split, ("self",), tuple(f"out[{at}]" for at in written))
 
@@ -109,6 +110,7 @@ def _operator(
             each_of("same data type as self", ("out",), same_dtype),
             limited_dims("self"),
             each_of("at most 8 dimensions each", ("out",), few_dims),
+            some_dims("self"),
             axis("dim", "self"),
             rule(f"sizes: {what.name}", problem),
             rule("as many as parts: out", as_many),
