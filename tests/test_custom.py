@@ -1,4 +1,4 @@
-"""Operators of one's own: what decorators declare, and what ``ACLNN_OPERATORS`` makes of it."""
+"""User-defined operators: what decorators declare, and what ``ACLNN_OPERATORS`` makes of it."""
 
 from __future__ import annotations
 
@@ -127,6 +127,35 @@ def test_data_types_that_there_are_not_are_refused(dtypes: Any) -> None:
             return x @ y
 
 
+def _condition(x: Any) -> Any:
+    return x > 0.0
+
+
+def _two(x: Any) -> Any:
+    return x, x
+
+
+def _no_tensor(scale: float) -> Any:
+    return 2.0 * scale
+
+
+def _branch(x: Any) -> Any:
+    return x if x > 0.0 else 0.0
+
+
+@pytest.mark.parametrize(
+    ("formula", "text"),
+    [
+        *((each, "expected a formula of tensors with numbers for out") for each in (_condition, _two, _no_tensor)),
+        (_branch, "expected where"),
+    ],
+)
+def test_a_formula_with_other_results_is_refused(formula: Callable[..., Any], text: str) -> None:
+    """These were internal errors at the first call."""
+    with pytest.raises(TypeError, match=f"{formula.__name__}: {text}"):
+        elementwise()(formula)
+
+
 @pytest.mark.parametrize("dtypes", [("int32",), (("float32", "bool"),)])
 def test_a_formula_with_integers_as_results_is_refused(dtypes: Any) -> None:
     with pytest.raises(TypeError, match=r"f: dtypes: expected outputs of a formula in float32, .* got"):
@@ -253,7 +282,7 @@ def test_several_files_and_whole_declarations(tmp_path: Path) -> None:
         (None, "expected files that can be run, got '/"),
         (
             "from aclnn.custom import elementwise\n@elementwise()\ndef silu(x): return x\n",
-            "that there is not, got aclnnSilu",
+            "a new operator, got aclnnSilu, which exists",
         ),
         ("1 / 0", 'own.py", line 1, in <module>'),
     ],

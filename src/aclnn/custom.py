@@ -1,4 +1,4 @@
-"""Operators of one's own: functions, declared by a decorator, in files that ``ACLNN_OPERATORS`` names.
+"""User-defined operators: functions, declared by a decorator, in files that ``ACLNN_OPERATORS`` names.
 
 They get what the operators of this package get: C functions with headers and entry points, ``aclnn.cann``, verdicts
 and, where a formula computes them, a function of arrays, ``torch.ops.aclnn`` and ``aclnn run``. Checks and status codes
@@ -34,6 +34,7 @@ from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, Shape, Work
 from aclnn.core.products import Product
 from aclnn.execution import arrays
+from aclnn.kernels.trace import CONDITIONS, trace
 from aclnn.support.env import SettingError
 
 __all__ = ["array_function", "elementwise"]
@@ -83,6 +84,12 @@ def elementwise(
         if [p.name for p in given] != [*inputs, *(p.name for p in numbers)] or any(p.optional for p in given):
             wanted = "tensors without defaults, then attributes of type float, int or bool"
             raise TypeError(f"{formula.__name__}: expected {wanted}, got {signature(formula)}")
+        program = trace(formula, len(given))
+        conditions = [step.result for step in program.steps if step.template in CONDITIONS]
+        names = [outputs] if isinstance(outputs, str) else outputs
+        if not inputs or len(program.results) != len(names) or not {*conditions}.isdisjoint(program.results):
+            wanted = f"a formula of tensors with numbers for {listing(names, 'and')}"
+            raise TypeError(f"{formula.__name__}: expected {wanted}, got {program.source.splitlines()[-1].strip()}")
         for entry in dtypes:
             if not {*([entry] if isinstance(entry, str) else entry[len(inputs) :])} <= {*_FLOATS, "float64"}:
                 wanted = f"outputs of a formula in {listing((*_FLOATS, 'float64'))} (array_function has any)"
@@ -306,7 +313,7 @@ def declared(taken: Collection[str]) -> dict[str, tuple[Operator, Function | Non
                 continue
             if operator.function in functions:
                 raise SettingError(
-                    f"{VARIABLE}: {file}: expected an operator that there is not, got {operator.function}"
+                    f"{VARIABLE}: {file}: expected a new operator, got {operator.function}, which exists"
                 )
             functions.add(operator.function)
             function = names.get(operator.name)

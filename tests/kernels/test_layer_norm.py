@@ -749,6 +749,15 @@ def test_where_results_coincide_the_last_one_stays() -> None:
     assert storage[60] == dw[-1]
 
 
+def test_of_dw_and_db_that_overlap_db_stays() -> None:
+    """Beyond 16,384 columns a part of dw came after one of db."""
+    inputs = rows(np.random.default_rng(9), 4, 32768)
+    _, _, db = gradients(inputs, (False, True, True))
+    both = np.zeros(32768 + 1024, np.float32)
+    Plan(inputs, (None, both[:32768], both[1024:]), 1).run()
+    assert np.array_equal(both[1024:], db)
+
+
 @pytest.mark.parametrize("shape", [(300, 20), (30, 20)])
 def test_where_dx_and_db_coincide_db_stays(shape: tuple[int, int]) -> None:
     """With few rows dx came last."""

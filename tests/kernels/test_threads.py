@@ -206,6 +206,15 @@ def in_order() -> Any:
     return write
 
 
+def test_a_dismissed_pool_starts_no_threads() -> None:
+    """A caller that had fetched the pool before ``set_threads`` started workers that nobody ended."""
+    pool = Pool(2)
+    pool.dismiss()
+    before = threading.active_count()
+    sweep(pool, 100_000, 10)
+    assert threading.active_count() == before
+
+
 def test_several_callers_share_kernels_at_once() -> None:
     pool, failures = Pool(3), []
 

@@ -385,3 +385,13 @@ def digest(name: str) -> str:
 @EVERY_OTHER_SET
 def test_bits_are_those_of_other_instructions(case: Case, elsewhere: dict[str, str]) -> None:
     assert digest_elsewhere(__name__, elsewhere, case.name) == digest(case.name)
+
+
+def test_outputs_in_one_place_of_columns_beside_one_another() -> None:
+    """Outputs of their own took a workspace that there was not: the process ended."""
+    random = np.random.default_rng(0)
+    x, other = (np.asfortranarray(random.standard_normal((64, 100), np.float32)) for _ in range(2))
+    weight, y = np.ones(100, np.float32), np.zeros((100, 64), np.float32).T
+    _, rstd, total = aclnn.add_rms_norm(x, other, weight)
+    got = aclnn.add_rms_norm(x, other, weight, out=(y, np.zeros_like(rstd), y))
+    np.testing.assert_array_equal(got[2], total)

@@ -139,3 +139,12 @@ def test_the_result_may_lie_over_a_half_of_x(dtype: D, half: int) -> None:
     out = x[:, 1000 * half : 1000 * (half + 1)]
     assert aclnn.swi_glu(x, out=out) is out
     np.testing.assert_array_equal(out, apart)
+
+
+def test_of_outputs_that_overlap_the_last_one_stays() -> None:
+    """Later parts of the first one were written over it."""
+    n = 8192
+    x, both = np.random.default_rng(0).standard_normal((1, 2 * n), np.float32), np.zeros(n + 1024, np.float32)
+    _, gelu = aclnn.ge_glu_v3(x)
+    aclnn.ge_glu_v3(x, out=(both[:n].reshape(1, n), both[1024:].reshape(1, n)))
+    np.testing.assert_array_equal(both[1024:], gelu[0])

@@ -32,6 +32,23 @@ def test_thresholds_of_integers_lose_their_fractions(kind: type) -> None:
     np.testing.assert_array_equal(x, np.array([1, 1, 1, 100], kind))
 
 
+@pytest.mark.parametrize(
+    ("threshold", "value", "expected"),
+    [(0, INF, 127), (0, -INF, -128), (0, NAN, 0), (0, 300.5, 127), (0, 300, 300 - 256), (NAN, 1, 1), (-INF, 1, -5)],
+)
+def test_numbers_that_integers_do_not_hold_are_converted_as_by_a_cast(
+    threshold: float, value: float, expected: int
+) -> None:
+    """They were an OverflowError in phase two."""
+    x = np.array([-5, 9], np.int8)
+    np.testing.assert_array_equal(aclnn.threshold(x, threshold, value), np.array([expected, 9], np.int8))
+
+
+def test_a_threshold_of_wide_integers_keeps_its_digits() -> None:
+    x = np.array([2**53, 2**53 + 1, 2**53 + 2])
+    np.testing.assert_array_equal(aclnn.threshold(x, 2**53 + 1, 0), [0, 0, 2**53 + 2])
+
+
 @pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int32])
 def test_gradients_of_integers(kind: type) -> None:
     x, dy = np.array([0, 1, 2, 100], kind), np.array([5, 6, 7, 127], kind)

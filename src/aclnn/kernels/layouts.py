@@ -173,6 +173,9 @@ class Overlaps:
 
 Layouts = tuple[Layout | None, ...]
 
+_LINE_BYTES = 64
+"""A workspace begins at a multiple of these."""
+
 
 def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence[int]) -> Plan:
     """The plan that ``make`` returns for these outputs, if need be for contiguous ones that are copied in order.
@@ -195,15 +198,25 @@ class SharedOutputs:
         self._copying: Plan | None = None
         spans = [None if layout is None else layout.span for layout in outputs]
         self._overlaps = Overlaps(spans, spans, [(k, k) for k in range(len(outputs))])
+        self._apart: tuple[int, ...] = ()
+        """Addresses of the last call whose outputs were apart."""
         self.workspace_bytes = self._plan.workspace_bytes
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
-        plan = self._plan
-        if self._overlaps.among(outputs, outputs):
-            moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
-            plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
-        plan.run(inputs, outputs, workspace)
+        addresses = tuple(outputs)
+        if addresses != self._apart and self._overlaps.among(outputs, outputs):
+            self._run_copying(inputs, outputs)
+            return
+        self._apart = addresses
+        self._plan.run(inputs, outputs, workspace)
+
+    def _run_copying(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Run with outputs in memory of their own; the workspace may be too small for that."""
+        moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
+        plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
+        room = np.empty(plan.workspace_bytes + _LINE_BYTES, np.uint8)
+        plan.run(inputs, outputs, -(-room.ctypes.data // _LINE_BYTES) * _LINE_BYTES)
 
 
 class Matrices:

@@ -190,13 +190,13 @@ class LibraryPlan:
         def copy() -> None:
             with np.errstate(all="ignore"):
                 found = self._function(*operands, **named)
-                for result, array in zip(found if isinstance(found, tuple) else (found,), written, strict=True):
+                for result, array in _apart(found if isinstance(found, tuple) else (found,), written):
                     if result is not array:
                         array[...] = result
 
         def compute() -> None:
             with np.errstate(all="ignore"):
-                for result, array in zip(self._results(operands), written, strict=True):
+                for result, array in _apart(self._results(operands), written):
                     _copy(result, array)
 
         return copy if self._copies else compute
@@ -214,6 +214,17 @@ class LibraryPlan:
         found = self._function(*given)
         results = [np.asarray(result) for result in (found if isinstance(found, tuple) else (found,))]
         return results if self._dtype is None else [convert(result, self._dtype) for result in results]
+
+
+def _apart(results: Sequence[Any], written: Sequence[Array]) -> list[tuple[Any, Array]]:
+    """Pair results with where they go; one that is a view of what is written before it is copied first."""
+
+    def lies_in(result: Any, targets: Sequence[Array]) -> bool:
+        is_view = isinstance(result, np.ndarray) and result.base is not None
+        return is_view and any(np.may_share_memory(result, target) for target in targets)
+
+    pairs = enumerate(zip(results, written, strict=True))
+    return [(result.copy() if lies_in(result, written[:at]) else result, target) for at, (result, target) in pairs]
 
 
 def _times(dy: Any, factor: Any) -> Any:

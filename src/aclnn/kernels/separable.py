@@ -15,14 +15,11 @@ from numpy.typing import NDArray
 
 from aclnn.core.dtypes import float32
 from aclnn.kernels.sixteen_bit import round_to_odd
-from aclnn.kernels.trace import Program, Step
+from aclnn.kernels.trace import CONDITIONS, Program, Step
 
 _COMPARED = {"{} == {}", "{} != {}"}
 """Comparisons with 0 that do not mind that an entry is rounded, or NaN."""
-_EXACT = _COMPARED | {
-    "{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} & {}", "{} | {}", "~{}", "-{}", "absolute({})",
-    "where({}, {}, {})",
-}  # fmt: skip
+_EXACT = {*CONDITIONS, "-{}", "absolute({})", "where({}, {}, {})"}
 _SUMS = {"{} + {}", "{} - {}"}
 _PRODUCTS = {"{} * {}", "times({}, {})"}
 _IN_FLOAT32 = {"where({}, {}, {})": "select({}, {}, {})", "times({}, {})": "{} * {}"}

@@ -27,6 +27,8 @@ _UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
     word: f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc", "sqrt")
 }
 _OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})", "times": "times({}, {})"}
+COMPARISONS = tuple(_OPERATORS[word] for word in ("lt", "le", "gt", "ge", "eq", "ne"))
+CONDITIONS = (_OPERATORS["and"], _OPERATORS["or"], _UNARY["__invert__"], *COMPARISONS)
 REDUCTIONS = {word: f"{word}({{}})" for word in ("row_sum", "row_max")}
 COLUMNS = "columns"
 """The name of the number of a row's elements."""

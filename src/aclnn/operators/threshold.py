@@ -22,6 +22,7 @@ from aclnn.core.checks import (
     same_shape,
     where_supported,
 )
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Elementwise, Kind, Library, Operator, Parameter, in_place
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -49,9 +50,8 @@ def _integer_relu(x: Any) -> Any:
     return x * (x > 0)
 
 
-def _integer_threshold(threshold: float, value: float, x: Any) -> Any:
-    kind = x.dtype.type
-    return (x > int(threshold)) * x + (x <= int(threshold)) * kind(int(value))
+def _integer_threshold(threshold: Any, value: Any, x: Any) -> Any:
+    return (x > threshold) * x + (x <= threshold) * value
 
 
 def _integer_gradient(threshold: float, dy: Any, x: Any) -> Any:
@@ -72,8 +72,8 @@ def _threshold_work(call: Call) -> Elementwise | Library | None:
     if call["self"].dtype in FLOATING:
         numbers = tuple(call[name].rounded(call["self"].dtype) for name in ("threshold", "value"))
         return Elementwise(threshold_forward, ("self",), ("out",), numbers)
-    numbers = tuple(call[name].rounded(DataType.DOUBLE) for name in ("threshold", "value"))
-    return Library(partial(_integer_threshold, *numbers), ("self",), ("out",))
+    converted = (convert(call[name].value, call["self"].dtype.numpy) for name in ("threshold", "value"))
+    return Library(partial(_integer_threshold, *converted), ("self",), ("out",))
 
 
 def _gradient_work(call: Call) -> Elementwise | Library | None:

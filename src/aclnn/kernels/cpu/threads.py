@@ -253,6 +253,7 @@ class Pool:
         self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
         """Processors that each worker may use, and those it was last restricted to."""
         self._avoided = -1
+        self._dismissed = False
         self._lock = threading.Lock()
         self._shares = (Share * threads)()
         first, size = ctypes.addressof(self._shares), ctypes.sizeof(Share)
@@ -302,7 +303,7 @@ class Pool:
     def _start(self) -> None:
         loop = _worker_loop()
         with self._lock:
-            while len(self._workers) < self.threads - 1:
+            while len(self._workers) < self.threads - 1 and not self._dismissed:
                 arguments = loop, len(self._workers) + 1
                 worker = threading.Thread(target=self._work, args=arguments, name="aclnn", daemon=True)
                 try:
@@ -361,6 +362,8 @@ class Pool:
 
     def dismiss(self) -> None:
         """Let the workers end when they have done what they were asked for; the callers do what comes then."""
+        with self._lock:
+            self._dismissed = True  # a caller that has this pool still starts no more
         for _ in self._workers:
             self._wakeups.put(False)
         self._region.wakeups += 1

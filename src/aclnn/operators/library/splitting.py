@@ -84,8 +84,7 @@ def _operator(
 
         def split(x: Any) -> tuple[Any, ...]:
             parts = np.split(x, ends, dim)
-            # Copies of several: a part may be written where another is read.
-            return tuple(parts[at].copy() if len(written) > 1 else parts[at] for at in written)
+            return tuple(parts[at] for at in written)
 
         return Library(split, ("self",), tuple(f"out[{at}]" for at in written))
 

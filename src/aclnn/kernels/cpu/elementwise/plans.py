@@ -22,7 +22,7 @@ from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.layouts import Geometry, Overlaps, in_order, same_elements, simplify
+from aclnn.kernels.layouts import Geometry, Layouts, Overlaps, SharedOutputs, in_order, same_elements, simplify
 from aclnn.kernels.products import products
 from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import trace
@@ -42,10 +42,19 @@ def plan(
     """See ``aclnn.kernels.elementwise``."""
     if 0 in outputs[0].shape:
         return Nothing()
-    if len(outputs) > 1 and not all(output.distinct for output in outputs):
-        return in_order(
-            lambda made: plan(formula, inputs, cast(tuple[Layout, ...], made), numbers), outputs, range(len(outputs))
-        )
+    if len(outputs) == 1:
+        return _plan(formula, inputs, outputs, numbers)
+    places = range(len(outputs))
+
+    def make(made: Layouts) -> Plan:
+        return in_order(lambda own: _plan(formula, inputs, cast(tuple[Layout, ...], own), numbers), made, places)
+
+    return SharedOutputs(make, outputs)
+
+
+def _plan(
+    formula: Formula, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], numbers: tuple[float, ...]
+) -> Plan:
     geometry = simplify((*inputs, *outputs))
     sizes = {operand.dtype.itemsize for operand in (*inputs, *outputs)}
     side_by_side = len(outputs) == len(sizes) == 1 and len(inputs) <= 2 and _is_contiguous(geometry, *sizes)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import NamedTuple
 
-from aclnn.kernels.cpu.reductions.passes import COMPARISONS, CONDITIONS
-from aclnn.kernels.trace import Step
+from aclnn.kernels.trace import COMPARISONS, CONDITIONS, Step
 
 _DIGITS = 24
 """Significant digits of a float32."""

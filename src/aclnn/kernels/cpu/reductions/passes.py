@@ -14,14 +14,12 @@ from collections.abc import Iterable, Sequence
 from aclnn.kernels.cpu.reductions import rewrites
 from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, SMALL_SUM
-from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step
+from aclnn.kernels.trace import COLUMNS, CONDITIONS, REDUCTIONS, Step
 
 REDUCES = (*rewrites.REDUCES, SMALL_SUM, *BLOCK_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
     f"{word}({{}})" for word in ("exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc")
 )
-COMPARISONS = ("{} < {}", "{} <= {}", "{} > {}", "{} >= {}", "{} == {}", "{} != {}")
-CONDITIONS = ("{} & {}", "{} | {}", "~{}", *COMPARISONS)
 
 
 class Passes:
