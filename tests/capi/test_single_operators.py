@@ -244,6 +244,68 @@ CASES |= {
     "ShuffleChannel": ((IMAGE.reshape(1, 4, 6),), {"group": 2}, IMAGE.reshape(1, 4, 6)[:, [0, 2, 1, 3]]),
 }
 
+#: The digits that the documents of torch_npu print, for two anchors.
+ANCHORS = np.array([[1, 2, 3, 4], [3, 4, 5, 6]], np.float32)
+#: Two boxes in columns, of which the second share half of their areas, and a box beside them.
+COLUMNS, OTHERS = (
+    np.array([[0, 0], [0, 0], [2, 2], [2, 2]], np.float32),
+    np.array([[0, 1], [0, 0], [2, 3], [2, 2]], np.float32),
+)
+CASES |= {
+    "Add": ((X, DY), {}, X + DY),
+    "BatchMatMul": (
+        (np.array([[[1, 2], [3, 4]]], np.float32), np.array([[[1, 0], [1, 1]]], np.float32)),
+        {"adj_x1": True, "adj_x2": False},
+        np.array([[[4, 3], [6, 4]]], np.float32),
+    ),
+    "BoundingBoxDecode": (
+        (ANCHORS, np.array([[5, 6, 7, 8], [7, 8, 9, 6]], np.float32)),
+        {"means": (0.0,) * 4, "stds": (1.0,) * 4, "max_shape": (10, 10), "wh_ratio_clip": 0.1},
+        np.array([[2.5, 6.5, 9, 9], [9, 9, 9, 9]], np.float32),
+    ),
+    "BoundingBoxEncode": (
+        (ANCHORS, np.array([[5, 5, 7, 7], [6, 7, 8, 9]], np.float32)),
+        {"means": (0.0,) * 4, "stds": (0.5, 0.5, 1.0, 1.0)},
+        np.array([[8 / 3, 2, 0, 0], [2, 2, 0, 0]], np.float32),
+    ),
+    # Boxes of one shape, whose distance is 1 of a diagonal of sqrt(13).
+    "CIoU": (
+        (COLUMNS, OTHERS),
+        {"trans": False, "is_cross": False, "mode": "iou", "atan_sub_flag": True},
+        (np.array([[1, 1 / 3 - 1 / 13]], np.float32), np.zeros((1, 2), np.float32)),
+    ),
+    "DIoU": ((COLUMNS, OTHERS), {"is_cross": False}, np.array([[1, 1 / 3 - 1 / 13]], np.float32)),
+    "GIoU": (
+        (COLUMNS[:, :1], OTHERS + np.float32([[0], [0], [0], [2]])),
+        {"is_cross": True, "mode": "iou"},
+        np.array([[0.5], [2 / 10 - 2 / 12]], np.float32),
+    ),
+    "NonMaxSuppressionV4": (
+        (
+            np.array([[0, 0, 2, 2], [2, 2, 0, 0.5], [5, 5, 6, 6], [8, 8, 9, 9]], np.float32),
+            np.array([0.5, 0.9, 0.6, 0.1], np.float32),
+            *(np.array(3, np.int32), np.array(0.5, np.float32), np.array(0.2, np.float32)),
+        ),
+        {"pad_to_max_output_size": False},
+        (np.array([1, 2, 0], np.int32), np.array(2, np.int32)),
+    ),
+    "OneHotD": (
+        (np.array([[1, 3]], np.int32), np.float32([5]), np.float32([2])),
+        {"depth": 3, "axis": 0},
+        np.array([[[2, 2]], [[5, 2]], [[2, 2]]], np.float32),
+    ),
+    "ROIAlign": (
+        (np.arange(1, 37, dtype=np.float32).reshape(1, 1, 6, 6), np.array([[0, -2, -2, 22, 22]], np.float32)),
+        {"spatial_scale": 0.25, "pooled_height": 3, "pooled_width": 3, "sample_num": 2, "roi_end_mode": 0},
+        np.array([[[[4.5, 6.5, 8.5], [16.5, 18.5, 20.5], [28.5, 30.5, 32.5]]]], np.float32),
+    ),
+    "SoftmaxCrossEntropyWithLogits": (
+        (np.zeros((1, 2), np.float32), np.array([[1, 0]], np.float32)),
+        {},
+        (np.log(np.float32([2])), np.array([[-0.5, 0.5]], np.float32)),
+    ),
+}
+
 TORCH = {"CTCLossV2", "CTCLossV2Grad", "GridSampler2DGrad", "GridSampler3DGrad"}
 TORCH |= {"ApplyAdamW", "CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
 

@@ -18,7 +18,7 @@ from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
 from aclnn.operators import C_OPERATORS
-from aclnn.operators.library import of_types, recurrent
+from aclnn.operators.library import of_box_types, of_types, recurrent
 
 
 class Given(NamedTuple):
@@ -228,6 +228,22 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
     return ByType(operator, arguments)
 
 
+def _product(function: str) -> ByType:
+    """Multiply matrices, which attributes transpose."""
+    operator = _BY_FUNCTION[function]
+
+    def arguments(given: Given) -> dict[str, Any]:
+        factors = []
+        for place, flag in enumerate(("adj_x1", "adj_x2")):
+            factor = given.tensor(place)
+            *batch, rows, columns = range(len(factor.shape))
+            factors.append(_permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor)
+        names = [p.name for p in operator.parameters]
+        return dict(zip(names, (*factors, given.output(), 0), strict=True))
+
+    return ByType(operator, arguments)
+
+
 def _grid(function: str, inputs: str = "input grid", outputs: str = "out") -> ByType:
     operator = _BY_FUNCTION[function]
     masks = {p.name: _both for p in operator.parameters if p.kind is Kind.BOOL_ARRAY}
@@ -258,6 +274,21 @@ def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
         zeroInfinity=_attribute("zero_infinity", False),
     )
 
+
+def _overlap(operator: Operator, **others: Value) -> ByType:
+    outputs = " ".join(p.name for p in operator.outputs)
+    return _operator(
+        operator,
+        "bboxes gtboxes",
+        outputs,
+        trans=_attribute("trans", False),
+        is_cross=_attribute("is_cross", True),
+        mode=_attribute("mode", "iou"),
+        **others,
+    )
+
+
+_MOVED = {"means": _attribute("means", (0.0,) * 4), "stds": _attribute("stds", (1.0,) * 4)}
 
 TYPES: dict[str, ByType] = {
     # Activations and norms.
@@ -341,6 +372,18 @@ TYPES: dict[str, ByType] = {
     "ArgMinWithValue": _function(
         "aclnnMinDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
+    "Add": _function("aclnnAdd", "self other", alpha=_constant(1)),
+    "BatchMatMul": _product("aclnnBatchMatMul"),
+    "BoundingBoxDecode": _operator(
+        of_box_types.DECODE,
+        "rois deltas",
+        "bboxes",
+        max_shape=_attribute("max_shape", ()),
+        wh_ratio_clip=_attribute("wh_ratio_clip", 0.016),
+        **_MOVED,
+    ),
+    "BoundingBoxEncode": _operator(of_box_types.ENCODE, "anchor_box ground_truth_box", "delats", **_MOVED),
+    "CIoU": _overlap(of_box_types.CIOU, atan_sub_flag=_attribute("atan_sub_flag", False)),
     "Cdist": _operator(of_types.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
     "CdistGrad": _operator(of_types.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
     "CTCLossV2": _ctc("aclnnCtcLoss", "logProbs targets", "negLogLikelihoodOut logAlphaOut", 2),
@@ -350,10 +393,12 @@ TYPES: dict[str, ByType] = {
         "out",
         3,
     ),
+    "DIoU": _overlap(of_box_types.DIOU),
     "DynamicRNN": _recurrent(recurrent.DYNAMIC_RNN, "x w b seq_length init_h init_c"),
     "DynamicRNNGrad": _recurrent(recurrent.DYNAMIC_RNN_GRAD),
     "DynamicRNNV2": _recurrent(recurrent.DYNAMIC_RNN_V2, "x weight_input weight_hidden b seq_length init_h init_c"),
     "DynamicRNNV2Grad": _recurrent(recurrent.DYNAMIC_RNN_V2_GRAD),
+    "GIoU": _overlap(of_box_types.GIOU),
     "GridSampler2D": _grid("aclnnGridSampler2D"),
     "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "GridSampler3D": _grid("aclnnGridSampler3D"),
@@ -382,8 +427,27 @@ TYPES: dict[str, ByType] = {
         "out isTarget",
         reduction=_choice("reduction", ("none", "mean", "sum")),
     ),
+    "NonMaxSuppressionV4": _operator(
+        of_box_types.SUPPRESSION,
+        "boxes scores max_output_size iou_threshold score_threshold",
+        "selected_indices valid_outputs",
+        pad_to_max_output_size=_attribute("pad_to_max_output_size", False),
+    ),
+    "OneHotD": _operator(
+        of_types.ONE_HOT, "x on_value off_value", "y", depth=_attribute("depth", 0), axis=_attribute("axis", -1)
+    ),
     "Pdist": _function("aclnnPdist", p=_attribute("p", 2.0)),
     "Qr": _function("aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))),
+    "ROIAlign": _operator(
+        of_box_types.ROI_ALIGN,
+        "features rois",
+        "y",
+        spatial_scale=_attribute("spatial_scale", 1.0),
+        pooled_height=_attribute("pooled_height", 1),
+        pooled_width=_attribute("pooled_width", 1),
+        sample_num=_attribute("sample_num", 2),
+        roi_end_mode=_attribute("roi_end_mode", 1),
+    ),
     "Renorm": _operator(
         of_types.RENORM,
         "self",
@@ -411,6 +475,9 @@ TYPES: dict[str, ByType] = {
         "self index src",
         dim=_attribute("axis", 0),
         reduce=_choice("reduction", ("none", "add", "mul")),
+    ),
+    "SoftmaxCrossEntropyWithLogits": _function(
+        "aclnnSoftmaxCrossEntropyWithLogits", "features labels", "loss backprop"
     ),
     "Svd": _function(
         "aclnnSvd",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, limited_dims, present, same_dtype, shape_is, where_supported
+from aclnn.core.checks import dtype_in, limited_dims, present, rule, same_dtype, shape_is, size_is, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library import optimizer
@@ -107,4 +107,57 @@ RENORM = _typed(
     {"p": Kind.DOUBLE, "dim": Kind.INT64, "maxnorm": Kind.DOUBLE},
     lambda self, p, dim, maxnorm: factors(self, p, maxnorm, dim),
     _factors_shape,
+)
+
+
+def _one_hot_shape(call: Call) -> tuple[int, ...]:
+    shape, axis = call["x"].shape, call["axis"]
+    at = len(shape) if axis < 0 else min(axis, len(shape))
+    return (*shape[:at], call["depth"], *shape[at:])
+
+
+def _one_hot(x: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
+    at = x.ndim if axis < 0 else axis
+    columns = np.arange(depth).reshape(-1, *[1] * (x.ndim - at))
+    return np.where(np.expand_dims(x, at) == columns, on.reshape(()), off.reshape(()))
+
+
+#: Of integers, with values of another type.
+ONE_HOT = replace(
+    library_operator(
+        "OneHotD",
+        "y = on_value where the place along axis is x, else off_value",
+        "The operator of type OneHotD.",
+        (
+            tensor_in("x", "places"),
+            tensor_in("on_value", "one number"),
+            tensor_in("off_value", "one number"),
+            Parameter("depth", "depth", Kind.INT64, "an attribute"),
+            Parameter("axis", "axis", Kind.INT64, "an attribute"),
+            tensor_out("y"),
+        ),
+        (
+            present("x", "on_value", "off_value", "y"),
+            dtype_in(lambda product: (D.INT32, D.INT64), "x"),
+            same_dtype("off_value", "on_value"),
+            same_dtype("y", "on_value"),
+            size_is("one number", lambda call: 1, "on_value", "off_value"),
+            limited_dims("x"),
+            rule(
+                "a dimension: axis",
+                lambda call: (
+                    None
+                    if -1 <= call["axis"] <= len(call["x"].shape)
+                    else f"axis: expected from -1 to {len(call['x'].shape)}, got {call['axis']}"
+                ),
+            ),
+            shape_is("the result", _one_hot_shape, "y"),
+        ),
+        _one_hot,
+        header="",
+        dtypes=(D.INT32, D.INT64, D.FLOAT, D.FLOAT16),
+        products=MODERN,
+        attributes=("depth", "axis"),
+    ),
+    function="OneHotD",
 )

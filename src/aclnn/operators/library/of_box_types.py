@@ -1,0 +1,342 @@
+"""Operators of boxes that have a type in CANN's graphs and no ``aclnn`` function, as in ``of_types``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, present, rule, same_dtype, shape_is
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+
+Array = np.ndarray[Any, Any]
+_FLOATS = (D.FLOAT, D.FLOAT16)
+
+
+def _typed(
+    op_type: str,
+    formula: str,
+    parameters: Sequence[Parameter],
+    checks: Sequence[Check],
+    function: Callable[..., Any],
+    dtypes: Collection[D] = _FLOATS,
+) -> Operator:
+    inputs = [p.name for p in parameters if p.kind is Kind.INPUT]
+    outputs = [p.name for p in parameters if p.kind is Kind.OUTPUT]
+    operator = library_operator(
+        op_type,
+        formula,
+        f"The operator of type {op_type}.",
+        tuple(parameters),
+        (present(*inputs, *outputs), *checks),
+        function,
+        header="",
+        dtypes=dtypes,
+        products=MODERN,
+        attributes=tuple(p.name for p in parameters if p.name not in (*inputs, *outputs)),
+    )
+    return replace(operator, function=op_type)
+
+
+def _floats(*names: str) -> tuple[Check, ...]:
+    """The first tensor's type, and that the others have it too."""
+    return dtype_in(lambda product: _FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
+
+
+def _attribute(name: str, kind: Kind) -> Parameter:
+    return Parameter(name, name, kind, "an attribute")
+
+
+def _corners(boxes: Array, by_centre: bool) -> tuple[Array, Array]:
+    """The lower and the upper corners of boxes in columns, which hold both or a centre and a size."""
+    first, second = boxes[:2].astype(np.float64), boxes[2:].astype(np.float64)
+    return (first - second / 2, first + second / 2) if by_centre else (first, second)
+
+
+def _compared(boxes: Array, others: Array, by_centre: bool, crossed: bool, mode: str) -> tuple[Array, ...]:
+    """Of pairs of boxes the share that both cover, the area of one or both, and what else the measures are made of."""
+    (low, high), (other_low, other_high) = (_corners(each, by_centre) for each in (boxes, others))
+    if crossed:
+        other_low, other_high = other_low[:, :, None], other_high[:, :, None]
+        low, high = low[:, None], high[:, None]
+    sizes, other_sizes = high - low, other_high - other_low
+    common = np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0.0).prod(0)
+    whole = other_sizes.prod(0)
+    if mode == "iou":
+        whole = whole + sizes.prod(0) - common
+    hull = np.maximum(high, other_high) - np.minimum(low, other_low)
+    apart = (low + high - other_low - other_high) / 2
+    turned = np.arctan(other_sizes[0] / other_sizes[1]) - np.arctan(sizes[0] / sizes[1])
+    return common / whole, whole, hull, apart, turned
+
+
+def _generalised(*given: Any) -> Array:
+    shared, whole, hull, _, _ = _compared(*given)
+    return np.atleast_2d(shared - (hull.prod(0) - whole) / hull.prod(0))
+
+
+def _by_distance(*given: Any) -> Array:
+    shared, _, hull, apart, _ = _compared(*given)
+    return np.atleast_2d(shared - (apart**2).sum(0) / (hull**2).sum(0))
+
+
+def _complete(*given: Any) -> tuple[Array, Array]:
+    """The last attribute says whether the difference of angles is asked for, which is there anyway."""
+    shared, _, _, _, turned = _compared(*given[:-1])
+    unlike = 4 / np.pi**2 * turned**2
+    weight = np.where(unlike > 0, unlike / (1 - shared + unlike), 0.0)
+    return _by_distance(*given[:-1]) - weight * unlike, np.atleast_2d(turned)
+
+
+def _pairs(call: Call) -> tuple[int, int]:
+    boxes, others = call["bboxes"].shape[1], call["gtboxes"].shape[1]
+    return (others, boxes) if call["is_cross"] else (1, boxes)
+
+
+def _columns_of_boxes(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    return None if got[0] == 4 else f"expected boxes in columns of 4 numbers, got shape {extents(got)}"
+
+
+def _as_many_boxes(call: Call) -> str | None:
+    wanted, got = call["bboxes"].shape[1], call["gtboxes"].shape[1]
+    return None if call["is_cross"] or wanted == got else f"gtboxes: expected {wanted} boxes (as bboxes has), got {got}"
+
+
+def _overlap(op_type: str, formula: str, function: Callable[..., Any], second: str | None = None) -> Operator:
+    outputs = ("overlap", second) if second else ("overlap",)
+    names = ("bboxes", "gtboxes", *outputs)
+    flags = ("atan_sub_flag",) if second else ()
+    return _typed(
+        op_type,
+        formula,
+        (
+            *(tensor_in(name, "boxes in columns") for name in ("bboxes", "gtboxes")),
+            _attribute("trans", Kind.BOOL),
+            _attribute("is_cross", Kind.BOOL),
+            _attribute("mode", Kind.STRING),
+            *(_attribute(name, Kind.BOOL) for name in flags),
+            *(tensor_out(name) for name in outputs),
+        ),
+        (
+            *_floats(*names),
+            one_of("mode", "iou", "iof"),
+            dims_between(2, 2, "bboxes", "gtboxes"),
+            each("columns", ("bboxes", "gtboxes"), _columns_of_boxes),
+            rule("as many as bboxes: gtboxes", _as_many_boxes),
+            shape_is("pairs of boxes", _pairs, *outputs),
+        ),
+        function,
+    )
+
+
+def _centred(boxes: Array) -> tuple[Array, Array]:
+    """Centres and sizes of boxes in rows whose corners' pixels belong to them."""
+    boxes = boxes.astype(np.float64)
+    return (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2] + 1
+
+
+def _encode(anchors: Array, boxes: Array, means: Sequence[float], stds: Sequence[float]) -> Array:
+    (centre, size), (to, to_size) = _centred(anchors), _centred(boxes)
+    deltas = np.concatenate([(to - centre) / size, np.log(np.abs(to_size / size))], 1)
+    return np.asarray((deltas - np.asarray(means)) / np.asarray(stds))
+
+
+def _decode(
+    rois: Array,
+    deltas: Array,
+    means: Sequence[float],
+    stds: Sequence[float],
+    max_shape: Sequence[int],
+    wh_ratio_clip: float,
+) -> Array:
+    centre, size = _centred(rois)
+    moved = deltas.astype(np.float64) * np.asarray(stds) + np.asarray(means)
+    most = abs(np.log(wh_ratio_clip))
+    to, to_size = centre + size * moved[:, :2], size * np.exp(np.clip(moved[:, 2:], -most, most))
+    half = (to_size - 1) / 2
+    height, width = max_shape
+    limits = np.array([width - 1, height - 1, width - 1, height - 1])
+    return np.clip(np.concatenate([to - half, to + half], 1), 0, limits)
+
+
+def _four(call: Call) -> str | None:
+    lengths = {"means": 4, "stds": 4, "max_shape": 2}
+    for name, wanted in lengths.items():
+        given = call.arguments.get(name)
+        if given is not None and len(given) != wanted:
+            return f"{name}: expected {wanted} numbers, got {len(given)}"
+    return None
+
+
+def _four_columns(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    return None if got[1] == 4 else f"expected rows of 4 numbers, got shape {extents(got)}"
+
+
+def _box_rows(
+    op_type: str, formula: str, names: str, attributes: dict[str, Kind], function: Callable[..., Any]
+) -> Operator:
+    first, second, out = names.split()
+    return _typed(
+        op_type,
+        formula,
+        (
+            tensor_in(first, "boxes in rows"),
+            tensor_in(second, "boxes in rows"),
+            *(_attribute(name, kind) for name, kind in attributes.items()),
+            tensor_out(out),
+        ),
+        (
+            *_floats(first, second, out),
+            dims_between(2, 2, first),
+            each("rows", (first,), _four_columns),
+            shape_is("as many boxes", lambda call: call[first].shape, second, out),
+            rule(f"as many numbers as there must be: {', '.join(attributes)}", _four),
+        ),
+        function,
+    )
+
+
+_LIST = Kind.INT_ARRAY
+"""Of numbers: a call by type has a kind of its own for lists of floats, which no ``aclnn`` function takes."""
+
+
+def _suppressed(
+    boxes: Array, scores: Array, most: Array, threshold: Array, least: Array, pad: bool
+) -> tuple[Array, int]:
+    """Places of the boxes with the highest scores of which none covers too much of another; zeros after them."""
+    corners = boxes.astype(np.float64).reshape(-1, 2, 2)
+    low, high = corners.min(1), corners.max(1)
+    areas = (high - low).prod(1)
+    kept: list[int] = []
+    for at in np.argsort(-scores.astype(np.float64), kind="stable"):
+        if len(kept) == most or scores[at] <= least:
+            break
+        common = np.maximum(np.minimum(high[at], high[kept]) - np.maximum(low[at], low[kept]), 0.0).prod(1)
+        if not (common > threshold * (areas[at] + areas[kept] - common)).any():
+            kept.append(int(at))
+    return np.pad(np.array(kept, np.int32), (0, int(most) - len(kept))), len(kept)
+
+
+def _align(x: Array, rois: Array, scale: float, height: int, width: int, samples: int, end: int) -> Array:
+    """Means of points in the bins of rectangles, between pixels weighted by their distances."""
+    found = np.zeros((len(rois), x.shape[1], height, width))
+    for at, (image, *corners) in enumerate(rois.astype(np.float64)):
+        if not 0 <= image < len(x):
+            raise IndexError(f"rois: expected images from 0 to {len(x) - 1}, got {image}")
+        low, high = np.array(corners[:2]) * scale, (np.array(corners[2:]) + end) * scale
+        bins = np.maximum(high - low, 0) / (width, height)
+        counts = [samples or max(1, int(np.ceil(size))) for size in bins]
+        columns, rows = (
+            begin + size * (np.arange(bins_ * count) + 0.5) / count
+            for begin, size, bins_, count in zip(low, bins, (width, height), counts, strict=True)
+        )
+        points = _between(x[int(image)].astype(np.float64), rows, columns)
+        found[at] = points.reshape(-1, height, counts[1], width, counts[0]).mean((2, 4))
+    return found
+
+
+def _between(planes: Array, rows: Array, columns: Array) -> Array:
+    """Values of planes at a grid of points; 0 more than a pixel outside."""
+    weights = []
+    for places, extent in zip((rows, columns), planes.shape[1:], strict=True):
+        kept = np.clip(places, 0, extent - 1)
+        low = np.minimum(np.floor(kept).astype(np.int64), max(0, extent - 2))
+        of = np.zeros((len(places), extent))
+        at = np.arange(len(places))
+        of[at, low] += 1 - (kept - low)
+        of[at, np.minimum(low + 1, extent - 1)] += kept - low
+        of[(places < -1) | (places > extent)] = 0
+        weights.append(of)
+    return np.asarray(np.einsum("rh,chw,kw->crk", weights[0], planes, weights[1], optimize=True))
+
+
+def _pooled(call: Call) -> tuple[int, ...]:
+    return call["rois"].shape[0], call["features"].shape[1], call["pooled_height"], call["pooled_width"]
+
+
+def _some_bins(call: Call) -> str | None:
+    if min(call["pooled_height"], call["pooled_width"]) >= 1 and call["sample_num"] >= 0:
+        return None
+    return f"sample_num: expected 0 or more, and at least 1 bin, got {call['sample_num']}"
+
+
+def _five_columns(call: Call) -> str | None:
+    got = call["rois"].shape
+    return None if got[1] == 5 else f"rois: expected rows of an image and 4 numbers, got shape {extents(got)}"
+
+
+GIOU = _overlap("GIoU", "overlap = IoU - (hull - union) / hull", _generalised)
+DIOU = _overlap("DIoU", "overlap = IoU - (distance of centres / diagonal of the hull)^2", _by_distance)
+CIOU = _overlap(
+    "CIoU",
+    "overlap = DIoU - v^2 / (1 - IoU + v), v = 4 / pi^2 * atan_sub^2, atan_sub = the difference of angles atan(w / h)",
+    _complete,
+    "atan_sub",
+)
+ENCODE = _box_rows(
+    "BoundingBoxEncode",
+    "delats = ((distance of centres, ln of the ratio of sizes) - means) / stds",
+    "anchor_box ground_truth_box delats",
+    {"means": _LIST, "stds": _LIST},
+    _encode,
+)
+DECODE = _box_rows(
+    "BoundingBoxDecode",
+    "bboxes = the boxes that deltas * stds + means make of rois, inside of max_shape",
+    "rois deltas bboxes",
+    {"means": _LIST, "stds": _LIST, "max_shape": _LIST, "wh_ratio_clip": Kind.DOUBLE},
+    _decode,
+)
+SUPPRESSION = _typed(
+    "NonMaxSuppressionV4",
+    "selected_indices = the highest scores' places, without boxes of which another's IoU is above iou_threshold",
+    (
+        tensor_in("boxes", "corners in rows"),
+        tensor_in("scores", "of each box"),
+        tensor_in("max_output_size", "one number"),
+        tensor_in("iou_threshold", "one number"),
+        tensor_in("score_threshold", "one number"),
+        _attribute("pad_to_max_output_size", Kind.BOOL),
+        tensor_out("selected_indices"),
+        tensor_out("valid_outputs"),
+    ),
+    (
+        *_floats("boxes", "scores"),
+        dtype_in(lambda product: (D.INT32,), "max_output_size", "selected_indices", "valid_outputs"),
+        dtype_in(lambda product: _FLOATS, "iou_threshold", "score_threshold"),
+        dims_between(2, 2, "boxes"),
+        each("rows", ("boxes",), _four_columns),
+        shape_is("one for each box", lambda call: call["boxes"].shape[:1], "scores"),
+        shape_is("one number", lambda call: (), "max_output_size", "iou_threshold", "score_threshold", "valid_outputs"),
+        dims_between(1, 1, "selected_indices"),
+    ),
+    _suppressed,
+    (*_FLOATS, D.INT32),
+)
+ROI_ALIGN = _typed(
+    "ROIAlign",
+    "y = means of sample_num^2 points in each bin of rois * spatial_scale",
+    (
+        tensor_in("features", "(N, C, H, W)"),
+        tensor_in("rois", "images and corners in rows"),
+        _attribute("spatial_scale", Kind.DOUBLE),
+        *(_attribute(name, Kind.INT64) for name in ("pooled_height", "pooled_width", "sample_num", "roi_end_mode")),
+        tensor_out("y"),
+    ),
+    (
+        *_floats("features", "rois", "y"),
+        dims_between(4, 4, "features"),
+        dims_between(2, 2, "rois"),
+        rule("rows: rois", _five_columns),
+        rule("bins and points: sample_num", _some_bins),
+        one_of("roi_end_mode", 0, 1),
+        shape_is("bins", _pooled, "y"),
+    ),
+    _align,
+)

@@ -1,0 +1,112 @@
+"""Boxes, and what else torch_npu calls by type on Atlas A2; test_torch_npu.py runs it by ``aclnn torch-npu run``."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+if "ASCEND_HOME_PATH" not in os.environ:
+    pytest.skip("needs aclnn torch-npu run", allow_module_level=True)
+if not os.environ.get("ACLNN_SOC_NAME", "Ascend910B2").startswith("Ascend910B"):
+    pytest.skip("other products call functions", allow_module_level=True)
+
+torch: Any = pytest.importorskip("torch")
+torch_npu: Any = pytest.importorskip("torch_npu")
+
+
+def sample(*shape: int, seed: int = 0) -> Any:
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def boxes(count: int, seed: int) -> Any:
+    """Corners in columns."""
+    low, size = sample(2, count, seed=seed), sample(2, count, seed=seed + 1) + 0.1
+    return torch.cat([low, low + size])
+
+
+def measures(first: Any, second: Any) -> dict[str, Any]:
+    """The definitions, of pairs of boxes."""
+    first, second = first.double(), second.double()
+    inner = (torch.minimum(first[2:], second[2:]) - torch.maximum(first[:2], second[:2])).clamp(0)
+    hull = torch.maximum(first[2:], second[2:]) - torch.minimum(first[:2], second[:2])
+    sizes = [each[2:] - each[:2] for each in (first, second)]
+    union = sizes[0].prod(0) + sizes[1].prod(0) - inner.prod(0)
+    iou = inner.prod(0) / union
+    apart = (first[:2] + first[2:] - second[:2] - second[2:]) / 2
+    diou = iou - apart.square().sum(0) / hull.square().sum(0)
+    v = 4 / torch.pi**2 * (torch.atan2(*sizes[1]) - torch.atan2(*sizes[0])).square()
+    return {
+        "giou": iou - 1 + union / hull.prod(0),
+        "diou": diou,
+        "ciou": diou - v * v / (1 - iou + v),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "by_centre"), [("giou", True), ("diou", False), ("diou", True), ("ciou", False), ("ciou", True)]
+)
+def test_measures_of_pairs(name: str, by_centre: bool) -> None:
+    first, second = boxes(7, 0), boxes(7, 3)
+    wanted = measures(first, second)[name]
+    if by_centre:
+        first, second = (torch.cat([(each[:2] + each[2:]) / 2, each[2:] - each[:2]]) for each in (first, second))
+    found = getattr(torch_npu, f"npu_{name}")(
+        first.to("npu"), second.to("npu"), trans=by_centre, is_cross=False, mode=0
+    )
+    torch.testing.assert_close(found.cpu().double().flatten(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_the_documents_digits() -> None:
+    """Computed there in 16 bits."""
+    anchors = torch.tensor([[1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]]).to("npu")
+    truth = torch.tensor([[5.0, 6.0, 7.0, 8.0], [7.0, 8.0, 9.0, 6.0]]).to("npu")
+    encoded = torch_npu.npu_bounding_box_encode(anchors, truth, 0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2)
+    printed = torch.tensor([[13.3281, 13.3281, 0.0, 0.0], [13.3281, 6.6641, 0.0, -5.4922]])
+    torch.testing.assert_close(encoded.cpu(), printed, rtol=1e-3, atol=1e-3)
+    decoded = torch_npu.npu_bounding_box_decode(anchors, truth, 0, 0, 0, 0, 1, 1, 1, 1, (10, 10), 0.1)
+    torch.testing.assert_close(decoded.cpu(), torch.tensor([[2.5, 6.5, 9.0, 9.0], [9.0, 9.0, 9.0, 9.0]]))
+
+
+@pytest.mark.parametrize("end", [0, 1])
+def test_bins_of_rectangles(end: int) -> None:
+    """Points by ``grid_sample``, in the planes of the second image."""
+    features, roi = sample(2, 3, 9, 8), [1.0, 3.0, 2.0, 14.0, 15.0]
+    found = torch_npu.npu_roi_align(features.to("npu"), torch.tensor([roi]).to("npu"), 0.5, 3, 2, 2, end)
+    x, y = (
+        low / 2 + ((high + end) / 2 - low / 2) * (torch.arange(2 * bins) + 0.5) / (2 * bins)
+        for low, high, bins in ((roi[1], roi[3], 2), (roi[2], roi[4], 3))
+    )
+    grid = torch.stack(torch.meshgrid(2 * x / 7 - 1, 2 * y / 8 - 1, indexing="xy"), -1)
+    planes = torch.nn.functional.grid_sample(features[1:], grid[None], padding_mode="border", align_corners=True)
+    torch.testing.assert_close(found.cpu(), torch.nn.functional.avg_pool2d(planes, 2), rtol=1e-5, atol=1e-6)
+
+
+def test_boxes_that_cover_others_remain() -> None:
+    corners, scores = boxes(30, 5).T.contiguous(), sample(30, seed=9)
+    kept, valid = torch_npu.npu_nms_v4(
+        corners.to("npu"), scores.to("npu"), 20, torch.tensor(0.3).to("npu"), torch.tensor(0.25).to("npu")
+    )
+    wanted: list[int] = []
+    for at in scores.argsort(descending=True).tolist():
+        high = torch.minimum(corners[at, 2:], corners[wanted, 2:])
+        inner = (high - torch.maximum(corners[at, :2], corners[wanted, :2])).clamp(0).prod(1)
+        areas = (corners[:, 2:] - corners[:, :2]).prod(1)
+        if scores[at] > 0.25 and not (inner / (areas[at] + areas[wanted] - inner) > 0.3).any():
+            wanted.append(at)
+    assert 1 < len(wanted) < 20
+    assert valid.item() == len(wanted)
+    assert kept.cpu().tolist() == wanted + [0] * (20 - len(wanted))
+
+
+def test_products_and_rows_of_one_by_type() -> None:
+    first, second = sample(2, 3, 4), sample(2, 4, 5, seed=1)
+    product = torch_npu.npu_bmmV2(first.to("npu"), second.to("npu"), [])
+    torch.testing.assert_close(product.cpu(), first @ second)
+    places = torch.tensor([0, 2, 1])
+    one_hot = torch_npu.npu_one_hot(places.int().to("npu"), depth=4)
+    assert torch.equal(one_hot.cpu(), torch.nn.functional.one_hot(places, 4).float())
+    logits, labels = sample(3, 5), sample(3, 5, seed=2).softmax(-1)
+    loss = torch_npu.npu_softmax_cross_entropy_with_logits(logits.to("npu"), labels.to("npu"))
+    torch.testing.assert_close(loss.cpu(), torch.nn.functional.cross_entropy(logits, labels, reduction="none"))
