@@ -1,0 +1,128 @@
+"""aclnnTransposeBatchMatMul: products of batches of matrices whose dimensions lie in other orders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    extents,
+    floating,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+)
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+
+_ORDERS = {"permX1": ((0, 1, 2), (1, 0, 2)), "permX2": ((0, 1, 2), (0, 2, 1)), "permY": ((1, 0, 2),)}
+_UNUSED = ("bias", "scale")
+
+
+def _factors(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shapes (B, M, K) and (B, K, N) of the factors in order."""
+    first, second = (
+        tuple(call[name].shape[at] for at in call[order]) for name, order in (("x1", "permX1"), ("x2", "permX2"))
+    )
+    return first, second
+
+
+def _fit(call: Call) -> str | None:
+    (batch, _, inner), (other_batch, other_inner, _) = _factors(call)
+    if (batch, inner) == (other_batch, other_inner):
+        return None
+    return f"x2: expected {batch} matrices of {inner} rows, got {other_batch} of {other_inner}"
+
+
+def _divides(call: Call) -> str | None:
+    batch, got = _factors(call)[0][0], call["batchSplitFactor"]
+    return None if got >= 1 and batch % got == 0 else f"batchSplitFactor: expected a divisor of {batch}, got {got}"
+
+
+def _result(call: Call) -> tuple[int, ...]:
+    (batch, rows, _), (_, _, columns) = _factors(call)
+    parts = call["batchSplitFactor"]
+    return (rows, batch, columns) if parts == 1 else (parts, rows, batch // parts * columns)
+
+
+def _absent(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        return None if call[name] is None else f"{name}: expected null, got a tensor"
+
+    return rule(f"null: {name}", complain)
+
+
+def _order(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        given = None if call[name] is None else tuple(call[name])
+        if given in _ORDERS[name]:
+            return None
+        expected = " or ".join(map(extents, _ORDERS[name]))
+        return f"{name}: expected {expected}, got {'null' if given is None else extents(given)}"
+
+    return rule(f"an order of dimensions: {name}", complain)
+
+
+def _work(call: Call) -> Library | None:
+    first, second, shape = call["permX1"], call["permX2"], call["out"].shape
+    if call["out"].size == 0:
+        return None
+
+    def multiply(x1: Any, x2: Any) -> Any:
+        product = x1.transpose(first).astype(np.float64) @ x2.transpose(second).astype(np.float64)
+        batch, rows, columns = product.shape
+        parts = shape[0] if call["batchSplitFactor"] > 1 else 1
+        split = product.reshape(parts, batch // parts, rows, columns).transpose(0, 2, 1, 3)
+        return split.reshape(shape)
+
+    return Library(multiply, ("x1", "x2"), ("out",))
+
+
+OPERATORS = (
+    Operator(
+        name="transpose_batch_mat_mul",
+        function=camel("transpose_batch_mat_mul"),
+        summary="Multiply batches of matrices whose dimensions lie in other orders.",
+        formula="out = (x1 in the order permX1 @ x2 in the order permX2) in the order permY, "
+        "in batchSplitFactor parts of the batch side by side",
+        parameters=(
+            tensor_in("x1", "(B, M, K), or (M, B, K)"),
+            tensor_in("x2", "(B, K, N), or (B, N, K)"),
+            *(optional_in(name, "null") for name in _UNUSED),
+            Parameter("permX1", "perm_x1", Kind.INT_ARRAY, "[0, 1, 2], or [1, 0, 2]"),
+            Parameter("permX2", "perm_x2", Kind.INT_ARRAY, "[0, 1, 2], or [0, 2, 1]"),
+            Parameter("permY", "perm_y", Kind.INT_ARRAY, "[1, 0, 2]"),
+            attribute("cubeMathType", Kind.INT8, "0 to 3; float32 is computed in float64 whatever it says"),
+            Parameter(
+                "batchSplitFactor",
+                "batch_split_factor",
+                Kind.INT32,
+                "1, or how many parts of the batch lie one after another",
+                c_type="const int32_t ",
+            ),
+            tensor_out("out", "(M, B, N), or (parts, M, B / parts * N)"),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present("x1", "x2", "permX1", "permX2", "permY", "out"),
+            *map(_absent, _UNUSED),
+            dtype_in(floating, "x1"),
+            same_dtype("x2", "x1"),
+            same_dtype("out", "x1"),
+            one_of("cubeMathType", *range(4)),
+            dims_between(3, 3, "x1", "x2"),
+            *map(_order, _ORDERS),
+            rule("factors that fit: x2", _fit),
+            rule("a divisor of the batch: batchSplitFactor", _divides),
+            shape_is("the product", _result, "out"),
+        ),
+        work=_work,
+        in_header_of="transpose_batch_mat_mul",
+    ),
+)
