@@ -394,7 +394,7 @@ def test_pages_hold_the_keys_of_a_table(whole_tokens: bool, queries: int) -> Non
 def test_a_page_that_there_is_not_is_refused() -> None:
     pages, table = [np.zeros((2, 128, KV * E), np.float16)], np.array([[0], [2]], np.int32)
     lengths = {"actualSeqLengthsKvOptional": (1, 1), "blockSize": 128}
-    with pytest.raises(AclnnError, match="key: expected numbers of its blocks, from 0 to 1, got 2"):
+    with pytest.raises(AclnnError, match="key: expected numbers of its blocks from 0 to 1, got 2"):
         computed(Given().q, pages, pages, blockTableOptional=table, **lengths)
 
 

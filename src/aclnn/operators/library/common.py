@@ -156,7 +156,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def expect_within(name: str, numbers: Any, least: int, most: int, what: str = "numbers") -> None:
-    """Raise IndexError for a number that is out of range."""
+    """Raise IndexError for an index that would read out of bounds, or another number that is out of range."""
     beyond = numbers[(numbers < least) | (numbers > most)]
     if beyond.size:
         raise IndexError(f"{name}: expected {what} from {least} to {most}, got {beyond.flat[0]}")

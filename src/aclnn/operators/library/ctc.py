@@ -33,6 +33,7 @@ from aclnn.operators.library.common import (
     add_at,
     attribute,
     camel,
+    expect_within,
     support,
     tensor_in,
     tensor_out,
@@ -66,9 +67,7 @@ def _lattice(lp: Any, targets: Any, times: Sequence[int], lengths: Sequence[int]
     given = np.arange(count) < labels[:, None]
     # Targets of one dimension stand one after the other.
     found = (targets[:, :count][given] if targets.ndim == 2 else targets).astype(np.int64)
-    beyond = found[(found < 0) | (found >= classes)]
-    if beyond.size:
-        raise IndexError(f"targets: expected classes from 0 to {classes - 1}, got {beyond[0]}")
+    expect_within("targets", found, 0, classes - 1, "classes")
     states = np.full((len(labels), 2 * count + 1), blank, np.int64)
     states[:, 1::2][given] = found
     there = np.arange(states.shape[1]) <= 2 * labels[:, None]
@@ -79,12 +78,12 @@ def _lattice(lp: Any, targets: Any, times: Sequence[int], lengths: Sequence[int]
 
 
 def _back(values: Any, by: int, fill: Any) -> Any:
-    """For each state, what the one that many before it has."""
+    """The values, shifted by ``by`` states to the right."""
     return np.concatenate([np.full((len(values), by), fill), values], 1)[:, : values.shape[1]]
 
 
 def _ahead(values: Any, by: int, fill: Any) -> Any:
-    """For each state, what the one that many behind it has."""
+    """The values, shifted by ``by`` states to the left."""
     return np.concatenate([values, np.full((len(values), by), fill)], 1)[:, by:]
 
 

@@ -11,7 +11,7 @@ from aclnn.core.checks import dims_between, dtype_in, extents, present, public_f
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import support, tensor_in, tensor_out
+from aclnn.operators.library.common import expect_within, support, tensor_in, tensor_out
 
 _MOST_STEPS, _MOST_HEADS, _MOST_EXTENT = 8, 256, 256
 _TENSORS = ("query", "key", "value", "beta", "stateRef", "out")
@@ -44,23 +44,16 @@ def _gates(call: Call) -> Sequence[int]:
     return shape[:2]
 
 
-def _within(name: str, found: Any, least: int, most: int) -> None:
-    """Complain of a number that the device would read beyond something with."""
-    wrong = found[(found < least) | (found > most)]
-    if wrong.size:
-        raise IndexError(f"{name}: expected numbers from {least} to {most}, got {wrong[0]}")
-
-
 def _work(call: Call) -> Library:
     """See the formula; a sequence begins with the state of its last accepted token, and each token's is kept."""
     scale, gated = call["scaleValue"], call["g"] is not None
 
     def run(query: Any, key: Any, value: Any, beta: Any, states: Any, *others: Any) -> tuple[Any, Any]:
         lengths, places, accepted = others[:3]
-        _within("actualSeqLengths", lengths, 0, _MOST_STEPS)
+        expect_within("actualSeqLengths", lengths, 0, _MOST_STEPS)
         if lengths.sum() > len(query):
             raise IndexError(f"actualSeqLengths: expected at most {len(query)} tokens together, got {lengths.sum()}")
-        _within("ssmStateIndices", places[: lengths.sum()], 0, len(states) - 1)
+        expect_within("ssmStateIndices", places[: lengths.sum()], 0, len(states) - 1)
         for length, taken in zip(lengths.tolist(), accepted.tolist(), strict=True):
             if length and not 1 <= taken <= length:
                 raise IndexError(f"numAcceptedTokens: expected from 1 to a sequence's {length} tokens, got {taken}")

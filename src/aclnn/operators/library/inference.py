@@ -40,7 +40,7 @@ from aclnn.core.status import (
     ACLNN_ERR_PARAM_NULLPTR,
 )
 from aclnn.operators.library.attention import FAR, given
-from aclnn.operators.library.common import attribute, camel, optional_in, support
+from aclnn.operators.library.common import attribute, camel, expect_within, optional_in, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
 from aclnn.operators.library.scores import ALL, BAND, GIVEN, Form, Shape, attend
 
@@ -193,9 +193,7 @@ def _keys(x: list[Any], at: int, pages: Any, length: int) -> Any:
         return x[at] if len(x) > 1 else x[0][at : at + 1]
     _, heads, size, elements = x[0].shape
     own = pages[at, : -(-length // size)]
-    beyond = own[(own < 0) | (own >= len(x[0]))]
-    if beyond.size:
-        raise IndexError(f"key: expected numbers of its blocks, from 0 to {len(x[0]) - 1}, got {beyond[0]}")
+    expect_within("key", own, 0, len(x[0]) - 1, "numbers of its blocks")
     return x[0][own].swapaxes(0, 1).reshape(1, heads, -1, elements)
 
 

@@ -33,6 +33,7 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     camel,
+    expect_within,
     library_operator,
     support,
     tensor_in,
@@ -107,9 +108,7 @@ def class_weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
     """The class of each sample, 0 for one that is ignored, and its weight, 0 for such a one."""
     target = target.reshape(-1)
     counts = target != ignored
-    beyond = target[counts & ((target < 0) | (target >= weight.size))]
-    if beyond.size:
-        raise IndexError(f"target: expected classes from 0 to {weight.size - 1}, or {ignored}, got {beyond[0]}")
+    expect_within("target", target[counts], 0, weight.size - 1, f"{ignored} or classes")
     if counts.all():
         return target, weight[target].astype(np.float64)
     classes = np.where(counts, target, 0)
@@ -414,9 +413,7 @@ def _multilabel(self: Any, target: Any, reduction: int) -> tuple[Any, Any]:
     rows, labels = (np.atleast_2d(each) for each in (self, target))
     rows, classes = rows.astype(np.float64), rows.shape[1]
     counted = (labels < 0).cumsum(1) == 0
-    beyond = labels[counted & (labels >= classes)]
-    if beyond.size:
-        raise IndexError(f"target: expected classes from -1 to {classes - 1}, got {beyond[0]}")
+    expect_within("target", labels[counted], -1, classes - 1, "classes")
     samples = np.arange(len(rows))
     chosen = np.zeros(rows.shape, bool)
     chosen[np.nonzero(counted)[0], labels[counted]] = True

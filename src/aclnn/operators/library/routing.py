@@ -33,7 +33,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, camel, expect_within, support, tensor_in, tensor_out
 
 _MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 2048, 2**24 - 1
 _COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut"
@@ -66,12 +66,6 @@ def _spread(values: Any, sources: Any, rows: Any, shape: Sequence[int]) -> Any:
     kept = (rows >= 0) & (rows < len(result))
     result[rows[kept]] = values[sources[kept]]
     return result
-
-
-def _expect_within(name: str, numbers: Any, least: int, most: int) -> None:
-    wrong = numbers[(numbers < least) | (numbers > most)]
-    if wrong.size:
-        raise IndexError(f"{name}: expected numbers from {least} to {most}, got {wrong.flat[0]}")
 
 
 def _is_padded(call: Call) -> bool:
@@ -134,7 +128,7 @@ def _first_work(call: Call) -> Library | None:
     tokens, kept, total = _tokens(call), _first_rows(call), call["expertIdx"].size
 
     def route(x: Any, row_idx: Any, expert_idx: Any) -> tuple[Any, ...]:
-        _expect_within("rowIdx", row_idx, 0, total - 1)
+        expect_within("rowIdx", row_idx, 0, total - 1)
         order = np.argsort(expert_idx.reshape(-1), kind="stable")
         sources = row_idx.reshape(-1)[order]
         rows = np.zeros(total, np.int32)
@@ -178,7 +172,7 @@ def _second_work(call: Call) -> Library | None:
 
     def route(x: Any, expert_idx: Any) -> tuple[Any, ...]:
         if counts or capacity:
-            _expect_within("expertIdx", expert_idx, 0, experts - 1)
+            expect_within("expertIdx", expert_idx, 0, experts - 1)
         order = np.argsort(expert_idx.reshape(-1), kind="stable")
         rows = _rows_for(expert_idx.reshape(-1)[order], capacity)
         places = np.empty_like(rows)
@@ -352,12 +346,12 @@ def _final_work(call: Call) -> Library | None:
     def finalize(expanded: Any, indices: Any, *further: Any) -> Any:
         given = dict(zip(names, further, strict=True))
         rows = expanded.reshape(-1, expanded.shape[-1])
-        _expect_within("expandedRowIdx", indices, -1, len(rows) - 1)
+        expect_within("expandedRowIdx", indices, -1, len(rows) - 1)
         places = indices.reshape(shape[::-1]).T if by_columns else indices.reshape(shape)
         kept, taken = places >= 0, np.zeros((*shape, rows.shape[1]))
         taken[kept] = rows[places[kept]]
         if bias_name in given:
-            _expect_within(experts_name, given[experts_name], 0, len(given[bias_name]) - 1)
+            expect_within(experts_name, given[experts_name], 0, len(given[bias_name]) - 1)
             taken += given[bias_name][given[experts_name]]
         if scales_name in given:
             taken *= given[scales_name][..., None].astype(np.float64)
