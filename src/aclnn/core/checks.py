@@ -68,7 +68,8 @@ def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_E
 
 
 def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """Make a check of several arguments, in order; null arguments are skipped."""
+    """Make a check of several arguments, each once and in order; null arguments are skipped."""
+    names = tuple(dict.fromkeys(names))
 
     def find(call: Call) -> str | None:
         for argument in names:
@@ -81,6 +82,7 @@ def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLN
 
 def present(*names: str) -> Check:
     """Require that no argument is null."""
+    names = tuple(dict.fromkeys(names))
 
     def find(call: Call) -> str | None:
         missing = next((name for name in names if call[name] is None), None)
@@ -89,11 +91,11 @@ def present(*names: str) -> Check:
     return Check(f"present: {', '.join(names)}", ACLNN_ERR_PARAM_NULLPTR, find)
 
 
-def dtype_in(allowed: Callable[[Product], Collection[DataType]], *names: str) -> Check:
-    """Require data types that the current product supports."""
+def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[DataType]], *names: str) -> Check:
+    """Require data types, which the current product may decide."""
 
     def complain(call: Call, name: str) -> str | None:
-        accepted, dtype = allowed(call.product), call[name].dtype
+        accepted, dtype = allowed(call.product) if callable(allowed) else allowed, call[name].dtype
         if dtype in accepted:
             return None
         # Where this check takes bfloat16 on a product without it, a later one does not.

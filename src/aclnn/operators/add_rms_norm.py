@@ -133,7 +133,7 @@ ADD_RMS_NORM = Operator(
         same_dtype("gamma", "x1"),
         same_dtype("yOut", "x1"),
         same_dtype("xOut", "x1"),
-        dtype_in(lambda product: {DataType.FLOAT}, "rstdOut"),
+        dtype_in({DataType.FLOAT}, "rstdOut"),
         dims_between(1, MOST_DIMS, "x1", "x2", "gamma"),
         same_shape("x2", "x1"),
         same_shape("yOut", "x1"),

@@ -286,7 +286,7 @@ def _divisive() -> tuple[Operator, ...]:
 
     def scalars(first: str, out: str, *more: Check) -> tuple[Check, ...]:
         return (
-            public_format(*dict.fromkeys((first, out))),
+            public_format(first, out),
             dtype_in(_TAKEN, "other", first),
             limited_dims(first),
             *more,
@@ -388,8 +388,8 @@ def _powers() -> tuple[Operator, ...]:
             form.summary("Powers of a tensor by another."),
             form.parameters(exponent, result=_OUT),
             (
-                present(*dict.fromkeys((*tensors, form.out))),
-                dtype_in(_TAKEN, *dict.fromkeys((*tensors, form.out))),
+                present(*tensors, form.out),
+                dtype_in(_TAKEN, *tensors, form.out),
                 castable_from(lambda call: promoted(call, *tensors), form.out),
                 limited_dims(*tensors),
                 broadcastable("exponent", form.first),

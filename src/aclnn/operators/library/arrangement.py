@@ -196,7 +196,7 @@ def _gathered(call: Call) -> Library | None:
     return Library(gather, ("yGrad", "repeats"), ("out",))
 
 
-_REPEATS_TYPES = dtype_in(lambda product: {D.INT32, D.INT64}, "repeats")
+_REPEATS_TYPES = dtype_in({D.INT32, D.INT64}, "repeats")
 
 
 def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
@@ -438,7 +438,7 @@ OPERATORS = (
         (
             present("repeats", "out"),
             _REPEATS_TYPES,
-            dtype_in(lambda product: {D.INT64}, "out"),
+            dtype_in({D.INT64}, "out"),
             dims_between(1, 1, "repeats"),
             shape_is("the result", lambda call: (call["outputSize"],), "out"),
         ),

@@ -86,7 +86,7 @@ def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, An
             dtype_in(where_supported(_BITS), first, "other"),
             scalar_promotes(possible, first),
             castable_from(dtype, out),
-            public_format(*dict.fromkeys((first, out))),
+            public_format(first, out),
             limited_dims(first),
             *([] if form.in_place else [same_shape(out, first)]),
         ),

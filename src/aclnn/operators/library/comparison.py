@@ -97,7 +97,7 @@ def _with_scalar(
                 dtype_in(where_supported(dtypes), first, "other"),
                 *([] if form.in_place else [dtype_in(where_supported(results), out)]),
                 *([scalar_promotes(dtype, first)] if set(UNSIGNED) <= set(dtypes) else []),
-                limited_dims(*dict.fromkeys((first, out))),
+                limited_dims(first, out),
                 *([] if form.in_place else [same_shape(out, first)]),
             ),
             function,

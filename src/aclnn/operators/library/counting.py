@@ -103,9 +103,9 @@ OPERATORS = (
         support=support(NUMBERS, MODERN),
         checks=(
             present("self", "out"),
-            dtype_in(lambda product: set(INTEGERS), "self"),
-            dtype_in(lambda product: {D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
-            dtype_in(lambda product: {D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
+            dtype_in(INTEGERS, "self"),
+            dtype_in({D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
+            dtype_in({D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
             dims_between(1, 1, "self"),
             rule("as self: weights", _weights),
             rule("at least minlength: out", _length),

@@ -110,7 +110,7 @@ def _gradient_work(call: Call) -> Library | None:
     return Library(compute, _tensors(call, "gradLoss", "logProb", "target"), ("out",))
 
 
-_WEIGHT_IS_FLOAT = dtype_in(lambda product: {D.FLOAT}, _WEIGHT)
+_WEIGHT_IS_FLOAT = dtype_in({D.FLOAT}, _WEIGHT)
 _WEIGHTS = optional_in(_WEIGHT, "the weight of each class; FLOAT")
 
 OPERATORS: tuple[Operator, ...] = (

@@ -102,9 +102,9 @@ OPERATORS = (
         checks=(
             present(*_TENSORS[:-1], *_INDICES, "out"),
             rule("null: gk", _no_gk),
-            dtype_in(lambda product: {D.BF16}, *_TENSORS),
-            dtype_in(lambda product: {D.INT32}, *_INDICES),
-            dtype_in(lambda product: {D.FLOAT}, "g"),
+            dtype_in({D.BF16}, *_TENSORS),
+            dtype_in({D.INT32}, *_INDICES),
+            dtype_in({D.FLOAT}, "g"),
             public_format(*_TENSORS),
             dims_between(3, 3, "query", "value"),
             dims_between(4, 4, "stateRef"),

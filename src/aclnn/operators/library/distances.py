@@ -162,7 +162,7 @@ def _pairwise(name: str, p: Parameter, products: frozenset[Product]) -> Operator
         (tensor_in("self", "the rows"), p, tensor_out("out", "those of the first row from all others, then on")),
         (
             present("self", *((p.name,) if is_scalar else ()), "out"),
-            dtype_in(lambda product: set(_NARROW), "self", "out"),
+            dtype_in(_NARROW, "self", "out"),
             same_dtype("out", "self"),
             dims_between(2, 2, "self"),
             shape_is("one for each pair of rows", _pair_count, "out"),
@@ -258,7 +258,7 @@ OPERATORS = (
         support=support(_NARROW, MODERN),
         checks=(
             present("grad", "x1", "x2", "cdist", "out"),
-            dtype_in(lambda product: set(_NARROW), "grad", "x1", "x2", "cdist", "out"),
+            dtype_in(_NARROW, "grad", "x1", "x2", "cdist", "out"),
             *(same_dtype(name, "grad") for name in ("x1", "x2", "cdist", "out")),
             dims_between(2, 7, "grad", "x1", "x2"),
             rule("rows that fit: x2", _columns),

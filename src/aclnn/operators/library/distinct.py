@@ -117,7 +117,7 @@ def _distinct(
             present("self", *names),
             dtype_in(where_supported(dtypes), "self"),
             same_dtype("valueOut", "self"),
-            dtype_in(lambda product: {D.INT64}, *names[1:]),
+            dtype_in({D.INT64}, *names[1:]),
             limited_dims("self"),
             *more,
         ),

@@ -72,7 +72,7 @@ _between = rule("from 0 to 1: prob", _probability)
 
 
 def _uint8(name: str) -> Check:
-    return dtype_in(lambda product: {D.UINT8}, name)
+    return dtype_in({D.UINT8}, name)
 
 
 def _whole_mask(call: Call) -> str | None:
@@ -557,7 +557,7 @@ OPERATORS = (
         checks=(
             present("self", "out"),
             dtype_in(where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)), "self"),
-            dtype_in(lambda product: {D.INT64}, "out"),
+            dtype_in({D.INT64}, "out"),
             rule("1 or 2 dimensions: self", _rows),
             rule("as many as there are: numsamples", _samples),
             shape_is("numsamples for each row", lambda call: (*call["self"].shape[:-1], call["numsamples"]), "out"),

@@ -63,7 +63,7 @@ def _extreme_place(name: str, header: str, word: str) -> Operator:
         checks=(
             present("self", "out"),
             dtype_in(where_supported(_INDEXED), "self"),
-            dtype_in(lambda product: {D.INT32, D.INT64}, "out"),
+            dtype_in({D.INT32, D.INT64}, "out"),
             limited_dims("self", "out"),
             axis("dim", "self"),
             reduced_shape("dim", "keepdim"),
@@ -90,7 +90,7 @@ _INDEXED = (*REAL_FLOATING, *INTEGERS)
 
 _RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 _FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "where they are; INT64"))
-_FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in(lambda product: {D.INT64}, "indicesOut")
+_FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in({D.INT64}, "indicesOut")
 
 
 def _ranked(values: Any, axes: Shape, rank: int) -> tuple[Any, Any]:
@@ -192,7 +192,7 @@ OPERATORS = (
             _along(place),
             REAL,
             REAL,
-            (same_dtype("out", "self"), dtype_in(lambda product: {D.INT32, D.INT64}, "indices")),
+            (same_dtype("out", "self"), dtype_in({D.INT32, D.INT64}, "indices")),
             skips_empty=True,
         )
         for name, word, place in (("max", "greatest", np.argmax), ("min", "least", np.argmin))

@@ -452,7 +452,7 @@ def _grouped(name: str) -> Operator:
             each_of("data type of each", lists, of_types(dtypes)),
             each_of("one data type", lists, alike("x")),
             each_of("data type beside x", (_BIAS,), _bias_dtype),
-            *(() if of_numbers else (dtype_in(lambda product: {D.INT64}, _GROUPS),)),
+            *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
             *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
             *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
             rule("goes with groupType: splitItem", _split),

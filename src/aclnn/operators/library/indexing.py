@@ -366,7 +366,7 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
         checks=(
             present("self", "out"),
             dtype_in(_TAKEN, "self"),
-            dtype_in(lambda product: {D.INT64}, "out"),
+            dtype_in({D.INT64}, "out"),
             limited_dims("self"),
             *unless_empty(("out",), rule("room for all: out", room)),
         ),

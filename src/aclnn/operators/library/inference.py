@@ -539,13 +539,13 @@ def _checks(
     yield rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR)
     yield public_format("query", _BIAS, _MASK, "attentionOut")
     yield each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID)
-    yield dtype_in(lambda product: set(_TYPES), "query")
+    yield dtype_in(_TYPES, "query")
     yield each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID)
     yield from (same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut"))
-    yield dtype_in(lambda product: {D.BOOL, D.INT8, D.UINT8}, _MASK)
-    yield dtype_in(lambda product: {D.INT32}, _TABLE)
-    yield dtype_in(lambda product: {D.INT64}, *_PADDINGS)
-    yield only_if(dtype_in(lambda product: {D.FLOAT}, "softmaxLse"), *_WANTED)
+    yield dtype_in({D.BOOL, D.INT8, D.UINT8}, _MASK)
+    yield dtype_in({D.INT32}, _TABLE)
+    yield dtype_in({D.INT64}, *_PADDINGS)
+    yield only_if(dtype_in({D.FLOAT}, "softmaxLse"), *_WANTED)
     yield each("not computed", absent, _absent, ACLNN_ERR_INNER_NULLPTR)
     yield from with_code(
         ACLNN_ERR_INNER_TILING_ERROR,

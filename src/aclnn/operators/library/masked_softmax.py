@@ -66,8 +66,8 @@ def _checks(scores: tuple[str, ...], out: str) -> tuple[Check, ...]:
     first, *others = scores
     return (
         present(*scores, "mask", out),
-        dtype_in(lambda product: set(FLOATING), first),
-        dtype_in(lambda product: {D.BOOL}, "mask"),
+        dtype_in(FLOATING, first),
+        dtype_in({D.BOOL}, "mask"),
         *(same_dtype(name, first) for name in (*others, out)),
         dims_between(4, 4, first, *others, "mask", out),
         *(same_shape(name, first) for name in others),

@@ -348,8 +348,8 @@ def _added(
                 _CUBE,
             ),
             (
-                present(*dict.fromkeys((first, left, right, "beta", "alpha", out))),
-                dtype_in(floating, *dict.fromkeys((first, left, right, out))),
+                present(first, left, right, "beta", "alpha", out),
+                dtype_in(floating, first, left, right, out),
                 real("beta", "alpha"),
                 dims_between(rank, rank, left, right),
                 _inner(left, right),

@@ -96,7 +96,7 @@ def _fused(
                 *(() if in_place else (tensor_out(),)),
             ),
             (
-                present(*dict.fromkeys((*tensors, "value", out))),
+                present(*tensors, "value", out),
                 dtype_in(taken, *tensors),
                 # Of floating types and INT64 any three do.
                 *([rule("promotable to one that is taken: tensor2", known)] if D.UINT8 in dtypes else []),
@@ -133,7 +133,7 @@ def _lerps() -> Iterator[Operator]:
                 *(() if in_place else (tensor_out(),)),
             ),
             (
-                present(*dict.fromkeys((first, "end", "weight", out))),
+                present(first, "end", "weight", out),
                 dtype_in(floating, *tensors),
                 *(same_dtype(each, first) for each in dict.fromkeys((*tensors[1:], out)) if each != first),
                 *((real("weight"),) if is_number else ()),
@@ -220,9 +220,9 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
         ),
         support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
         checks=(
-            present(*dict.fromkeys((first, *required, out))),
+            present(first, *required, out),
             *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
-            dtype_in(_CLAMPED, *dict.fromkeys((first, out))),
+            dtype_in(_CLAMPED, first, out),
             *(() if in_place else (same_shape("out", "self"),)),
             limited_dims(first),
             real(*(bound.name for bound in bounds)),
@@ -268,9 +268,9 @@ def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) 
         ),
         support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
         checks=(
-            present(*dict.fromkeys((first, *required, out))),
+            present(first, *required, out),
             *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
-            dtype_in(_CLAMPED, *dict.fromkeys((first, out))),
+            dtype_in(_CLAMPED, first, out),
             castable_from(joint, out),
             limited_dims(first),
             _broadcast_to(out, first, *names),
@@ -313,7 +313,7 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
         (
             present("selfRef", "mask", "value"),
             dtype_in(where_supported(_FILLED), "selfRef"),
-            dtype_in(lambda product: {D.BOOL}, "mask"),
+            dtype_in({D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
             *((dtype_in(where_supported(NUMBERS), "value"), single) if value.is_tensor else ()),
             broadcastable("mask", "selfRef"),
@@ -376,7 +376,7 @@ OPERATORS = (
         (
             present("condition", "self", "other", "out"),
             dtype_in(where_supported(_CHOSEN), "self", "other", "out"),
-            dtype_in(lambda product: {D.BOOL, D.UINT8}, "condition"),
+            dtype_in({D.BOOL, D.UINT8}, "condition"),
             promotable("self", "other"),
             limited_dims("self", "other", "condition"),
             _broadcast_to("out", "self", "other", "condition"),

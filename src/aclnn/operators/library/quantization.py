@@ -277,7 +277,7 @@ _DIVIDED = Operator(
         rule("one of each along the axis: scales, axis", _divisor_size),
         dtype_in(floating, "x", "scales"),
         dtype_in(_zero_types, _ZERO),
-        dtype_in(lambda product: set(_WHOLE), "out"),
+        dtype_in(_WHOLE, "out"),
         is_dtype("dtype", "out"),
         rule(f"BF16 together: x, scales, {_ZERO}", _all_of_16_bits),
         public_format("x", "scales", "out", _ZERO),
@@ -375,8 +375,8 @@ def _dynamic(version: int) -> Operator:
         ]
         outputs.append(tensor_out("offsetOut", "the offsets; FLOAT, null where 0 stays 0", const=True, optional=True))
         types = [
-            dtype_in(lambda product: {D.INT32, D.INT64}, _GROUPS),
-            dtype_in(lambda product: {D.FLOAT}, "offsetOut"),
+            dtype_in({D.INT32, D.INT64}, _GROUPS),
+            dtype_in({D.FLOAT}, "offsetOut"),
         ]
         groups = [dims_between(1, 1, _GROUPS), each("few groups", (_GROUPS,), _few_groups)]
         needed = [rule(f"beside groups: {_SMOOTH}", _groups_need, ACLNN_ERR_INNER_TILING_ERROR)]
@@ -405,7 +405,7 @@ def _dynamic(version: int) -> Operator:
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
             same_dtype(_SMOOTH, "x"),
             dtype_in(quantized_types, "yOut"),
-            dtype_in(lambda product: {D.FLOAT}, "scaleOut"),
+            dtype_in({D.FLOAT}, "scaleOut"),
             *types,
             dims_between(2, 8, "x"),
             *groups,
@@ -499,8 +499,8 @@ def _scales(version: int) -> Operator:
         support=support((D.FLOAT,), MODERN | _INFERENCE),
         checks=(
             present("scale", "out"),
-            dtype_in(lambda product: {D.FLOAT}, "scale", "offset"),
-            dtype_in(lambda product: {D.UINT64, D.INT64}, "out"),
+            dtype_in({D.FLOAT}, "scale", "offset"),
+            dtype_in({D.UINT64, D.INT64}, "out"),
             *((one_of("roundMode", 0, 1),) * rounds),
             dims_between(1, 2, "scale", "offset"),
             no_zero_dims("scale", "offset"),

@@ -129,7 +129,7 @@ def _one_or_columns(*names: str) -> Check:
 
 
 def _float(*names: str) -> Check:
-    return dtype_in(lambda product: {D.FLOAT}, *names)
+    return dtype_in({D.FLOAT}, *names)
 
 
 def _results(integers: str) -> tuple[Parameter, ...]:
@@ -238,7 +238,7 @@ def _smooth(name: str, more: bool) -> Operator:
             *((one_of("groupListType", 0, 1), one_of("dstType", int(D.INT8), int(D.INT4))) if more else ()),
             dtype_in(floating, "x"),
             _float(*_SMOOTH, "scaleOut"),
-            dtype_in(lambda product: {D.INT32}, _GROUPS),
+            dtype_in({D.INT32}, _GROUPS),
             rule("data type for dstType: yOut", _pairs),
             dims_between(2, 8, "x"),
             dims_between(1, 1, _GROUPS),
@@ -376,9 +376,9 @@ def _dequantized(name: str, more: bool) -> Operator:
             ),
             dtype_in(inputs, "x"),
             _float(_WEIGHT, _TOKEN, *_QUANT, "scaleOut"),
-            dtype_in(lambda product: {D.INT32, *FLOATING}, _BIAS),
+            dtype_in({D.INT32, *FLOATING}, _BIAS),
             dtype_in(groups, _GROUPS),
-            dtype_in(lambda product: {D.INT8}, "yOut"),
+            dtype_in({D.INT8}, "yOut"),
             rule(f"beside INT32 alone: {', '.join((_WEIGHT, _TOKEN, _BIAS))}", _only_of_products),
             *(
                 (

@@ -311,7 +311,7 @@ def _operator(name: str, *further: Check, rows: bool = True, code: int | None = 
     )
     of_rows = rows * (
         each("not computed", (names.scale,), _of_blocks, ACLNN_ERR_INNER_NULLPTR),
-        dtype_in(lambda product: {D.FLOAT}, *by_rows),
+        dtype_in({D.FLOAT}, *by_rows),
         each("one for each row", by_rows, _row_scales),
     )
     return Operator(
@@ -335,7 +335,7 @@ def _operator(name: str, *further: Check, rows: bool = True, code: int | None = 
             *((each("null or empty", _RESERVED, _nothing, code),) if code is not None else ()),
             *further,
             dims_between(2, 6, "x1", "x2", "out"),
-            dtype_in(lambda product: {D.INT8, *_FOUR_BITS}, "x1", "x2"),
+            dtype_in({D.INT8, *_FOUR_BITS}, "x1", "x2"),
             rule("not computed: x2", _of_eight_and_four, ACLNN_ERR_INNER_NULLPTR),
             rule("four bits together: x2", _of_four),
             *of_rows[:2],
@@ -343,7 +343,7 @@ def _operator(name: str, *further: Check, rows: bool = True, code: int | None = 
             each("data type of scales", (names.scale,), _scale_dtype),
             each("data type beside scales", ("bias",), _bias_dtype),
             each("of INT8 alone", (names.offset,), _no_offset),
-            dtype_in(lambda product: {D.FLOAT}, names.offset),
+            dtype_in({D.FLOAT}, names.offset),
             dims_between(1, 1, *quantities),
             each("whole bytes", ("x1", "x2"), _whole),
             rule("as many rows as x1 has columns: x2", _inner),

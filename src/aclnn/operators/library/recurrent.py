@@ -364,7 +364,7 @@ def _recurrent(
         checks=(
             present(*tensors, *required),
             each_of("no null among them", tuple(lists), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            dtype_in(lambda product: set(_TYPES), *tensors, *optional),
+            dtype_in(_TYPES, *tensors, *optional),
             each_of("data type of each", tuple(lists), of_types(_TYPES)),
             rule(f"null: {sizes}", _unpacked(sizes)),
             rule("lists of the layers: input, params", _counts(cell, kept)),

@@ -410,7 +410,7 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
             optional=(
                 *(same_dtype(of, "expandedX") for of in (x1, x2, bias)),
                 each("data type beside expandedX", (scales,), _scales_dtype),
-                dtype_in(lambda product: {D.INT32}, experts),
+                dtype_in({D.INT32}, experts),
                 *(with_code(ACLNN_ERR_INNER_NULLPTR, refused) if absent else ()),
             ),
         ),
@@ -580,9 +580,9 @@ OPERATORS = (
             present("x", "expertIdx", "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
             public_format("x", "expertIdx", _SCALE, "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
             dtype_in(where_supported(_TAKEN), "x"),
-            dtype_in(lambda product: {D.INT32}, "expertIdx", "expandedRowIdxOut"),
-            dtype_in(lambda product: {D.FLOAT}, _SCALE, "expandedScaleOut"),
-            dtype_in(lambda product: {D.INT64}, _COUNTS),
+            dtype_in({D.INT32}, "expertIdx", "expandedRowIdxOut"),
+            dtype_in({D.FLOAT}, _SCALE, "expandedScaleOut"),
+            dtype_in({D.INT64}, _COUNTS),
             same_dtype("expandedXOut", "x"),
             rule("not quantised: quantMode", _unquantised, ACLNN_ERR_INNER_NULLPTR),
             *with_code(

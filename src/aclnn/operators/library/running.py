@@ -99,7 +99,7 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
             axis("dim", "self"),
             dtype_in(where_supported(REAL), "self"),
             same_dtype("valuesOut", "self"),
-            dtype_in(lambda product: {D.INT32, D.INT64}, "indicesOut"),
+            dtype_in({D.INT32, D.INT64}, "indicesOut"),
             limited_dims("self"),
             same_shape("valuesOut", "self"),
             same_shape("indicesOut", "self"),

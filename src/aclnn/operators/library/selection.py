@@ -101,7 +101,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
 
 _SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the elements, some replaced")
 _INDEX = tensor_in("index", "places in the elements as one row; INT32 or INT64")
-_INDEX_TYPES = dtype_in(lambda product: {D.INT32, D.INT64}, "index")
+_INDEX_TYPES = dtype_in({D.INT32, D.INT64}, "index")
 _NUMBERS = where_supported(NUMBERS)
 
 OPERATORS = (
@@ -113,7 +113,7 @@ OPERATORS = (
         (
             present("selfRef", "mask", "source"),
             dtype_in(_NUMBERS, "selfRef"),
-            dtype_in(lambda product: {D.UINT8, D.BOOL}, "mask"),
+            dtype_in({D.UINT8, D.BOOL}, "mask"),
             same_dtype("source", "selfRef"),
             limited_dims("selfRef", "mask", "source"),
             broadcastable("mask", "selfRef"),
@@ -199,7 +199,7 @@ OPERATORS = (
         checks=(
             present("self", "mask", "out"),
             dtype_in(_taken, "self"),
-            dtype_in(lambda product: {D.UINT8, D.BOOL}, "mask"),
+            dtype_in({D.UINT8, D.BOOL}, "mask"),
             dtype_in(_taken, "out"),
             limited_dims("self", "mask"),
             broadcastable("mask", "self"),

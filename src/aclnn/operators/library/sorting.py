@@ -107,7 +107,7 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
             present("self", "valuesOut", "indicesOut"),
             dtype_in(where_supported(REAL), "self"),
             same_dtype("valuesOut", "self"),
-            dtype_in(lambda product: {D.INT64}, "indicesOut"),
+            dtype_in({D.INT64}, "indicesOut"),
             limited_dims("self"),
             axis("dim", "self"),
             *([rule("elements along dim: k", _enough)] if name == "topk" else []),
@@ -252,7 +252,7 @@ OPERATORS = (
         (
             present("self", "out"),
             dtype_in(where_supported(_ORDERED), "self"),
-            dtype_in(lambda product: {D.INT64}, "out"),
+            dtype_in({D.INT64}, "out"),
             limited_dims("self"),
             axis("dim", "self"),
             same_shape("out", "self"),

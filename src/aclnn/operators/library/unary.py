@@ -278,11 +278,11 @@ OPERATORS = (
                 Parameter("decimals", "decimals", Kind.INT64, "how many; negative ones before the point"), result=_OUT
             ),
             (
-                present(*dict.fromkeys((form.first, form.out))),
-                dtype_in(where_supported(_ROUNDED), *dict.fromkeys((form.first, form.out))),
+                present(form.first, form.out),
+                dtype_in(where_supported(_ROUNDED), form.first, form.out),
                 *(() if form.in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
                 limited_dims(form.first),
-                public_format(*dict.fromkeys((form.first, form.out))),
+                public_format(form.first, form.out),
             ),
             _rounded_to,
             header="round",

@@ -220,7 +220,7 @@ OPERATORS = (
         checks=(
             present("x", "weight", "antiquantScale", "y"),
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
-            dtype_in(lambda product: {D.INT8, D.INT4}, "weight"),
+            dtype_in({D.INT8, D.INT4}, "weight"),
             *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET, "y")),
             each("data type beside x", (_BIAS,), _bias_dtype),
             *on(CLASS_950, each("null", _QUANTIZATION, _none)),
