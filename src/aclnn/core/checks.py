@@ -251,6 +251,15 @@ def size_is(what: str, size: Callable[[Call], int], *names: str) -> Check:
     return each(f"as many elements as {what}", names, complain)
 
 
+def single(*names: str) -> Check:
+    """Require one element, in any shape."""
+
+    def complain(call: Call, name: str) -> str | None:
+        return None if call[name].size == 1 else f"expected one element, got shape {extents(call[name].shape)}"
+
+    return each("one element", names, complain)
+
+
 def dims_between(least: int, most: int, *names: str) -> Check:
     """Require a number of dimensions."""
     limits = f"{least} to {most} dimensions" if least < most else f"{least} dimension{'s' if least != 1 else ''}"

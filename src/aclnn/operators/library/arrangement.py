@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     axis,
     dims_between,
     dtype_in,
@@ -261,7 +262,7 @@ def _constant(self: Any, value: Any, pad: Sequence[int]) -> Any:
     return np.pad(self[kept], positive, constant_values=convert(np.asarray(value), self.dtype))
 
 
-_TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
+_TRAINED = FLOATING
 _REAL_FIELDS = (*REAL_FLOATING, *COMPLEX)
 
 

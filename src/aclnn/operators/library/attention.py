@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from aclnn.core.checks import (
+    FLOATING,
     dtype_in,
     each,
     elsewhere,
@@ -555,7 +556,7 @@ def _operator(
         summary=summary,
         formula=f"attentionOut = {formula}" if names is _FORWARD else f"gradients of {formula}",
         parameters=parameters,
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950 if everything else MODERN),
+        support=support(FLOATING, CLASS_950 if everything else MODERN),
         checks=_checks(names, [parameter.name for parameter in parameters]),
         work=work,
         in_header_of="flash_attention_score" if names is _FORWARD else "flash_attention_score_grad",

@@ -155,6 +155,12 @@ def power(base: Any, exponent: Any) -> Any:
     return np.where(exponent < 0, inverse, np.power(base, np.maximum(exponent, 0)))
 
 
+def logistic(x: Any) -> Any:
+    """1 / (1 + e^-x), without overflow."""
+    small = np.exp(-np.abs(x))
+    return np.where(x < 0, small, 1.0) / (1.0 + small)
+
+
 def expect_within(name: str, numbers: Any, least: int, most: int, what: str = "numbers") -> None:
     """Raise IndexError for an index that would read out of bounds, or another number that is out of range."""
     beyond = numbers[(numbers < least) | (numbers > most)]
@@ -180,6 +186,9 @@ def add_rows(total: Any, rows: Any, values: Any) -> None:
     """Add each row of values to one of the C-contiguous matrix ``total``, in order."""
     columns = total.shape[1]
     add_at(total, rows[:, None] * columns + np.arange(columns), values)
+
+
+CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
 
 
 def camel(name: str) -> str:

@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     broadcastable,
     dims_between,
     dtype_in,
-    extents,
     limited_dims,
     only_if,
     present,
@@ -21,6 +20,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    single,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -394,14 +394,7 @@ OPERATORS = (
             same_dtype("other", "self"),
             _BOOLEAN,
             limited_dims("self", "other"),
-            rule(
-                "one element: out",
-                lambda call: (
-                    None
-                    if call["out"].size == 1
-                    else f"out: expected one element, got shape {extents(call['out'].shape)}"
-                ),
-            ),
+            single("out"),
         ),
         _same,
         header="equal",

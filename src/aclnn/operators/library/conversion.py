@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_format,
     same_shape,
+    single,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -68,10 +69,6 @@ def _matrices(call: Call) -> str | None:
     if len(shape) >= 2 or 0 in shape:
         return None
     return f"{name}: expected at least 2 dimensions, got {len(shape)}: {extents(shape)}"
-
-
-def _one_value(call: Call) -> str | None:
-    return None if call["value"].size == 1 else f"value: expected one element, got shape {extents(call['value'].shape)}"
 
 
 def _above(matrices: Any, diagonal: int) -> Any:
@@ -180,7 +177,7 @@ OPERATORS = (
             present("selfRef", "value"),
             dtype_in(where_supported(NUMBERS), "selfRef", "value"),
             limited_dims("selfRef"),
-            rule("one element: value", _one_value),
+            single("value"),
         ),
         lambda value: value.reshape(()),
         header="fill_tensor",

@@ -14,10 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, present, public_format, rule, same_dtype
-from aclnn.core.dtypes import DataType as D
+from aclnn.core.checks import (
+    FLOATING,
+    THREE_MASK_VALUES,
+    dtype_in,
+    extents,
+    floating,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+)
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import CUBE, WITH_INFERENCE, camel, support, tensor_in, tensor_out
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -203,9 +212,8 @@ _NUMBERS = {
         ("outputPadding", "output_padding", "more elements of a transposed convolution's result"),
     )
 }
-_CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
 _TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "true for a transposed convolution")
-_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_DTYPES = FLOATING
 _GRADIENTS = ("gradInput", "gradWeight", "gradBias")
 
 
@@ -257,10 +265,6 @@ def _backward(call: Call) -> Library | None:
 
 def _all(functions: Sequence[Callable[..., Any]], *operands: Any) -> tuple[Any, ...]:
     return tuple(function(*operands) for function in functions)
-
-
-def _mask(call: Call) -> str | None:
-    return None if len(call["outputMask"]) == 3 else f"outputMask: expected 3 values, got {len(call['outputMask'])}"
 
 
 def _shape_like(name: str, at: int) -> Check:
@@ -372,7 +376,7 @@ def _columns(
     )
 
 
-_PLAIN = (D.FLOAT, D.FLOAT16, D.BF16)
+_PLAIN = FLOATING
 
 OPERATORS = (
     Operator(
@@ -389,7 +393,7 @@ OPERATORS = (
             _NUMBERS["outputPadding"],
             Parameter("groups", "groups", Kind.INT64, "groups of channels that are convolved on their own"),
             Parameter("output", "output", Kind.OUTPUT, "the result"),
-            _CUBE,
+            CUBE,
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
@@ -415,7 +419,7 @@ OPERATORS = (
             _NUMBERS["outputPadding"],
             Parameter("groups", "groups", Kind.INT32, "groups of channels", c_type="int "),
             Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three are wanted"),
-            _CUBE,
+            CUBE,
             Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of input", optional=True),
             Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "the gradient of weight", optional=True),
             Parameter("gradBias", "grad_bias", Kind.OUTPUT, "the gradient of the bias", optional=True),
@@ -425,7 +429,7 @@ OPERATORS = (
             present("gradOutput", "input", "weight", *_ARRAYS, "outputMask"),
             dtype_in(floating, "gradOutput", "input", "weight", *_GRADIENTS),
             public_format("gradOutput", "input", "weight"),
-            rule("three values: outputMask", _mask),
+            THREE_MASK_VALUES,
             *_checks(
                 _shape_of("gradOutput"),
                 *(_shape_like(name, at) for at, name in enumerate(_GRADIENTS)),

@@ -81,6 +81,15 @@ def of_dtype(call: Call) -> str | None:
     return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
 
 
+def with_extent(call: Call, count: int) -> Shape:
+    """The shape of self with another extent along ``dim``."""
+    shape = call["self"].shape
+    if not shape:
+        return ()
+    at = call["dim"] % len(shape)
+    return (*shape[:at], count, *shape[at + 1 :])
+
+
 def kept(name: str) -> Parameter:
     """Declare the flag that keeps reduced dimensions."""
     return Parameter(name, name, Kind.BOOL, "keep reduced dimensions, of one element each")

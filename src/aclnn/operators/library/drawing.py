@@ -393,7 +393,7 @@ OPERATORS = (
         ),
         _apply,
         header="dropout_do_mask",
-        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+        dtypes=FLOATING,
         products=WITH_INFERENCE,
         attributes=("prob",),
     ),
@@ -410,7 +410,7 @@ OPERATORS = (
             tensor_out(),
             tensor_out("maskOut", "a bit for each element; UINT8"),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), WITH_INFERENCE),
+        support=support(FLOATING, WITH_INFERENCE),
         checks=(
             present("input", "out", "maskOut"),
             dtype_in(floating, "input"),
@@ -509,7 +509,7 @@ OPERATORS = (
         (attribute("count", Kind.INT64, "how many are drawn"), attribute("lambd", Kind.DOUBLE, "their rate")),
         (rule("greater than 0: lambd", _rate), size_is("count", lambda call: call["count"], "selfRef")),
         lambda generator, given, out: generator.standard_exponential(out.shape) / given["lambd"],
-        (D.FLOAT, D.FLOAT16, D.BF16),
+        FLOATING,
         products=MODERN,
     ),
     _drawn(

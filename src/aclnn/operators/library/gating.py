@@ -31,7 +31,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, camel, logistic, support, tensor_in, tensor_out
+from aclnn.operators.library.quantization import given
 from aclnn.operators.library.sorting import sort_along
 
 _FINISHED = "finishedOptional"
@@ -75,10 +76,6 @@ def _softmax(x: Any) -> Any:
     return shares / shares.sum(-1, keepdims=True)
 
 
-def _given(call: Call, *names: str) -> tuple[str, ...]:
-    return tuple(name for name in names if call[name] is not None)
-
-
 def _softmax_work(call: Call) -> Library | None:
     if call["yOut"].size == 0:
         return None
@@ -89,7 +86,7 @@ def _softmax_work(call: Call) -> Library | None:
         places = np.arange(experts.size).reshape(count, -1).T.reshape(experts.shape) if numbered else 0
         return values, experts, places
 
-    return Library(gate, ("x", *_given(call, _FINISHED)), _GATED)
+    return Library(gate, ("x", *given(call, _FINISHED)), _GATED)
 
 
 def _chosen_of(scores: Any, finished: Any, count: int) -> tuple[Any, Any]:
@@ -127,7 +124,7 @@ def _second_softmax_work(call: Call) -> Library | None:
         values, experts = _chosen_of(x if chosen_first else shares, finished, count)
         return (_softmax(values) if chosen_first else values, experts, *((shares,) if len(outputs) > 2 else ()))
 
-    return Library(gate, ("x", *_given(call, _FINISHED)), outputs)
+    return Library(gate, ("x", *given(call, _FINISHED)), outputs)
 
 
 def _softmax_checks(
@@ -157,15 +154,10 @@ def _softmax_checks(
 _SOFTMAX, _SIGMOID, _ROOT_OF_SOFTPLUS = range(3)
 
 
-def _logistic(x: Any) -> Any:
-    small = np.exp(-np.abs(x))
-    return np.where(x < 0, small, 1.0) / (1.0 + small)
-
-
 #: The scores of experts, by normType.
 _NORMS: Mapping[int, Callable[[Any], Any]] = {
     _SOFTMAX: _softmax,
-    _SIGMOID: lambda x: _logistic(x.astype(np.float64)),
+    _SIGMOID: lambda x: logistic(x.astype(np.float64)),
     _ROOT_OF_SOFTPLUS: lambda x: np.sqrt(np.logaddexp(0.0, x.astype(np.float64))),
 }
 _BIAS = "biasOptional"
@@ -224,7 +216,7 @@ def _top_k_work(call: Call) -> Library | None:
             y /= y.sum(-1, keepdims=True) + eps
         return (y * factor, experts, scores)[: len(outputs)]
 
-    return Library(gate, ("x", *_given(call, _BIAS)), outputs)
+    return Library(gate, ("x", *given(call, _BIAS)), outputs)
 
 
 _ROW_FLAGS = Parameter(

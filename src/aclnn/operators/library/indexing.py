@@ -41,7 +41,7 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
-from aclnn.operators.library.dimensions import DIM
+from aclnn.operators.library.dimensions import DIM, with_extent
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _REPLACED = tensor_out("selfRef", "the elements, some replaced")
@@ -295,14 +295,6 @@ def _one_index(call: Call) -> str | None:
 _VECTOR = rule("one dimension: index", _one_index)
 
 
-def _along(call: Call, count: int) -> tuple[int, ...]:
-    shape = call["self"].shape
-    if not shape:
-        return ()
-    at = call["dim"] % len(shape)
-    return (*shape[:at], count, *shape[at + 1 :])
-
-
 def _chosen_rows(values: Any, index: Any, dim: int) -> Any:
     expect_within("index", index, 0, values.shape[dim] - 1, "indices")
     return np.take(values, index, dim)
@@ -546,7 +538,7 @@ OPERATORS = (
         "out = self[index] along dim",
         "Select rows along a dimension.",
         (limited_dims("self"), axis("dim", "self"), _VECTOR),
-        lambda call: _along(call, call["index"].size),
+        lambda call: with_extent(call, call["index"].size),
         _index_selected,
     ),
     _rows(
@@ -615,7 +607,7 @@ OPERATORS = (
             axis("dim", "self"),
             _VECTOR,
             same_shape("out", "self"),
-            shape_is("a row for each index", lambda call: _along(call, call["index"].size), "source"),
+            shape_is("a row for each index", lambda call: with_extent(call, call["index"].size), "source"),
         ),
         _added,
         header="index_add",

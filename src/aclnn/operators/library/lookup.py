@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     dims_between,
     dtype_in,
     extents,
@@ -38,6 +39,7 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.distances import factors
 
 _INDEX_TYPES = (*INTEGERS, D.BOOL, *REAL_FLOATING)
 
@@ -191,8 +193,7 @@ def _bag_work(call: Call) -> Library | None:
 def _renorm(table: Any, indices: Any, longest: float, order: float) -> Any:
     expect_within("indices", indices, 0, len(table) - 1, "rows of selfRef")
     result, rows = np.array(table), np.unique(indices)
-    lengths = np.linalg.norm(table[rows].astype(np.float64), order, 1)
-    result[rows] *= np.where(lengths > longest, longest / (lengths + 1e-7), 1)[:, None]
+    result[rows] *= factors(table[rows], order, longest, 0)
     return result
 
 
@@ -260,7 +261,7 @@ OPERATORS = (
             Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "divide by how often each index occurs"),
             tensor_out("out", "the gradient of the table", const=True),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), WITH_TRAINING),
+        support=support(FLOATING, WITH_TRAINING),
         checks=(
             present("grad", "indices", "out"),
             dtype_in(floating, "grad"),
@@ -294,7 +295,7 @@ OPERATORS = (
             tensor_out("bagSize", "how many rows count in each bag"),
             tensor_out("maxIndices", "the rows that maxima are of"),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16)),
+        support=support(FLOATING),
         checks=(
             present("weight", "indices", "offsets", "output", "offset2bag", "bagSize", "maxIndices"),
             dtype_in(floating, "weight"),
@@ -328,7 +329,7 @@ OPERATORS = (
         ),
         _renorm,
         header="embedding_renorm",
-        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+        dtypes=FLOATING,
         inputs=("selfRef", "indices"),
         attributes=("maxNorm", "normType"),
         empty=("indices",),

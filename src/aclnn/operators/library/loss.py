@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape,
     broadcastable,
     castable_from,
@@ -24,6 +25,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    single,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -35,12 +37,13 @@ from aclnn.operators.library.common import (
     camel,
     expect_within,
     library_operator,
+    logistic,
     support,
     tensor_in,
     tensor_out,
 )
 
-_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_DTYPES = FLOATING
 _NONE, _MEAN, _SUM, _BATCH_MEAN = 0, 1, 2, 3
 _REDUCTION = Parameter("reduction", "reduction", Kind.INT64, "0: none, 1: mean, 2: sum")
 _IGNORED = Parameter("ignoreIndex", "ignore_index", Kind.INT64, "the class that counts for nothing")
@@ -88,15 +91,6 @@ def _one_or_samples(name: str) -> Check:
         return None if single else f"{name}: expected one element, got shape {extents(got)}"
 
     return rule(f"one element, or one a sample: {name}", complain)
-
-
-def _one_element(name: str) -> Check:
-    return rule(
-        f"one element: {name}",
-        lambda call: (
-            None if call[name].size == 1 else f"{name}: expected one element, got shape {extents(call[name].shape)}"
-        ),
-    )
 
 
 def _classes(call: Call) -> str | None:
@@ -206,6 +200,12 @@ def _common(call: Call, names: Sequence[str]) -> tuple[int, ...] | None:
     return broadcast_shape(*(call[name].shape for name in names if call[name] is not None))
 
 
+def _divisor(call: Call, names: Sequence[str]) -> int:
+    """The number by which the reduction divides a sum over the common shape."""
+    shape = _common(call, names) or ()
+    return {_MEAN: math.prod(shape), _BATCH_MEAN: (*shape, 1)[0]}.get(call["reduction"], 1)
+
+
 def _pairwise(
     name: str,
     title: str,
@@ -242,24 +242,20 @@ def _pairwise(
 
         return compute, given
 
-    def divisor(call: Call) -> float:
-        shape = _common(call, tensors) or ()
-        return {_MEAN: math.prod(shape), _BATCH_MEAN: (*shape, 1)[0]}.get(call["reduction"], 1)
-
     def work(call: Call) -> Library | None:
         if call["out"].size == 0:
             return None
         compute, given = values(call, loss)
         if call["reduction"] == _NONE:
             return Library(compute, tuple(given), ("out",))
-        count = divisor(call)
+        count = _divisor(call, tensors)
         return Library(lambda *arrays: np.divide(compute(*arrays).sum(), count), tuple(given), ("out",))
 
     def gradient_work(call: Call) -> Library | None:
         if call["out"].size == 0:
             return None
         compute, given = values(call, slope)
-        count = divisor(call)
+        count = _divisor(call, tensors)
         return Library(lambda gradient, *arrays: compute(*arrays) * gradient / count, ("gradOutput", *given), ("out",))
 
     def shape(call: Call) -> str | None:
@@ -350,10 +346,6 @@ def _entropy_slope(self: Any, target: Any, weight: Any) -> Any:
     return _weighted((self - target) / np.maximum((1 - self) * self, 1e-12), weight)
 
 
-def _logistic(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 def _logit_entropy(self: Any, target: Any, weight: Any, positive: Any) -> Any:
     factor = 1.0 if positive is None else positive
     return _weighted((1 - target) * np.logaddexp(0, self) + factor * target * np.logaddexp(0, -self), weight)
@@ -361,7 +353,7 @@ def _logit_entropy(self: Any, target: Any, weight: Any, positive: Any) -> Any:
 
 def _logit_entropy_slope(self: Any, target: Any, weight: Any, positive: Any) -> Any:
     factor = 1.0 if positive is None else positive
-    return _weighted((1 - target) * _logistic(self) - factor * target * _logistic(-self), weight)
+    return _weighted((1 - target) * logistic(self) - factor * target * logistic(-self), weight)
 
 
 def _divergence(self: Any, target: Any, log_target: bool) -> Any:
@@ -392,7 +384,7 @@ def _target_work(call: Call) -> Library | None:
         return None
     shape, log_target = call["target"].shape, call["logTarget"]
     common = _common(call, ("self", "target")) or ()
-    count = {_MEAN: math.prod(common), _BATCH_MEAN: (*common, 1)[0]}.get(call["reduction"], 1)
+    count = _divisor(call, ("self", "target"))
 
     def gradient(dy: Any, self: Any, target: Any) -> Any:
         slope = _target_slope(self.astype(np.float64), target.astype(np.float64), log_target)
@@ -490,7 +482,7 @@ OPERATORS = (
             dtype_in({D.INT64, D.INT32, D.UINT8}, "target"),
             *_NLL_SHAPES,
             _one_or_samples("out"),
-            _one_element("totalWeightOut"),
+            single("totalWeightOut"),
             rule("classes: self", _classes),
         ),
         work=_likelihood(_nll, "totalWeightOut"),
@@ -520,7 +512,7 @@ OPERATORS = (
             dtype_in({D.INT64, D.INT32, D.UINT8}, "target"),
             *_NLL_SHAPES,
             _one_or_samples("gradOutput"),
-            _one_element("totalWeight"),
+            single("totalWeight"),
             same_shape("out", "self"),
         ),
         _nll_backward,
@@ -553,7 +545,7 @@ OPERATORS = (
             _reduction,
             rule("pixels and classes: self, target, weight", _planes),
             _one_or_pixels("out"),
-            _one_element("totalWeight"),
+            single("totalWeight"),
         ),
         work=_likelihood(_nll2d, "totalWeight"),
         in_header_of="nll_loss2d",
@@ -583,7 +575,7 @@ OPERATORS = (
             _reduction,
             rule("pixels and classes: self, target, weight", _planes),
             _one_or_pixels("gradOutput"),
-            _one_element("totalWeight"),
+            single("totalWeight"),
             same_shape("out", "self"),
         ),
         _nll2d_backward,
@@ -619,7 +611,7 @@ OPERATORS = (
         "Logistic losses of numbers and signs",
         "ln(1 + e^(-target * self))",
         lambda self, target: np.logaddexp(0, -target * self),
-        lambda self, target: -target * _logistic(-target * self),
+        lambda self, target: -target * logistic(-target * self),
     ),
     *_pairwise(
         "binary_cross_entropy",

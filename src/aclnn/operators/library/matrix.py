@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     axis,
     broadcast_shape,
     broadcast_shape_of,
@@ -38,6 +39,7 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
+    CUBE,
     FORMS,
     NUMBERS,
     REAL,
@@ -55,9 +57,8 @@ from aclnn.operators.library.common import (
 )
 from aclnn.operators.library.dimensions import DIM
 
-_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_DTYPES = FLOATING
 _CROSSED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
-_CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
 _OUT = tensor_out()
 _OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
 _KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD, _INTERNAL = 0, 1, 2, 3, 4, -1
@@ -303,7 +304,7 @@ def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> 
         name,
         "out = self @ mat2",
         summary,
-        (tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, _CUBE),
+        (tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
         (present("self", "mat2", "out"), *checks, _shape_of_product("self", "mat2")),
         _product,
         header=header,
@@ -345,7 +346,7 @@ def _added(
                     result=_OUT,
                     const=not summed,
                 ),
-                _CUBE,
+                CUBE,
             ),
             (
                 present(first, left, right, "beta", "alpha", out),
@@ -435,7 +436,7 @@ OPERATORS = (
         "mv",
         "out = self @ vec",
         "Multiply a matrix and a vector.",
-        (tensor_in("self", "the matrix"), tensor_in("vec", "the vector"), _OUT, _CUBE),
+        (tensor_in("self", "the matrix"), tensor_in("vec", "the vector"), _OUT, CUBE),
         (
             present("self", "vec", "out"),
             *_types("self", "vec"),
@@ -462,7 +463,7 @@ OPERATORS = (
             scalar("alpha", "the factor of the product"),
             scalar("beta", "the factor of self"),
             _OUT,
-            _CUBE,
+            CUBE,
         ),
         (
             present("self", "mat", "vec", "alpha", "beta", "out"),

@@ -8,7 +8,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, limited_dims, present, rule, same_dtype, shape_is, size_is, where_supported
+from aclnn.core.checks import (
+    FLOATING,
+    dtype_in,
+    limited_dims,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+    size_is,
+    where_supported,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library import optimizer
@@ -74,7 +84,7 @@ def _log_space(assist: Array, start: float, end: float, steps: int, base: float)
 APPLY_ADAM_W = replace(
     next(operator for operator in optimizer.OPERATORS if operator.name == "apply_adam_w"),
     function="ApplyAdamW",
-    support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+    support=support(FLOATING, MODERN),
 )
 CDIST = _typed(
     "Cdist",

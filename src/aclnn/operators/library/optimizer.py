@@ -7,7 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, each, extents, floating, only_if, present, rule, same_dtype, same_shape
+from aclnn.core.checks import (
+    FLOATING,
+    dtype_in,
+    extents,
+    floating,
+    only_if,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    single,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
@@ -28,11 +39,6 @@ def _maximum(call: Call) -> str | None:
     if call["amsgrad"] and given.shape != var.shape:
         return f"{_MAXIMUM}: expected shape {extents(var.shape)} (that of varRef), got {extents(given.shape)}"
     return None
-
-
-def _step(call: Call) -> str | None:
-    shape = call["step"].shape
-    return None if call["step"].size == 1 else f"step: expected one element, got shape {extents(shape)}"
 
 
 def _powers(before: float, *betas: float) -> tuple[float, ...]:
@@ -143,11 +149,6 @@ def _number(name: str, meaning: str) -> Parameter:
 _SINGLE = ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
 
 
-def _all_single(call: Call) -> str | None:
-    wrong = next((name for name in _SINGLE if call[name].size != 1), None)
-    return None if wrong is None else f"{wrong}: expected one element, got shape {extents(call[wrong].shape)}"
-
-
 def _interval(call: Call) -> str | None:
     got = call["growthInterval"]
     return None if got >= 1 else f"growthInterval: expected at least 1, got {got}"
@@ -165,10 +166,6 @@ def _scale_work(call: Call) -> Library:
         return more if np.isfinite(more).all() else scale, np.zeros_like(tracker)
 
     return Library(update, ("currentScale", "growthTracker", "foundInf"), ("updatedScale", "updatedGrowthTracker"))
-
-
-def _one(call: Call, name: str) -> str | None:
-    return None if call[name].size == 1 else f"expected one element, got shape {extents(call[name].shape)}"
 
 
 _UPDATED = (
@@ -202,14 +199,14 @@ OPERATORS = (
             ),
             *_FLAGS,
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950),
+        support=support(FLOATING, CLASS_950),
         checks=(
             present(*_STATE, *_NUMBERS, "grad"),
             *_with_amsgrad(present(_MAXIMUM_BEFORE)),
             dtype_in(floating, "varRef"),
             *(same_dtype(name, "varRef") for name in (*_STATE[1:], *_NUMBERS, "grad", _MAXIMUM_BEFORE)),
             *(same_shape(name, "varRef") for name in (*_STATE[1:], _MAXIMUM_BEFORE, "grad")),
-            each("one element", _NUMBERS, _one),
+            single(*_NUMBERS),
         ),
         work=_first_work,
         in_header_of="apply_adam_w",
@@ -227,7 +224,7 @@ OPERATORS = (
             *(_number(*number) for number in (_RATE, *_BETAS, _DECAY, _EPSILON)),
             *_FLAGS,
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        support=support(FLOATING, MODERN),
         checks=(
             present(*_STATE, "grad", "step"),
             dtype_in(floating, "varRef"),
@@ -235,7 +232,7 @@ OPERATORS = (
             dtype_in({D.INT64, D.FLOAT}, "step"),
             *(same_shape(name, "varRef") for name in ("mRef", "vRef", "grad")),
             rule(f"as varRef, with amsgrad: {_MAXIMUM}", _maximum),
-            rule("one element: step", _step),
+            single("step"),
         ),
         work=_work,
         in_header_of="apply_adam_w_v2",
@@ -279,12 +276,12 @@ OPERATORS = (
             Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest expAvgSqsRef so far"),
             Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), CLASS_950),
+        support=support(FLOATING, CLASS_950),
         checks=(
             present(*_LISTS, "stateSteps"),
             *_with_amsgrad(present(_LARGEST)),
             each_of("no null among them", (*_LISTS, "stateSteps"), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            each_of("data type of each", _LISTS, of_types((D.FLOAT, D.FLOAT16, D.BF16))),
+            each_of("data type of each", _LISTS, of_types(FLOATING)),
             each_of("data type of each", ("stateSteps",), of_types((D.FLOAT, D.INT64))),
             dtype_in({D.FLOAT}, "gradScaleOptional", "foundInfOptional"),
             as_many("paramsRef", (*_LISTS[1:], "stateSteps")),
@@ -316,14 +313,14 @@ OPERATORS = (
             tensor_out("updatedScale", "the scale of the next step", const=True),
             tensor_out("updatedGrowthTracker", "steps since it changed; INT32", const=True),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        support=support(FLOATING, MODERN),
         checks=(
             present("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker"),
             dtype_in(floating, "currentScale"),
             same_dtype("foundInf", "currentScale"),
             same_dtype("updatedScale", "currentScale"),
             dtype_in({D.INT32}, "growthTracker", "updatedGrowthTracker"),
-            rule(f"one element: {', '.join(_SINGLE)}", _all_single),
+            single(*_SINGLE),
             rule("at least 1: growthInterval", _interval),
         ),
         work=_scale_work,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape,
     broadcast_shape_of,
     broadcastable,
@@ -24,6 +25,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
+    single,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -142,7 +144,7 @@ def _lerps() -> Iterator[Operator]:
             ),
             _lerp,
             header=header,
-            dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+            dtypes=FLOATING,
             products=WITH_TRAINING,
         )
 
@@ -297,14 +299,6 @@ _FILLED = (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT32, D.INT64)
 
 
 def _masked_fill(name: str, value: Parameter) -> Operator:
-    single = rule(
-        "one element: value",
-        lambda call: (
-            None
-            if call["value"].size == 1
-            else f"value: expected one element, got shape {extents(call['value'].shape)}"
-        ),
-    )
     return library_operator(
         name,
         "selfRef = value where mask",
@@ -315,7 +309,7 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
             dtype_in(where_supported(_FILLED), "selfRef"),
             dtype_in({D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
-            *((dtype_in(where_supported(NUMBERS), "value"), single) if value.is_tensor else ()),
+            *((dtype_in(where_supported(NUMBERS), "value"), single("value")) if value.is_tensor else ()),
             broadcastable("mask", "selfRef"),
             broadcast_shape_of("selfRef", "selfRef", "mask"),
         ),

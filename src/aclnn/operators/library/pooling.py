@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     dtype_in,
     each,
     extents,
@@ -33,6 +34,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
+    CUBE,
     INTEGERS,
     MODERN,
     add_at,
@@ -44,7 +46,7 @@ from aclnn.operators.library.common import (
 )
 from aclnn.operators.library.convolution import Windows
 
-_DTYPES = (D.FLOAT, D.FLOAT16, D.BF16)
+_DTYPES = FLOATING
 Numbers = tuple[int, ...]
 
 
@@ -401,7 +403,7 @@ _AVERAGE = (
     _CEIL,
     Parameter("countIncludePad", "count_include_pad", Kind.BOOL, "true if padding counts in the mean"),
     Parameter("divisorOverride", "divisor_override", Kind.INT64, "what sums are divided by; 0 for the windows' sizes"),
-    Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use"),
+    CUBE,
 )
 
 _PLANE_TYPES = {

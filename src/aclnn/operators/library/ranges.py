@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, finite, present, real, rule, where_supported
+from aclnn.core.checks import FLOATING, dtype_in, extents, finite, present, real, rule, where_supported
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -16,7 +16,7 @@ from aclnn.operators.library.common import INTEGERS, MODERN, REAL, camel, librar
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 _SPACED = (*_DTYPES, D.INT8, D.UINT8, D.INT16)
-_POWERS = (D.FLOAT, D.FLOAT16, D.BF16)
+_POWERS = FLOATING
 
 _LIMITS = "start", "end", "step"
 

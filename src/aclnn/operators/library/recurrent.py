@@ -16,16 +16,12 @@ from aclnn.core.checks import dtype_in, extents, one_of, only_if, present, rule,
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, library_operator, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, library_operator, logistic, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import each_of, not_null, of_types
 
 Arrays = tuple[Any, ...]
 Shape = tuple[int, ...]
 _TYPES = (D.FLOAT, D.FLOAT16)
-
-
-def _sigmoid(x: Any) -> Any:
-    return 1 / (1 + np.exp(-x))
 
 
 class Cell(NamedTuple):
@@ -44,7 +40,7 @@ class Cell(NamedTuple):
 
 def _lstm_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
     i, f, g, o = np.split(mine + theirs, 4, -1)
-    i, f, g, o = _sigmoid(i), _sigmoid(f), np.tanh(g), _sigmoid(o)
+    i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
     c = f * state[1] + i * g
     return i, g, f, o, o * np.tanh(c), c, np.tanh(c)
 
@@ -60,7 +56,7 @@ def _lstm_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any,
 
 def _gru_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
     (mine_r, mine_z, mine_n), (r, z, hidden) = np.split(mine, 3, -1), np.split(theirs, 3, -1)
-    r, z = _sigmoid(mine_r + r), _sigmoid(mine_z + z)
+    r, z = logistic(mine_r + r), logistic(mine_z + z)
     n = np.tanh(mine_n + r * hidden)
     return r, z, n, hidden, (1 - z) * n + z * state[0]
 

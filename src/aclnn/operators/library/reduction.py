@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import (
-    castable_from,
-    dtype_in,
-    limited_dims,
-    present,
-    rule,
-    where_supported,
-)
+from aclnn.core.checks import FLOATING, castable_from, dtype_in, limited_dims, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
@@ -114,7 +107,7 @@ def _over_dims(
     )
 
 
-_NORMED = (D.FLOAT, D.FLOAT16, D.BF16)
+_NORMED = FLOATING
 # What stands for infinity in single precision.
 _LIMITS = {float(np.float32(2**31 - 1)): math.inf, float(np.float32(-(2**31))): -math.inf}
 

@@ -39,18 +39,10 @@ from aclnn.operators.library.common import (
     tensor_out,
     type_with_scalar,
 )
-from aclnn.operators.library.dimensions import DIM
+from aclnn.operators.library.dimensions import DIM, with_extent
 
 _SELF = tensor_in("self", "the elements")
 _ORDERED = (*REAL_FLOATING, *INTEGERS)
-
-
-def _along(call: Call, count: int) -> tuple[int, ...]:
-    shape = call["self"].shape
-    if not shape:
-        return ()
-    at = call["dim"] % len(shape)
-    return (*shape[:at], count, *shape[at + 1 :])
 
 
 def _order(values: Any, along: int, descending: bool) -> Any:
@@ -111,7 +103,7 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
             limited_dims("self"),
             axis("dim", "self"),
             *([rule("elements along dim: k", _enough)] if name == "topk" else []),
-            shape_is("the result", lambda call: _along(call, count(call)), "valuesOut", "indicesOut"),
+            shape_is("the result", lambda call: with_extent(call, count(call)), "valuesOut", "indicesOut"),
         ),
         work=_sort_work,
         in_header_of=name,

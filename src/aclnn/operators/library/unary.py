@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -311,7 +312,7 @@ OPERATORS = (
         dtypes=_ANGLED,
         products=MODERN,
     ),
-    _of_one_type("trunc", "self without its fraction", "Round towards zero.", (D.FLOAT, D.FLOAT16, D.BF16), np.trunc),
+    _of_one_type("trunc", "self without its fraction", "Round towards zero.", FLOATING, np.trunc),
     _of_one_type(
         "sign",
         "1, 0 or -1, as self is positive, zero or negative; self / |self| for a complex one",

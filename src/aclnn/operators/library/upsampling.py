@@ -12,8 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, floating, on, present, public_format, rule, same_dtype, shape_is
-from aclnn.core.dtypes import DataType as D
+from aclnn.core.checks import (
+    FLOATING,
+    dtype_in,
+    extents,
+    floating,
+    on,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    shape_is,
+)
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
@@ -172,7 +182,7 @@ def _upsampling(
             *(Parameter(each, each, number, "how many times as large; 0: by the extents") for each in scales),
             tensor_out(out, "the gradient of self" if backward else "the result"),
         ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16), products),
+        support=support(FLOATING, products),
         checks=(
             present(given, *arrays, out),
             dtype_in(floating, given),
