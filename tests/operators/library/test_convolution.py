@@ -10,6 +10,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import convolution
 from tests.cases.table import Arguments, T, shape
@@ -25,6 +26,7 @@ from tests.helpers.library import (
     Placed,
     Subject,
     computed,
+    described,
     to_torch,
     torch,
     wide,
@@ -103,7 +105,6 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the convolution": lambda o, name: Break(shape((2, 6, 2, 4), name), "[2, 6, 2, 5]"),
     "one a channel": lambda o, name: Break(shape((4,), name), "[6]"),
     "0 to 3": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
-    "three values": lambda o, name: Break({name: (True, True)}, "3 values"),
     "wanted": lambda o, name: Break(
         {name: None} if name == "gradBias" else shape((2, 4, 5, 5), name), "a tensor" if name == "gradBias" else "shape"
     ),
@@ -163,3 +164,9 @@ def test_a_convolution_of_no_channels_is_the_bias() -> None:
     gradients = {"gradOutput": y, "biasSizes": (2,), "outputMask": (True, True, True)}
     outputs = {"gradInput": x, "gradWeight": w, "gradBias": np.zeros(2, np.float32)}
     assert computed("convolution_backward", call | gradients | outputs)["gradBias"].tolist() == [2, 2]
+
+
+def test_a_mask_has_three_values() -> None:
+    call = described(CALLS["convolution_backward"](D.FLOAT) | {"outputMask": (True, True)})
+    with pytest.raises(AclnnError, match="outputMask: expected 3 values, got 2"):
+        prepare(BY_NAME["convolution_backward"], call, Product.ATLAS_A2)

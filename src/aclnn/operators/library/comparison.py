@@ -114,7 +114,8 @@ def _equal_types(product: Product) -> Collection[D]:
 
 
 _ORDERED_TYPES = where_supported(_ORDERED)
-_RESULT_TYPES = where_supported((*_ORDERED, *COMPLEX))
+_OR_COMPLEX = (*_ORDERED, *COMPLEX)
+_RESULT_TYPES = where_supported(_OR_COMPLEX)
 
 
 def _with_tensor(
@@ -295,68 +296,32 @@ OPERATORS = (
     *_with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt, const=True),
     *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le),
     *_unequal(),
-    *_with_scalar(
-        "eq_scalar",
-        "==",
-        "Compare a tensor with a number: equal.",
-        operator.eq,
-        NUMBERS,
-        NUMBERS,
-        WITH_TRAINING,
-        "const aclrtStream ",
-        const=True,
-    ),
-    *_with_scalar(
-        "ne_scalar",
-        "!=",
-        "Compare a tensor with a number: not equal.",
-        operator.ne,
-        NUMBERS,
-        NUMBERS,
-        WITH_TRAINING,
-        "const aclrtStream ",
-    ),
-    *_with_scalar(
-        "gt_scalar",
-        ">",
-        "Compare a tensor with a number: greater.",
-        operator.gt,
-        _ORDERED,
-        (*_ORDERED, *COMPLEX),
-        WITH_INFERENCE,
-    ),
-    *_with_scalar(
-        "lt_scalar",
-        "<",
-        "Compare a tensor with a number: less.",
-        operator.lt,
-        _ORDERED,
-        _ORDERED,
-        WITH_TRAINING | {Product.ATLAS_200I_500_A2},
-        const=True,
-    ),
-    *_with_scalar(
-        "ge_scalar",
-        ">=",
-        "Compare a tensor with a number: greater or equal.",
-        operator.ge,
-        _ORDERED,
-        (*_ORDERED, *COMPLEX),
-        WITH_TRAINING,
-    ),
-    *_with_scalar(
-        "le_scalar",
-        "<=",
-        "Compare a tensor with a number: less or equal.",
-        operator.le,
-        _ORDERED,
-        (*_ORDERED, *COMPLEX),
-        WITH_TRAINING,
+    *(
+        each
+        for name, symbol, words, function, dtypes, results, products in (
+            ("eq", "==", "equal", operator.eq, NUMBERS, NUMBERS, WITH_TRAINING),
+            ("ne", "!=", "not equal", operator.ne, NUMBERS, NUMBERS, WITH_TRAINING),
+            ("gt", ">", "greater", operator.gt, _ORDERED, _OR_COMPLEX, WITH_INFERENCE),
+            ("lt", "<", "less", operator.lt, _ORDERED, _ORDERED, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
+            ("ge", ">=", "greater or equal", operator.ge, _ORDERED, _OR_COMPLEX, WITH_TRAINING),
+            ("le", "<=", "less or equal", operator.le, _ORDERED, _OR_COMPLEX, WITH_TRAINING),
+        )
+        for each in _with_scalar(
+            f"{name}_scalar",
+            symbol,
+            f"Compare a tensor with a number: {words}.",
+            function,
+            dtypes,
+            results,
+            products,
+            "const aclrtStream " if name in ("eq", "ne") else "aclrtStream ",
+            const=name in ("eq", "lt"),
+        )
     ),
     _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
     _told("is_pos_inf", "inf", "Find positive infinities.", lambda x: x == np.inf, "isposinf"),
     _told("is_neg_inf", "-inf", "Find negative infinities.", lambda x: x == -np.inf, "isneginf"),
-    _told("signbit", "negative, or -0", "Find numbers with a minus.", _has_minus, "signbit"),
+    _told("signbit", "negative, or -0", "Find numbers whose sign bit is set.", _has_minus, "signbit"),
     library_operator(
         "is_close",
         "out = |self - other| <= atol + rtol * |other|",

@@ -27,7 +27,7 @@ def axes_of(call: Call, dims: str) -> Shape:
 
 
 def reduced(call: Call, dims: str, keep: str) -> Shape:
-    """The shape of what is left of self."""
+    """The shape of self after the reduction."""
     shape, axes = call["self"].shape, axes_of(call, dims)
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if call[keep] or axis not in axes)
 

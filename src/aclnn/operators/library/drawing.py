@@ -182,7 +182,7 @@ def _drawn(
 
 
 def _limits(kind: Kind) -> tuple[Parameter, Parameter]:
-    """The documents call them from and to; from is no name in Python."""
+    """The documents call them from and to; `from` is a reserved word in Python."""
     return attribute("low", kind, "the least"), attribute("high", kind, "what they stay below")
 
 

@@ -74,7 +74,7 @@ def _extreme_place(name: str, header: str, word: str) -> Operator:
 
 
 def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """The elements of which ``place`` tells the index along a dimension, and these."""
+    """The elements at the indices that ``place`` returns, and the indices."""
 
     def find(values: Any, axes: Shape) -> tuple[Any, Any]:
         if not axes:

@@ -1,4 +1,4 @@
-"""One tensor of a list's: aclnnCat, aclnnStack, aclnnSum."""
+"""Join a list of tensors into one: aclnnCat, aclnnStack, aclnnSum."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ OPERATORS = (
         summary="Join tensors along a dimension.",
         formula="out = the tensors, one after the other along dim",
         parameters=(
-            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined; tensors of shape [0] are left away"),
+            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined; tensors of shape [0] are skipped"),
             Parameter("dim", "dim", Kind.INT64, "the dimension along which they are joined"),
             tensor_out(),
         ),

@@ -309,7 +309,9 @@ OPERATORS = (
             tensor_in("foundInf", "not 0 if a gradient was not finite"),
             Parameter("growthFactor", "growth_factor", Kind.DOUBLE, "how much more"),
             Parameter("backoffFactor", "backoff_factor", Kind.DOUBLE, "how much less"),
-            Parameter("growthInterval", "growth_interval", Kind.INT64, "steps without infinite gradients to the next"),
+            Parameter(
+                "growthInterval", "growth_interval", Kind.INT64, "consecutive finite steps before the scale grows"
+            ),
             tensor_out("updatedScale", "the scale of the next step", const=True),
             tensor_out("updatedGrowthTracker", "steps since it changed; INT32", const=True),
         ),

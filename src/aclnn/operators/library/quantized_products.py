@@ -74,7 +74,7 @@ class _Matrices(NamedTuple):
     """The layout of the matrices of x1 or x2 in memory."""
 
     shape: Shape
-    """Theirs as they lie, in numbers."""
+    """The shape in memory, in elements."""
     turned: bool
     """True where a program sees them transposed."""
     transposed: bool

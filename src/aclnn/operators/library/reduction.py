@@ -241,7 +241,7 @@ OPERATORS = (
         "reduce_nansum",
         "dim",
         "keepDim",
-        "Sum over some dimensions, of what is a number.",
+        "Sum over some dimensions, ignoring NaN.",
         "out = sum of self over dim, 0 for NaN",
         lambda values, axes: _sum(np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values, axes),
         (

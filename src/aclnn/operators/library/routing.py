@@ -39,7 +39,7 @@ _MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 
 _COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut"
 _RANGE, _SCALE = "activeExpertRangeOptional", "scaleOptional"
 _TAKEN = (*FLOATING, D.INT8)
-#: What counts are: of V3 sums, numbers, pairs of an expert and its number; of V2 one more, 0 for none.
+#: What counts are: of V3 sums, numbers, pairs of an expert and its number; V2 adds 1, 0 means no counts.
 _SUMS, _NUMBERS, _PAIRS = range(3)
 
 

@@ -128,7 +128,7 @@ def _channels(x: Any) -> Any:
 
 
 def _taken(planes: Any, index: Any, inside: Any) -> Any:
-    """The elements of each channel, 0 for those that there are not."""
+    """The elements of each channel, 0 outside the input."""
     return np.where(inside[:, None], np.take_along_axis(planes, index[:, None], 2), 0.0)
 
 

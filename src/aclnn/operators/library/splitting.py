@@ -1,4 +1,4 @@
-"""Parts of one tensor as a list's: aclnnSplitTensor, aclnnSplitWithSize."""
+"""Split one tensor into a list: aclnnSplitTensor, aclnnSplitWithSize."""
 
 from __future__ import annotations
 
