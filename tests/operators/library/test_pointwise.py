@@ -11,6 +11,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.tensor import Scalar
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import pointwise
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -40,6 +41,9 @@ CLAMPS = (
 )
 
 
+BOUNDS: Mapping[str, Scalar] = {"clipValueMin": scalar(D.INT64, 1), "clipValueMax": scalar(D.DOUBLE, 2)}
+
+
 def _clamped(a: Mapping[str, Any]) -> Any:
     """The upper bound wins."""
     values, low, high = first(a), a.get("clipValueMin"), a.get("clipValueMax")
@@ -49,7 +53,7 @@ def _clamped(a: Mapping[str, Any]) -> Any:
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     **{
-        name: lambda d: {"clipValueMin": scalar(D.INT64, 1), "clipValueMax": scalar(D.DOUBLE, 2)}
+        name: lambda d, name=name: {p.name: BOUNDS[p.name] for p in BY_NAME[name].parameters if p.name in BOUNDS}
         for name in CLAMPS
         if not name.endswith("tensor")
     },

@@ -183,33 +183,43 @@ def _nearest(bound: Any, dtype: np.dtype[Any]) -> Any:
     return convert(value, dtype)
 
 
-def _clamp(call: Call) -> Callable[..., Any]:
-    low, high = (None if bound is None else bound.value for bound in _bounds(call))
+def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: str = "clamp") -> Operator:
+    """Bounds that are numbers or tensors. The upper one wins where the lower exceeds it, as in the kernels.
 
-    def clamp(values: Any) -> Any:
-        if low is not None:
-            values = np.maximum(values, _nearest(low, values.dtype))
-        if high is not None:
-            values = np.minimum(values, _nearest(high, values.dtype))
-        return values
-
-    return clamp
-
-
-def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: str) -> Operator:
-    """Bounds that are numbers; an operator whose name begins with ``inplace`` replaces its argument."""
-    in_place = name.startswith("inplace")
+    An operator whose name begins with ``inplace`` replaces its argument.
+    """
+    in_place, by_tensors = name.startswith("inplace"), bounds[0].is_tensor
     first = "selfRef" if in_place else "self"
     out = first if in_place else "out"
+    names = tuple(bound.name for bound in bounds)
     required = [bound.name for bound in bounds if not bound.optional]
+    joint = _joint(first, *names)
 
     def work(call: Call) -> Library | None:
-        if call[out].size == 0:
+        given = [bound for bound in names if call[bound] is not None]
+        tensors = (first, *(given if by_tensors else ()))
+        if any(call[each].size == 0 for each in tensors):
             return None
-        return Library(_clamp(call), (first,), (out,), _clamp_type(call))
+        numbers = [] if by_tensors else [call[bound].value for bound in given]
+
+        def clamp(values: Any, *limits: Any) -> Any:
+            limits = limits or tuple(_nearest(number, values.dtype) for number in numbers)
+            for bound, limit in zip(given, limits, strict=True):
+                values = (np.maximum if bound == "clipValueMin" else np.minimum)(values, limit)
+            return values
+
+        return Library(clamp, tensors, (out,), joint(call) if by_tensors else _clamp_type(call))
 
     least = f"max({first}, clipValueMin)" if bounds[0].name == "clipValueMin" else first
     formula = f"min({least}, clipValueMax)" if bounds[-1].name == "clipValueMax" else least
+    further: tuple[Check, ...] = (castable_from(joint, out), limited_dims(first), _broadcast_to(out, first, *names))
+    if not by_tensors:
+        further = (
+            *(() if in_place else (same_shape("out", "self"),)),
+            limited_dims(first),
+            real(*names),
+            castable_from(lambda call: _clamp_type(call) if call.product in CLASS_950 else call[first].dtype, out),
+        )
     return Operator(
         name=name,
         function=camel(name),
@@ -225,60 +235,10 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
             present(first, *required, out),
             *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
             dtype_in(_CLAMPED, first, out),
-            *(() if in_place else (same_shape("out", "self"),)),
-            limited_dims(first),
-            real(*(bound.name for bound in bounds)),
-            castable_from(lambda call: _clamp_type(call) if call.product in CLASS_950 else call[first].dtype, out),
+            *further,
         ),
         work=work,
         in_header_of=header,
-    )
-
-
-def _bounded_by_tensors(name: str, summary: str, bounds: tuple[Parameter, ...]) -> Operator:
-    """Bounds that are tensors. The upper one wins where the lower exceeds it, as in the kernels."""
-    in_place = name.startswith("inplace")
-    first = "selfRef" if in_place else "self"
-    out = first if in_place else "out"
-    names = tuple(bound.name for bound in bounds)
-    required = [bound.name for bound in bounds if not bound.optional]
-    joint = _joint(first, *names)
-
-    def work(call: Call) -> Library | None:
-        given = [bound for bound in names if call[bound] is not None]
-        if any(call[each].size == 0 for each in (first, *given)):
-            return None
-
-        def clamp(values: Any, *limits: Any) -> Any:
-            found = dict(zip(given, limits, strict=True))
-            if "clipValueMin" in found:
-                values = np.maximum(values, found["clipValueMin"])
-            return np.minimum(values, found["clipValueMax"]) if "clipValueMax" in found else values
-
-        return Library(clamp, (first, *given), (out,), joint(call))
-
-    least = f"max({first}, clipValueMin)" if bounds[0].name == "clipValueMin" else first
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=summary,
-        formula=f"{out} = " + (f"min({least}, clipValueMax)" if bounds[-1].name == "clipValueMax" else least),
-        parameters=(
-            replaced() if in_place else tensor_in("self", "the numbers"),
-            *bounds,
-            *(() if in_place else (tensor_out(),)),
-        ),
-        support=support((*REAL_FLOATING, *INTEGERS), WITH_INFERENCE),
-        checks=(
-            present(first, *required, out),
-            *(() if required else (rule("a bound: clipValueMin", _bounded, ACLNN_ERR_PARAM_NULLPTR),)),
-            dtype_in(_CLAMPED, first, out),
-            castable_from(joint, out),
-            limited_dims(first),
-            _broadcast_to(out, first, *names),
-        ),
-        work=work,
-        in_header_of="clamp",
     )
 
 
@@ -340,20 +300,19 @@ OPERATORS = (
         "clamp",
         "Bound a tensor from below, above or both.",
         tuple(_limit(Kind.SCALAR, name, optional=True) for name in ("Min", "Max")),
-        "clamp",
     ),
-    _bounded_by("clamp_min", "Bound a tensor from below.", (_MIN,), "clamp"),
-    _bounded_by("clamp_max", "Bound a tensor from above.", (_MAX,), "clamp"),
-    _bounded_by("inplace_clamp_max", "Bound a tensor from above, in place.", (_MAX,), "clamp"),
+    _bounded_by("clamp_min", "Bound a tensor from below.", (_MIN,)),
+    _bounded_by("clamp_max", "Bound a tensor from above.", (_MAX,)),
+    _bounded_by("inplace_clamp_max", "Bound a tensor from above, in place.", (_MAX,)),
     _bounded_by("hardtanh", "Bound a tensor from below and above.", (_MIN, _MAX), "hardtanh"),
     _bounded_by("inplace_hardtanh", "Bound a tensor from below and above, in place.", (_MIN, _MAX), "hardtanh"),
-    _bounded_by_tensors(
+    _bounded_by(
         "clamp_tensor",
         "Bound each element from below, above or both.",
         tuple(_limit(Kind.INPUT, name, optional=True) for name in ("Min", "Max")),
     ),
     *(
-        _bounded_by_tensors(f"{where}clamp_{name}_tensor", f"Bound each element from {side}{words}.", (bound,))
+        _bounded_by(f"{where}clamp_{name}_tensor", f"Bound each element from {side}{words}.", (bound,))
         for name, side, bound in (("min", "below", _MINIMA), ("max", "above", _MAXIMA))
         for where, words in (("", ""), ("inplace_", ", in place"))
     ),
