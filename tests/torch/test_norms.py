@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -235,6 +236,67 @@ def test_gradients_of_empty_batches_are_zeros(name: str) -> None:
 def test_a_channel_of_one_value_cannot_be_trained() -> None:
     with pytest.raises(ValueError, match="more than one value a channel"):
         ours.batch_norm(given(1, 4), None, None, training=True)
+
+
+REFUSED = {
+    "one value a channel": (lambda f: f.instance_norm(given(2, 3, 1)), ValueError),
+    "running_mean alone": (lambda f: f.instance_norm(given(2, 3, 4), torch.zeros(3)), ValueError),
+    "running_var alone": (lambda f: f.batch_norm(given(2, 3, 4), None, torch.ones(3), training=True), ValueError),
+    "neither": (lambda f: f.batch_norm(given(2, 3, 4), None, None), RuntimeError),
+    "of no input": (lambda f: f.instance_norm(given(2, 3, 4), use_input_stats=False), RuntimeError),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_statistics_that_pytorch_refuses(name: str) -> None:
+    call, error = REFUSED[name]
+    for f in (theirs, ours):
+        with pytest.raises(error):
+            call(f)
+
+
+def test_instance_norm_of_no_samples_has_running_statistics() -> None:
+    """RuntimeError: cannot reshape tensor of 0 elements."""
+    found = []
+    for f in (theirs, ours):
+        mean, var = torch.zeros(3), torch.ones(3)
+        found.append((f.instance_norm(given(0, 3, 5), mean, var), mean, var))
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, equal_nan=True)
+
+
+def test_a_batch_of_no_members_leaves_running_statistics_alone() -> None:
+    mean, var = torch.full((3,), 2.0), torch.full((3,), 3.0)
+    torch.func.vmap(lambda x: ours.batch_norm(x, mean, var, training=True))(given(0, 2, 3, 4))
+    assert (mean == 2.0).all()
+    assert (var == 3.0).all()
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+@pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
+def test_float32_parameters_beside_bfloat16(name: str, autocast: bool) -> None:
+    """They were refused: gamma: expected data type ACL_BF16."""
+    options = (2,) if name == "group_norm" else (None, None)
+    found = []
+    for f in (theirs, ours):
+        tensors = [tensor.requires_grad_() for tensor in (given(3, 4, 5).bfloat16(), given(4), given(4, 1)[:, 0])]
+        with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+            y = getattr(f, name)(tensors[0], *options, *tensors[1:])
+        found.append((y, *torch.autograd.grad(y.float().square().sum(), tensors)))
+    for expected, got in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("parameters", [None, "x", torch.float32], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
+def test_rms_norm_of_small_numbers_has_pytorchs_eps(dtype: Any, parameters: Any) -> None:
+    """It was that of the 16-bit type, beside which the mean of 10⁻⁶ is nothing."""
+    x = (given(4, 8) * 1e-3).to(dtype)
+    weight = None if parameters is None else torch.ones(8, dtype=dtype if parameters == "x" else parameters)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, of the mixture
+        expected = theirs.rms_norm(x, [8], weight)
+    torch.testing.assert_close(ours.rms_norm(x, [8], weight), expected)
 
 
 def test_running_statistics_change_for_autograd_too() -> None:

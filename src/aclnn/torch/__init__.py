@@ -7,9 +7,9 @@ Raises:
 """
 
 from aclnn.torch import (  # noqa: F401  # most for what they register
+    autocast,
     autograd,
     batching,
-    casting,
     functional,
     gradients,
     nn,

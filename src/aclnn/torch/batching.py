@@ -35,8 +35,11 @@ def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: An
     """Call once for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
     pairs = list(zip(arguments, in_dims, strict=True))
     batched = [isinstance(a, torch.Tensor) and d is not None for a, d in pairs]
-    if not info.batch_size:  # a member of zeros shows what results are like
-        pairs = [(a.sum(d, keepdim=True) if moves else a, d) for (a, d), moves in zip(pairs, batched, strict=True)]
+    if not info.batch_size:  # a member of zeros shows what results are like; running statistics stay as they are
+        pairs = [
+            (a.sum(d, keepdim=True) if moves else a.clone() if isinstance(a, torch.Tensor) else a, d)
+            for (a, d), moves in zip(pairs, batched, strict=True)
+        ]
     calls = [
         call(*(a.select(d, i) if moves else a for (a, d), moves in zip(pairs, batched, strict=True)))
         for i in range(info.batch_size or 1)

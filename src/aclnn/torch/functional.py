@@ -127,21 +127,26 @@ def rms_norm(
 ) -> Tensor:
     """RMSNorm over the trailing dimensions, as ``torch.nn.functional.rms_norm``.
 
-    The weight has the input's data type or float32. ``eps`` is that of the input's data type unless given.
+    The weight has the input's data type or float32. ``eps`` is float32's, 2⁻²³, unless given, for 16 bits too.
     """
     shape = tuple(normalized_shape)
     if tuple(input.shape[input.dim() - len(shape) :]) != shape:
         raise RuntimeError(f"rms_norm(): input: expected trailing dimensions {list(shape)}, got {list(input.shape)}")
     given = torch.ones(shape, dtype=input.dtype, device=input.device) if weight is None else weight
-    return torch.ops.aclnn.rms_norm(input, given, torch.finfo(input.dtype).eps if eps is None else eps)[0]
+    return torch.ops.aclnn.rms_norm(input, given, torch.finfo(torch.float32).eps if eps is None else eps)[0]
 
 
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """GroupNorm of (N, C, …), as ``torch.nn.functional.group_norm``; weight and bias have the input's data type."""
+    """GroupNorm of (N, C, …), as ``torch.nn.functional.group_norm``.
+
+    Weight and bias have the input's data type, or float32, in which a result of 16 bits is then computed.
+    """
     n, c, *space = input.shape
-    return torch.ops.aclnn.group_norm(input, weight, bias, n, c, math.prod(space), num_groups, eps)[0]
+    wide = input.float() if any(p is not None and p.dtype is torch.float32 for p in (weight, bias)) else input
+    found = torch.ops.aclnn.group_norm(wide, weight, bias, n, c, math.prod(space), num_groups, eps)[0]
+    return found.to(input.dtype) if input.device.type == "cpu" else found  # autocast on CUDA gives float32
 
 
 def batch_norm(
@@ -157,10 +162,13 @@ def batch_norm(
     """BatchNorm of (N, C, …), as ``torch.nn.functional.batch_norm``; in training it updates the running statistics.
 
     Raises:
-        ValueError: in training, a channel has one value.
+        ValueError: in training, a channel has one value, or there is one of the running statistics without the other.
+        RuntimeError: otherwise, there are no running statistics.
     """
-    if training and input.numel() == input.shape[1]:
+    n, _, *space = input.shape
+    if training and math.prod((n, *space)) == 1:
         raise ValueError(f"batch_norm(): input: expected more than one value a channel, got {list(input.shape)}")
+    _expect_statistics("batch_norm", running_mean, running_var, training)
     # Of five dimensions the operator wants a format, which tensors of PyTorch do not have.
     flat = input.flatten(3) if input.dim() == _VIDEO_RANK else input
     found = torch.ops.aclnn.batch_norm(flat, weight, bias, running_mean, running_var, training, momentum, eps)[0]
@@ -180,24 +188,41 @@ def instance_norm(
     """InstanceNorm of (N, C, …), as ``torch.nn.functional.instance_norm``: BatchNorm of samples of their own.
 
     With running statistics these are updated by their mean over the samples.
+
+    Raises:
+        ValueError: of the input's statistics, a channel has one value, or there is one of the running statistics
+            without the other.
+        RuntimeError: otherwise, there are no running statistics.
     """
-    n, c = input.shape[:2]
-    if use_input_stats and running_mean is None and running_var is None:
-        return group_norm(input, c, weight, bias, eps)
+    n, c, *space = input.shape
+    if use_input_stats and math.prod(space) == 1:
+        raise ValueError(f"instance_norm(): input: expected more than one value a channel, got {list(input.shape)}")
+    _expect_statistics("instance_norm", running_mean, running_var, use_input_stats)
+    if use_input_stats and running_mean is None:
+        return group_norm(input, c, weight, bias, eps).to(input.dtype)
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
     mean, var, w, b = (
         None if given is None else given.repeat(n) for given in (running_mean, running_var, weight, bias)
     )
-    found = batch_norm(input.reshape(1, n * c, -1), mean, var, w, b, True, momentum, eps).reshape(input.shape)
+    flat = input.reshape(1, n * c, math.prod(space))
+    found = batch_norm(flat, mean, var, w, b, True, momentum, eps)
     with torch.no_grad():
         for running, updated in ((running_mean, mean), (running_var, var)):
             if running is not None and updated is not None:
                 running.copy_(updated.view(n, c).mean(0))
-    return found
+    return found.reshape(input.shape)
 
 
 _VIDEO_RANK = 5
+
+
+def _expect_statistics(function: str, mean: Tensor | None, var: Tensor | None, of_input: bool) -> None:
+    """Refuse running statistics that PyTorch refuses."""
+    if not of_input and (mean is None or var is None):
+        raise RuntimeError(f"{function}(): expected running_mean and running_var without the input's statistics")
+    if (mean is None) != (var is None):
+        raise ValueError(f"{function}(): expected both or neither of running_mean and running_var")
 
 
 def _may_be_differentiated(input: Tensor) -> bool:

@@ -171,12 +171,7 @@ def _layer_norm_gradients(
     """
     dims = list(range(x.dim() - len(shape), x.dim()))
     rows = list(range(x.dim() - len(shape)))
-    centred = x - x.mean(dims, keepdim=True)
-    # rstd's value is kept, with the dependence on x that it has for any eps.
-    spread = rstd.reshape(x.shape[: len(rows)] + (1,) * len(dims)).detach()
-    variance = (centred * centred).mean(dims, keepdim=True)
-    scale = (spread**-2 + (variance - variance.detach())) ** -0.5
-    hat = centred * scale
+    hat, scale = _normalised(x, rstd.reshape(x.shape[: len(rows)] + (1,) * len(dims)), dims)
     g = dy if weight is None else dy * weight
     dx = (g - g.mean(dims, keepdim=True) - hat * (g * hat).mean(dims, keepdim=True)) * scale
     dw = (dy * hat).sum(rows) if rows else dy * hat
@@ -224,9 +219,9 @@ def _ada_layer_norm_gradients(
     factor = 1.0 + scale.reshape(*x.shape[:-2], 1, x.shape[-1])
     w, b = 1.0 if weight is None else weight, 0.0 if bias is None else bias
     lower, over = dy * factor, list(range(x.dim() - 1))
-    hat = _hat(x, rstd, [-1])
+    hat, scaled = _normalised(x, rstd, [-1])
     g = lower * w
-    dx = (g - g.mean(-1, keepdim=True) - hat * (g * hat).mean(-1, keepdim=True)) * _scale(x, rstd, [-1])
+    dx = (g - g.mean(-1, keepdim=True) - hat * (g * hat).mean(-1, keepdim=True)) * scaled
     dscale, dshift = (dy * (hat * w + b)).sum(-2).reshape(scale.shape), dy.sum(-2).reshape(shift.shape)
     return dx, dscale, dshift, (lower * hat).sum(over), lower.sum(over)
 
@@ -258,24 +253,20 @@ def _group_norm_gradients(
     split = (n, group, c // group, hxw)
     w = 1.0 if weight is None else weight.reshape(1, group, c // group, 1)
     rows = rstd.reshape(n, group, 1, 1)
-    hat = _hat(x.reshape(split), rows, [2, 3])
+    hat, scale = _normalised(x.reshape(split), rows, [2, 3])
     g = dy.reshape(split) * w
-    scale = _scale(x.reshape(split), rows, [2, 3])
     dx = (g - g.mean([2, 3], keepdim=True) - hat * (g * hat).mean([2, 3], keepdim=True)) * scale
     like = (c,) if weight is None else weight.shape
     dw, db = (terms.sum([0, 3]).reshape(like) for terms in (dy.reshape(split) * hat, dy.reshape(split)))
     return dx.reshape(x.shape) if mask[0] else None, dw if mask[1] else None, db if mask[2] else None
 
 
-def _scale(x: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
-    """Return rstd's value, with the dependence on x that it has for any eps."""
+def _normalised(x: Tensor, rstd: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
+    """Return x normalised, and rstd's value with the dependence on x that it has for any eps."""
     centred = x - x.mean(dims, keepdim=True)
     variance = (centred * centred).mean(dims, keepdim=True)
-    return (rstd.detach() ** -2 + (variance - variance.detach())) ** -0.5
-
-
-def _hat(x: Tensor, rstd: Tensor, dims: list[int]) -> Tensor:
-    return (x - x.mean(dims, keepdim=True)) * _scale(x, rstd, dims)
+    scale = (rstd.detach() ** -2 + (variance - variance.detach())) ** -0.5
+    return centred * scale, scale
 
 
 _second("group_norm_backward", _group_norm_gradients)
@@ -296,7 +287,7 @@ def _group_norm_swish_gradients(
     """Compute the gradients of GroupNorm and Swish as those of GroupNorm, with Swish's for dy."""
     n, c = x.shape[:2]
     split, parameter = (n, groups, c // groups, -1), (1, groups, c // groups, 1)
-    hat = _hat(x.reshape(split), rstd.reshape(n, groups, 1, 1), [2, 3])
+    hat, _ = _normalised(x.reshape(split), rstd.reshape(n, groups, 1, 1), [2, 3])
     z = hat * weight.reshape(parameter) + bias.reshape(parameter)
     dz = dy.reshape(split) * _silu_derivative(scale * z)
     extents = n, c, x.shape[2:].numel(), groups
@@ -326,10 +317,10 @@ def _batch_norm_gradients(
     dims = [dim for dim in range(x.dim()) if dim != 1]
     w = 1.0 if weight is None else weight.reshape(channel)
     if training:
-        saved = torch.ones(x.shape[1]) if save_invstd is None else save_invstd
+        saved = torch.ones(x.shape[1], device=x.device) if save_invstd is None else save_invstd
         of_variance = current_product() not in CLASS_950
         rstd = ((saved + eps) ** -0.5 if of_variance else saved).reshape(channel)
-        scale, hat = _scale(x, rstd, dims), _hat(x, rstd, dims)
+        hat, scale = _normalised(x, rstd, dims)
         dx = w * scale * (dy - dy.mean(dims, keepdim=True) - hat * (dy * hat).mean(dims, keepdim=True))
     else:
         mean = 0.0 if running_mean is None else running_mean.reshape(channel)
