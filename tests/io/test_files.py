@@ -491,6 +491,8 @@ def test_names_that_could_not_be_read_back_are_refused(tmp_path):
     for suffix, name in ((".npz", "arr_0"), (".safetensors", "tensor")):
         with pytest.raises(FileError, match=f"expected every name once, got '{name}' again"):
             io.write(tmp_path / f"a{suffix}", {"": array, name: array})
+    with pytest.raises(FileError, match=r"expected a name without NUL, got 'a\\x00b'"):
+        io.write(tmp_path / "a.npz", {"a\0b": array})
     for suffix in (".npy", ".npz"):
         with pytest.raises(FileError, match="expected a data type that can be read back, got float8_e5m2"):
             io.write(tmp_path / f"a{suffix}", array.astype(ml_dtypes.float8_e5m2))

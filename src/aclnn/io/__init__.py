@@ -72,7 +72,7 @@ def entries(
     Args:
         path: .npy, .npz, .safetensors, .pt / .pth, .bin / .raw.
         dtype: needed for raw files; for others, the meaning of a two-byte void (bfloat16 as NumPy stores it).
-        shape: needed for raw files; for others it must agree, but with that of a flat array.
+        shape: of raw files, which are flat without one; that of others must match, unless the stored array is flat.
 
     Raises:
         FileError: not readable, damaged, or of an unknown format; also raised by the functions.
@@ -117,7 +117,7 @@ def read(
     """
     found = entries(path, dtype, shape)
     if name is None and len(found) != 1:
-        raise FileError(f"{path}: expected a tensor's name, one of {', '.join(sorted(found))}")
+        raise FileError(f"{path}: expected a tensor's name, one of {', '.join(sorted(found)) or 'none'}")
     name = next(iter(found)) if name is None else name
     if name not in found:
         raise FileError(f"{path}: expected a tensor named {name!r}, got {', '.join(sorted(found)) or 'none'}")

@@ -74,5 +74,7 @@ def write_npz(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     """Write a file as ``aclnn.io.Writer`` says."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in tensors.items():
+            if "\0" in name:  # where zip archives end names
+                raise ValueError(f"expected a name without NUL, got {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 _write(member, array)
