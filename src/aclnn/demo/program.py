@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,13 @@ class Program:
         self._stream = 0
 
     def __enter__(self) -> Program:
-        _expect(capi.aclInit(None))
-        _expect(capi.aclrtSetDevice(0))
-        self._stream = _expect(capi.aclrtCreateStream())
+        with ExitStack() as undone:
+            _expect(capi.aclInit(None))
+            undone.callback(capi.aclFinalize)
+            _expect(capi.aclrtSetDevice(0))
+            undone.callback(capi.aclrtResetDevice, 0)
+            self._stream = _expect(capi.aclrtCreateStream())
+            undone.pop_all()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -47,7 +51,7 @@ class Program:
             AclnnError: a call that fails, with its status and text.
         """
         releases: list[tuple[Callable[[int], int], int]] = []
-        with _released(releases):
+        with _cleanup(releases):
             addresses, handles = {}, []
             for parameter in operator.parameters:
                 value = arguments[parameter.name]
@@ -72,7 +76,7 @@ class Program:
 
 
 @contextmanager
-def _released(releases: list[tuple[Callable[[int], int], int]]) -> Iterator[None]:
+def _cleanup(releases: list[tuple[Callable[[int], int], int]]) -> Iterator[None]:
     try:
         yield
     finally:
@@ -113,12 +117,13 @@ def _tensor(array: Array, address: int, releases: list[tuple[Callable[[int], int
 
 
 def _attribute(kind: Kind, value: Any, releases: list[tuple[Callable[[int], int], int]]) -> Any:
-    if kind is Kind.INT_ARRAY:
-        handle = capi.aclCreateIntArray(value, len(value))
-        releases.append((capi.aclDestroyIntArray, handle))
-        return handle
-    if kind is Kind.BOOL_ARRAY:
-        handle = capi.aclCreateBoolArray(value, len(value))
-        releases.append((capi.aclDestroyBoolArray, handle))
-        return handle
-    return value
+    makers = {
+        Kind.INT_ARRAY: (capi.aclCreateIntArray, capi.aclDestroyIntArray),
+        Kind.BOOL_ARRAY: (capi.aclCreateBoolArray, capi.aclDestroyBoolArray),
+    }
+    if kind not in makers:
+        return value
+    create, destroy = makers[kind]
+    handle = create(value, len(value))
+    releases.append((destroy, handle))
+    return handle
