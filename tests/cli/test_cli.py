@@ -30,7 +30,7 @@ from aclnn.cli.info import _OPTIONAL, describe_installation
 from aclnn.core import products
 from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 from aclnn.kernels.cpu import threads
-from aclnn.operators import BY_NAME, OPERATORS
+from aclnn.operators import BY_NAME, C_OPERATORS, OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 from aclnn.support import optional
 from tools.pages import PAGES, functions_page
@@ -350,9 +350,37 @@ def test_an_input_is_not_written_over(out: str) -> None:
     given = "all.npz:x" if "npz" in out else "x.npy"
     result = invoke("run", "silu", f"self={given}", "--out", out)
     assert result.exit_code == 2
-    assert f"--out: expected a file that is no input, got '{out}', which self is read from" in result.stderr
+    assert f"--out: expected a file of its own, got '{out}', which is that of self" in result.stderr
     np.testing.assert_array_equal(files.read("x.npy"), x)
     np.testing.assert_array_equal(files.read("all.npz", "x"), x)
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "status"),
+    [
+        (
+            ["--out", "y.npy", "--json", "x.npy"],
+            "--json: expected a file of its own, got 'x.npy', which is that of self",
+            2,
+        ),
+        (
+            ["--out", "y.npy", "--json", "y.npy"],
+            "--json: expected a file of its own, got 'y.npy', which is that of out",
+            2,
+        ),
+        (["--out", "y.npy", "--json", "--out"], "--json: expected FILE or -, got '--out'", 2),
+        (["--out", "y.npy", "--json", "no/r.json"], "no/r.json: No such file or directory", 1),
+    ],
+)
+def test_a_report_that_has_no_place_is_refused_before_the_work(words: list[str], text: str, status: int) -> None:
+    """It replaced the input or the output, went to a file named --out, or was refused after the output was written."""
+    x = pair()[1]
+    save(x=x)
+    result = invoke("run", "silu", "self=x.npy", *words)
+    assert result.exit_code == status
+    assert text in result.stderr
+    assert written() == {"x.npy"}
+    np.testing.assert_array_equal(files.read("x.npy"), x)
 
 
 def test_what_works_in_place_leaves_its_file_alone() -> None:
@@ -430,6 +458,9 @@ NORM = (*STATISTICS, "normalized_shape=8")
         (["info", "aclnnSilv"], "operator: expected one of docs/operators.md, such as aclnnSilu, got 'aclnnSilv'"),
         (["info", "--json"], "requires an argument"),
         (["nonsense"], "nonsense"),
+        (["run", "mm"], "operator: expected one with a Python function (aclnn run --help), got 'mm': C programs"),
+        (["run", "aclnnMm"], "got 'aclnnMm': C programs, aclnn.cann, torch_npu and aclnn verify have it"),
+        (["run", "nonsense"], "No such command 'nonsense'"),
     ],
 )
 def test_a_wrong_command_line_is_status_2(words: list[str], text: str) -> None:
@@ -443,6 +474,7 @@ def test_info_says_where_it_runs() -> None:
     document = json.loads(invoke("info", "--json", "-", "--soc-name", "Ascend310P3").stdout)
     assert (document["version"], document["product"]) == (aclnn.__version__, "Atlas inference")
     assert document["operators"] == [operator.name for operator in OPERATORS]
+    assert document["plain_operators"] == len(C_OPERATORS) - len(OPERATORS)
     assert document["threads"] == threads.shared().threads
     assert document["vector"] in ("avx512", "avx2", "neon", "generic")
     assert Path(document["cache_directory"]).is_absolute()
@@ -507,13 +539,10 @@ def test_info_says_what_may_be_left_out(operator: str, name: str, optional: bool
     assert re.split(r" {2,}|$", row[begin:])[0] == shown
 
 
-def test_parts_are_found_when_they_exist(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "build" in invoke("toolkit", "--help").stdout
-    monkeypatch.setattr(app_module, "_PARTS", {"toolkit": "aclnn.cli.toolkit", "gone": "aclnn.gone.command"})
+def test_parts_are_commands_too() -> None:
     listed = invoke("--help").stdout
-    assert "toolkit" in listed
-    assert "gone" not in listed
-    assert invoke("gone").exit_code == 2
+    assert all(part in listed for part in app_module._PARTS)
+    assert "build" in invoke("toolkit", "--help").stdout
 
 
 def test_progress_shows_on_a_terminal_and_vanishes(monkeypatch: pytest.MonkeyPatch) -> None:

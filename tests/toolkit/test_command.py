@@ -333,6 +333,11 @@ class TestTrace:
         (row,) = (line for line in summary.splitlines() if " aclInit " in line)
         assert [cell.strip() for cell in row.split("│")[1:4]] == ["aclInit", "6", "2"]
 
+    def test_a_status_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
+        """ValueError: invalid literal for int()."""
+        (tmp_path / "trace").write_text("aclInit\tnone\t\u00b2\t1.0\n")
+        assert "\u00b2" in aclnn("trace", tmp_path / "trace").stdout
+
     def test_a_narrow_terminal_cuts_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Addresses ended in …"""
         file, shown = tmp_path / "trace", io.StringIO()

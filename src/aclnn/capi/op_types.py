@@ -17,7 +17,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
-from aclnn.operators import C_OPERATORS
+from aclnn.operators import BY_FUNCTION
 from aclnn.operators.library import of_box_types, of_types, recurrent
 
 
@@ -101,8 +101,6 @@ class ByType(NamedTuple):
 
 Value = Callable[[Given], Any]
 
-_BY_FUNCTION = {operator.function: operator for operator in C_OPERATORS}
-
 
 def _invalid(text: str) -> AclnnError:
     return AclnnError(ACLNN_ERR_PARAM_INVALID, text)
@@ -163,14 +161,14 @@ def _operator(operator: Operator, inputs: str, outputs: str, **others: Value) ->
 
 def _function(function: str, inputs: str = "self", outputs: str = "out", **others: Value) -> ByType:
     """Call an ``aclnn`` function, as ``_operator`` does."""
-    return _operator(_BY_FUNCTION[function], inputs, outputs, **others)
+    return _operator(BY_FUNCTION[function], inputs, outputs, **others)
 
 
 def _copied(
     source: Callable[[Given], Tensor] = Given.tensor, target: Callable[[Given], Tensor] = Given.output
 ) -> ByType:
     """Copy, by default the first input to the first output."""
-    return ByType(_BY_FUNCTION["aclnnInplaceCopy"], lambda given: {"selfRef": target(given), "src": source(given)})
+    return ByType(BY_FUNCTION["aclnnInplaceCopy"], lambda given: {"selfRef": target(given), "src": source(given)})
 
 
 def _view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
@@ -230,7 +228,7 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
 
 def _product(function: str) -> ByType:
     """Multiply matrices, which attributes transpose."""
-    operator = _BY_FUNCTION[function]
+    operator = BY_FUNCTION[function]
 
     def arguments(given: Given) -> dict[str, Any]:
         factors = []
@@ -245,7 +243,7 @@ def _product(function: str) -> ByType:
 
 
 def _grid(function: str, inputs: str = "input grid", outputs: str = "out") -> ByType:
-    operator = _BY_FUNCTION[function]
+    operator = BY_FUNCTION[function]
     masks = {p.name: _both for p in operator.parameters if p.kind is Kind.BOOL_ARRAY}
     return _operator(
         operator,

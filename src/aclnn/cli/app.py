@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,18 +22,14 @@ _PARTS = {
 }
 
 
-def _exists(module: str) -> bool:
-    return find_spec(module.rpartition(".")[0]) is not None and find_spec(module) is not None
-
-
 class _Group(TyperGroup):
     """Finds the parts' commands too, without importing one that is not asked for."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return [*super().list_commands(ctx), *(name for name, module in _PARTS.items() if _exists(module))]
+        return [*super().list_commands(ctx), *_PARTS]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        if cmd_name in _PARTS and _exists(_PARTS[cmd_name]):
+        if cmd_name in _PARTS:
             return get_command(import_module(_PARTS[cmd_name]).app)
         return super().get_command(ctx, cmd_name)
 

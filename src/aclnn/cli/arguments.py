@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from aclnn.cli.options import STDOUT
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw, integers
 
@@ -129,19 +131,43 @@ def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[
     return found
 
 
-def expect_no_input(option: str, word: str, out: Path, inputs: Iterable[tuple[str, Path]]) -> None:
-    """Refuse to overwrite an input, under whatever path.
+def expect_places(places: Mapping[str, Path | None]) -> None:
+    """Refuse before the work what no report could be written to after it.
+
+    Raises:
+        ValueError: an option taken for a file, or two reports in one place.
+        OSError: a folder, or a file in none.
+    """
+    given = {option: path for option, path in places.items() if path is not None}
+    for option, path in given.items():
+        if str(path).startswith("--"):
+            raise ValueError(f"{option}: expected FILE or -, got {str(path)!r}")
+        if path != STDOUT:
+            _expect_writable(path)
+    if len(set(map(os.path.realpath, given.values()))) < len(given):
+        raise ValueError(f"{' and '.join(given)}: expected two places, got {str(path)!r} for both")
+
+
+def _expect_writable(path: Path) -> None:
+    target = Path(os.path.realpath(path))
+    if target.is_dir() or not target.parent.is_dir():
+        code = errno.EISDIR if target.is_dir() else errno.ENOTDIR if target.parent.exists() else errno.ENOENT
+        raise OSError(code, os.strerror(code), str(path))
+
+
+def expect_own_file(option: str, word: str, out: Path, others: Iterable[tuple[str, Path]]) -> None:
+    """Refuse to overwrite a file that is read, or written as something else, under whatever path.
 
     Args:
         option: the one that names the output.
         word: its value.
         out: the output's file.
-        inputs: the files read, by the word for each.
+        others: the other files, by the word for each.
 
     Raises:
-        ValueError: the output is one of the files read.
+        ValueError: the output is one of those.
     """
-    for name, path in inputs:
-        with suppress(OSError):  # a file that does not exist is no other file
-            if os.path.samefile(out, path):
-                raise ValueError(f"{option}: expected a file that is no input, got {word!r}, which {name} is read from")
+    for name, path in others:
+        with suppress(OSError):  # a file that does not exist has no other link
+            if os.path.realpath(out) == os.path.realpath(path) or os.path.samefile(out, path):
+                raise ValueError(f"{option}: expected a file of its own, got {word!r}, which is that of {name}")

@@ -18,7 +18,7 @@ from aclnn.cli.options import STDOUT
 from aclnn.core.checks import computed
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product, current_product, soc_name
-from aclnn.operators import C_OPERATORS, OPERATORS, required_arguments
+from aclnn.operators import BY_FUNCTION, C_OPERATORS, OPERATORS, required_arguments
 from aclnn.support import optional
 from aclnn.version import __version__
 
@@ -70,6 +70,7 @@ def _installation() -> dict[str, Any]:
         "cache_directory": None if cache.directory() is None else str(cache.directory()),
         "python": platform.python_version(),
         "operators": [operator.name for operator in OPERATORS],
+        "plain_operators": len(C_OPERATORS) - len(OPERATORS),
         "parts": {part: _version(part) for part in ("numpy", "numba", "ml_dtypes", *_OPTIONAL)},
     }
 
@@ -102,7 +103,7 @@ def describe_operator(name: str, json: Path | None) -> None:
     Raises:
         UsageError: there is no operator of this Python or C name.
     """
-    known = {word: operator for operator in C_OPERATORS for word in (operator.name, operator.function)}
+    known = {operator.name: operator for operator in C_OPERATORS} | BY_FUNCTION
     if (operator := known.get(name)) is None:
         near = "".join(f", such as {one}" for one in get_close_matches(name, known, 1))
         raise console.UsageError(f"operator: expected one of docs/operators.md{near}, got {name!r}")

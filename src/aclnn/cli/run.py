@@ -19,13 +19,13 @@ from typer.main import get_command
 
 from aclnn import io, operators, soc_name
 from aclnn.cli import console
-from aclnn.cli.arguments import expect_no_input, output_files, raw_layout
+from aclnn.cli.arguments import expect_own_file, expect_places, output_files, raw_layout
 from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocOption, emulate
 from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import renamed
 from aclnn.io.arguments import Raw, attribute, located
-from aclnn.operators import BY_NAME, required_arguments
+from aclnn.operators import BY_FUNCTION, BY_NAME, C_OPERATORS, required_arguments
 
 _METAVARS = {
     Kind.INT_ARRAY: "4,8",
@@ -36,8 +36,6 @@ _METAVARS = {
     Kind.SCALAR: "NUMBER",
 }
 _SPELT = "aclnn.run.spelt"
-
-BY_C_NAME = {operator.function: operator for operator in BY_NAME.values()}
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,8 @@ class _Commands(Mapping[str, Any]):
         return len(BY_NAME)
 
     def __getitem__(self, name: str) -> Any:
-        return _command(BY_NAME[name] if name in BY_NAME else BY_C_NAME[name])
+        operator = BY_FUNCTION.get(name)
+        return _command(BY_NAME[operator.name if operator else name])
 
 
 class _Operators(TyperGroup):
@@ -73,6 +72,13 @@ class _Operators(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*BY_NAME]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in self.commands and any(args[0] in (o.name, o.function) for o in C_OPERATORS):
+            text = "expected one with a Python function (aclnn run --help)"
+            also = "C programs, aclnn.cann, torch_npu and aclnn verify have it"
+            raise typer.BadParameter(f"operator: {text}, got {args[0]!r}: {also}", ctx)
+        return super().resolve_command(ctx, args)
 
 
 app = typer.Typer(
@@ -164,8 +170,14 @@ def _command(operator: Operator) -> Any:
         texts = {name: _text(value) for name, value in values.items()}
         with console.exit_status(json):
             with console.usage():
+                expect_places({"--json": json})
                 raw = raw_layout(dtype or [], shape or []).named(operator)
                 request = _request(operator, texts, output_files(written, out or [], "--out"), raw)
+                if json not in (None, STDOUT):
+                    files = (
+                        (name, located(text)[0]) for name, text in (*request.inputs.items(), *request.outs.items())
+                    )
+                    expect_own_file("--json", str(json), json, files)
             emulate(soc)
             _run(request, context.meta[_SPELT], json)
 
@@ -229,7 +241,7 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
     for place, file in zip(places, outs.values(), strict=True):
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
-        expect_no_input("--out", file, located(file)[0], [(name, located(text)[0]) for name, text in inputs.items()])
+        expect_own_file("--out", file, located(file)[0], [(name, located(text)[0]) for name, text in inputs.items()])
     for parameter in operator.inputs:
         if parameter.updated and parameter.python_name in outs.keys() - inputs.keys():
             raise ValueError(f"--out: {parameter.python_name}: expected it as an input, too, got none")

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
 
 from aclnn.cli import console
 from aclnn.core.status import name_of
-from aclnn.support.optional import import_or_raise
 from aclnn.toolkit import absent, tree
 from aclnn.toolkit.programs import compile_program
 from aclnn.toolkit.trace import Record, read
@@ -115,7 +115,7 @@ def _is_refusal(record: Record) -> bool:
 
 
 def _code(record: Record) -> int:
-    return int(record.status) if record.status.lstrip("-").isdigit() else 0
+    return int(record.status) if record.status.removeprefix("-").isdecimal() else 0
 
 
 def _status(record: Record) -> str:
@@ -123,14 +123,9 @@ def _status(record: Record) -> str:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    import_or_raise("rich", "cli")
-    from rich.table import Table
-
-    from aclnn.cli.console import out
-
     table = Table()
     for column in columns:
         table.add_column(column, overflow="fold")  # a terminal too narrow for an address breaks it, and cuts nothing
     for row in rows:
         table.add_row(*row)
-    out.print(table)
+    console.out.print(table)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +10,15 @@ from typing import Annotated, Any
 import typer
 
 from aclnn.cli import console
-from aclnn.cli.arguments import expect_no_input, expect_options, named_file, output_files, pairs, raw_layout
+from aclnn.cli.arguments import (
+    expect_options,
+    expect_own_file,
+    expect_places,
+    named_file,
+    output_files,
+    pairs,
+    raw_layout,
+)
 from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocOption, emulate
 from aclnn.core.status import AclnnError
 from aclnn.io import FileError
@@ -23,7 +29,7 @@ from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
 from aclnn.verify.cases.request import Request
 from aclnn.verify.cases.sources import files_of, listed, load, named
-from aclnn.verify.checking import Counting, checked_eps, chosen_standards, judge_case
+from aclnn.verify.checking import Counting, checked_eps, chosen_standards, counting_of, judge_case, routed_eps
 from aclnn.verify.report.document import Report, document
 from aclnn.verify.report.text import details, figures, short, title, totals
 from aclnn.verify.standards.published import STANDARDS
@@ -84,7 +90,7 @@ def verify(
     places = {"--json": json, "--html": html, "--junit": junit}
     with console.exit_status(json):
         with console.usage():
-            _expect_places(places)
+            expect_places(places)
             if standard and all_standards:
                 raise ValueError("--all-standards: expected none beside --standard")
         emulate(soc_name)
@@ -98,8 +104,10 @@ def verify(
                 pairs(arguments or []),
                 chosen_standards(standard),
             )
-            if eps is not None and any(p.python_name == "eps" for p in operator_named(operator).attributes):
-                words, eps = {**words, "eps": repr(eps)}, None
+            if eps is not None and "eps" in words:
+                raise ValueError("eps: given twice")
+            found, eps = routed_eps(operator_named(operator), eps)
+            words |= {name: repr(value) for name, value in found.items()}
             if cases is None:
                 requests = [_request(operator, words, actual or [], third or [], raw)]
             elif actual or third:
@@ -107,13 +115,12 @@ def verify(
         if cases is not None:
             requests = list(listed(cases, operator, words))
         with console.usage():
-            _expect_no_inputs(places, requests, cases)
+            _expect_own_places(places, requests, cases)
             eps = checked_eps(eps, {request.operator for request in requests})
             if cases is None:
                 expect_required(operator_named(operator), named(operator_named(operator), words))
         keep_freed_memory()
-        counting = Counting.NAMED if standard else Counting.ALL if all_standards else Counting.DEFAULT
-        report = _judge(requests, raw, chosen, counting, eps)
+        report = _judge(requests, raw, chosen, counting_of(standard, all_standards), eps)
         if json != STDOUT:
             _show(report.data)
         _put(report.to_html, html)
@@ -123,33 +130,14 @@ def verify(
         raise typer.Exit(1)
 
 
-def _expect_places(places: Mapping[str, Path | None]) -> None:
-    """Refuse before the work what no report could be written to after it."""
-    given = {option: path for option, path in places.items() if path is not None}
-    for option, path in given.items():
-        if str(path).startswith("--"):
-            raise ValueError(f"{option}: expected FILE or -, got {str(path)!r}")
-        if path != STDOUT:
-            _expect_writable(path)
-    if len(set(map(os.path.realpath, given.values()))) < len(given):
-        raise ValueError(f"{' and '.join(given)}: expected two places, got {str(path)!r} for both")
-
-
-def _expect_writable(path: Path) -> None:
-    target = Path(os.path.realpath(path))
-    if target.is_dir() or not target.parent.is_dir():
-        code = errno.EISDIR if target.is_dir() else errno.ENOTDIR if target.parent.exists() else errno.ENOENT
-        raise OSError(code, os.strerror(code), str(path))
-
-
-def _expect_no_inputs(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
+def _expect_own_places(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
     """Refuse a report where something is read from."""
     for option, path in places.items():
         if path is not None and path != STDOUT:
-            expect_no_input(option, str(path), path, [("--cases", cases)] if cases else [])
+            expect_own_file(option, str(path), path, [("--cases", cases)] if cases else [])
             for request in requests:
                 with _in_case(request):
-                    expect_no_input(option, str(path), path, files_of(request))
+                    expect_own_file(option, str(path), path, files_of(request))
 
 
 def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], raw: Raw) -> Request:

@@ -74,6 +74,8 @@ C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS, *(operator for operator, function
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}
 
+BY_FUNCTION = {operator.function: operator for operator in C_OPERATORS}
+
 
 def function_of(operator: Operator) -> Callable[..., Any]:
     """Return an operator's function of arrays."""

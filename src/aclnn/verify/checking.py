@@ -64,22 +64,34 @@ def check(
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
-    if eps is not None and "eps" in [p.python_name for p in found.attributes]:
-        attributes["eps"], eps = eps, None
+    own, eps = routed_eps(found, eps)
+    attributes |= own
     eps = checked_eps(eps, [found.name])
     called = {**found.by_name(inputs.items(), (Kind.INPUT,)), **found.by_name(attributes.items(), ATTRIBUTES)}
     results = [made(**called) if callable(made) else made for made in (actual, third)]
     case = make_case(found, inputs, results[0], results[1], attributes, name)
-    counting = Counting.NAMED if standards is not None else Counting.ALL if all_standards else Counting.DEFAULT
+    counting = counting_of(standards, all_standards)
     return Report(document([judge_case(case, chosen, counting, eps, progress)]))
 
 
 class Counting(Enum):
-    """The standards that decide about an output."""
+    """Which standards decide an output's verdict."""
 
     DEFAULT = "the ecosystem's current one, mixed"
     NAMED = "those that the user named"
     ALL = "all that can decide"
+
+
+def counting_of(named: Sequence[str] | None, every: bool) -> Counting:
+    """What a user's choice of standards by name, or of all, makes count."""
+    return Counting.NAMED if named is not None else Counting.ALL if every else Counting.DEFAULT
+
+
+def routed_eps(operator: Operator, eps: float | None) -> tuple[dict[str, float], float | None]:
+    """An eps as the operator's attribute where it has one, else as the forward's."""
+    if eps is not None and any(p.python_name == "eps" for p in operator.attributes):
+        return {"eps": eps}, None
+    return {}, eps
 
 
 def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
