@@ -185,6 +185,15 @@ def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
     assert "expected at most 1 outputs of silu_backward, got output_1.pt" in result.stderr.replace("\n", " ")
 
 
+def test_copies_beside_the_outputs_of_atk_are_none(tmp_path):
+    """ValueError: invalid literal for int() with base 10: '0_old'."""
+    dy, x = random(2, 3, 40)
+    task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))})
+    np.save(tmp_path / "output" / "pyaclnn_0" / "silu" / "0" / "output_0_old.npy", x)
+    result = run("silu_backward", "--cases", tmp_path)
+    assert result.exit_code == 0, result.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
@@ -281,7 +290,8 @@ def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path)
         ({"tensor_dtypes": "__import__('os')"}, "a: tensor_dtypes: expected a Python literal"),
         ({"tensor_view_shapes": "3"}, "cases.csv: a: "),
         ({"tensor_view_shapes": "(3, 40, 3)"}, "cases.csv: a: "),
-        ({"attributes": "5"}, "cases.csv: a: "),
+        ({"attributes": "5"}, "cases.csv: a: attributes: expected a dictionary, got 5"),
+        ({"attributes": "[1]"}, "cases.csv: a: attributes: expected a dictionary, got [1]"),
         ({"attributes": "{'beta': 1}"}, "cases.csv: a: silu_backward: expected one of"),
         ({"api_name": "aclnnGelu"}, "expected a case of aclnnSiluBackward with its output beside the list"),
         ({"testcase_name": "b"}, "expected a case of aclnnSiluBackward with its output beside the list"),

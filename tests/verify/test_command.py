@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -249,6 +250,7 @@ def expect_error(folder, words, status, text):
         (["rms_norm", "input=a.npy"], "--actual: expected name=FILE with one of out, rstd, got none"),
         (["silu_backward", "dy.npy"], "expected name=FILE"),
         (["silu_backward", "self=a.npy", "self=b.npy"], "self: given twice"),
+        (["layer_norm", "input=a.npy", "eps=1e-5", "--eps", "1e-3"], "eps: given twice"),
         (["silu_backward", "--standart", "mixed"], "no option or argument --standart (did you mean --standard?)"),
         (["silu_backward", "--cases", "c.csv", "--so_name=x"], "(did you mean --soc-name?)"),
         (["silu_backward", "selfish=a.npy"], "silu_backward: expected one of grad_output, self"),
@@ -569,6 +571,25 @@ def test_hidden_folders_are_no_cases(tmp_path):
     assert run("silu_backward", "--cases", tmp_path).exit_code == 0
 
 
+def test_folders_with_dots_in_their_names_are_told_apart(tmp_path):
+    """All were called layer, and layer.10 came before layer.2."""
+    names = ["layer.0", "layer.2", "layer.10"]
+    for name in names:
+        (tmp_path / name).mkdir()
+        dump(tmp_path / name, ".npy")
+    result = run("silu_backward", "--cases", tmp_path, "--json", "-")
+    assert [case["name"] for case in json.loads(result.stdout)["cases"]] == names
+
+
+def test_a_case_whose_name_xml_lacks_is_reported(tmp_path):
+    words = dump(tmp_path, ".npy")
+    case = {"name": "a\x01b", "actual": words.pop("grad_input"), **words}
+    (tmp_path / "list.json").write_text(json.dumps([case]))
+    assert run("silu_backward", "--cases", tmp_path / "list.json", "--junit", tmp_path / "r.xml").exit_code == 0
+    (test,) = ElementTree.parse(tmp_path / "r.xml").getroot()
+    assert test.get("name") == "a\ufffdb grad_input"
+
+
 @pytest.mark.parametrize("option", ["--html", "--json"])
 @pytest.mark.parametrize("read", ["self", "actual", "third", "cases", "of a case", "link"])
 def test_a_report_is_not_written_over_what_is_read(tmp_path, option, read):
@@ -590,7 +611,7 @@ def test_a_report_is_not_written_over_what_is_read(tmp_path, option, read):
     assert result.exit_code == 2
     name = {"actual": "grad_input", "third": "grad_input", "cases": "--cases"}.get(read, "self")
     case = "case 1: " if read == "of a case" else ""
-    expected = f"{case}{option}: expected a file that is no input, got {str(path)!r}, which {name} is read from"
+    expected = f"{case}{option}: expected a file of its own, got {str(path)!r}, which is that of {name}"
     assert expected in result.stderr
     assert path.read_bytes() == before
 

@@ -8,19 +8,21 @@ order of its signature, without outputs.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from aclnn.core.operator import Kind, Operator
-from aclnn.io import pt
+from aclnn.io import SUFFIXES, pt
 from aclnn.io.arguments import Raw
 from aclnn.io.common import errors_of
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import operator_named
-from aclnn.verify.cases.request import Request, in_order
+from aclnn.verify.cases.request import Request, natural_key
 
 _OUTPUTS = "output/*/*/*/output_[0-9]*"
+_OUTPUT = re.compile(rf"output_[0-9]+({'|'.join(map(re.escape, SUFFIXES))})")
 _GOLDEN, _THIRD = "cpu", "gpu"
 """Backends that are not under test; outputs of a GPU are the reference of the dual-benchmark standards."""
 
@@ -44,7 +46,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Re
     """
     found = operator_named(operator)
     of_node: dict[str, list[Path]] = {}
-    for case in sorted({path.parent for path in folder.glob(_OUTPUTS)}, key=in_order):
+    for case in sorted({path.parent for path in folder.glob(_OUTPUTS)}, key=natural_key):
         of_node.setdefault(case.parent.parent.name, []).append(case)
     tested = [node for node in of_node if node.partition("_")[0] not in (_GOLDEN, _THIRD)] or [*of_node]
     third = next((node for node in of_node if node.partition("_")[0] == _THIRD and node not in tested), None)
@@ -60,7 +62,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Re
 def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, str], Raw]:
     """Files of a case's outputs by name, with data types and shapes for those that are raw bytes."""
     names = [parameter.python_name for parameter in operator.outputs]
-    found = sorted(case.glob("output_[0-9]*"), key=in_order)
+    found = sorted((file for file in case.iterdir() if _OUTPUT.fullmatch(file.name)), key=natural_key)
     numbers = [int(file.stem.removeprefix("output_")) for file in found]
     if max(numbers, default=0) >= len(names):
         raise ValueError(f"{case}: expected at most {len(names)} outputs of {operator.name}, got {found[-1].name}")

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aclnn.core.operator import Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
-from aclnn.verify.cases.request import Request, in_order
+from aclnn.verify.cases.request import Request, natural_key
 
 _DIRECTIONS = ("forward", "backward")
 _MODES = ("none", "tanh")
@@ -31,7 +31,7 @@ class _Entry(NamedTuple):
 def dumps(folder: Path) -> list[Path]:
     """Folders with a dump.json: this one, or those of its steps and ranks, in the order of their numbers."""
     found = [path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}dump.json")]
-    return sorted(found, key=in_order)
+    return sorted(found, key=natural_key)
 
 
 def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:

@@ -28,6 +28,6 @@ class Request:
     """Data types and shapes that a list or folder tells of its files."""
 
 
-def in_order(path: Path | str) -> list[int | str]:
+def natural_key(path: Path | str) -> list[int | str]:
     """Sort key of a path that has numbers in it: rank2 comes before rank10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]

@@ -17,7 +17,7 @@ from aclnn.io.arguments import Raw, attribute, expect_required, located
 from aclnn.verify.cases import atk, msprobe, ttk
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.cases.request import Request
+from aclnn.verify.cases.request import Request, natural_key
 
 Array = np.ndarray[Any, Any]
 
@@ -166,12 +166,13 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
 
 def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
     shown = [item for item in path.iterdir() if not item.name.startswith(".")]
-    cases = sorted(item for item in shown if item.is_dir() or item.suffix.lower() in io.CONTAINERS)
+    cases = [item for item in shown if item.is_dir() or item.suffix.lower() in io.CONTAINERS]
     if not cases:
         raise ValueError(f"{path}: expected folders, or {', '.join(io.CONTAINERS)} files, one for each case")
     found = operator_named(operator)
-    outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)} | {"grad_input"}
-    for case in cases:
+    outputs_of = {name for p in found.outputs for name in (p.name, p.python_name)}
+    for case in sorted(cases, key=natural_key):
+        shown_as = case.name if case.is_dir() else case.stem
         if case.is_dir():
             held = {item.stem: item.name for item in sorted(case.iterdir()) if item.suffix.lower() in io.SUFFIXES}
             folder = case
@@ -183,8 +184,8 @@ def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
         third = {name.removeprefix("third_"): file for name, file in held.items() if name.startswith("third_")}
         rest = {k: v for k, v in held.items() if k not in actual and not k.startswith("third_")}
         if not actual:
-            raise ValueError(f"{path}: expected an actual output in case {case.stem}, got none")
-        yield Request(operator, {**common, **rest}, actual, third, case.stem, folder)
+            raise ValueError(f"{path}: expected an actual output in case {shown_as}, got none")
+        yield Request(operator, {**common, **rest}, actual, third, shown_as, folder)
 
 
 def _positional(operator: Operator, name: str) -> str:

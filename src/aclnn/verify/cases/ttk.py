@@ -79,7 +79,10 @@ def _request(
     places = dict(zip(operator.outputs, _literal(row, "output_tensor_indexes", own), strict=False))
     tensors = [parameter for parameter in operator.parameters if parameter.is_tensor]
     places |= {parameter: tensors.index(parameter) for parameter in operator.inputs}
-    values: dict[str, Any] = operator.by_name(dict(_literal(row, "attributes", {})).items())
+    attributes = _literal(row, "attributes", {})
+    if not isinstance(attributes, dict):
+        raise ValueError(f"attributes: expected a dictionary, got {attributes!r}")
+    values: dict[str, Any] = operator.by_name(attributes.items())
     told_dtypes: dict[str, str] = {}
     told_shapes: dict[str, tuple[int, ...]] = {}
     for parameter, place in places.items():

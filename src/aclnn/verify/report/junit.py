@@ -20,7 +20,7 @@ def render(report: Json) -> str:
         "testsuite", name="aclnn verify", tests=str(len(outputs)), failures=count["fail"], errors=count["undecided"]
     )
     for case, number, output in outputs:
-        name = f"{case['name'] or number} {output['name']}"
+        name = _printable(f"{case['name'] or number} {output['name']}")
         test = ElementTree.SubElement(suite, "testcase", classname=case["operator"], name=name)
         if output["verdict"] != "pass":
             kind = "failure" if output["verdict"] == "fail" else "error"
