@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aclnn import batch_norm, layer_norm, layer_norm_backward, silu_backward
+from aclnn import batch_norm, layer_norm, layer_norm_backward, silu, silu_backward
 from aclnn.verify import check
 from aclnn.verify.diagnosis.sums import _by_threads
 from aclnn.verify.number_formats import FORMATS
@@ -67,6 +67,19 @@ def test_a_cause_says_its_share_and_what_would_have_refuted_it():
     assert cause["share"] == 1.0
     assert cause["test"]
     assert "from 1000 to 2999" in cause["text"]
+
+
+def test_a_gradient_that_is_multiplied_twice_is_named():
+    """The square of the result was expected of it."""
+    inputs, dx = _dump()
+    cause = _first(check("silu_backward", inputs, dx * inputs["grad_output"]))[0]
+    assert (cause["name"], cause["text"]) == ("wrong-operation", "the gradient is multiplied twice")
+
+
+def test_a_squared_result_is_not_called_a_gradient():
+    x = _dump()[0]["self"]
+    cause = _first(check("silu", {"self": x}, np.array(silu(x)) ** 2))[0]
+    assert (cause["name"], cause["text"]) == ("wrong-operation", "the result is squared")
 
 
 def test_what_nothing_explains_is_unknown_andas_bfloat16ed():

@@ -308,13 +308,11 @@ def _operands(source: Source) -> Iterator[Hypothesis]:
                     f"{one} and {two} are exchanged",
                     lambda x, i=i, j=j: [x[j] if k == i else x[i] if k == j else v for k, v in enumerate(x)],
                 )
-    yield (
-        Hypothesis(
-            "wrong-operation", "the result is a constant 1 instead of the derivative", _of_function(lambda f, x: x[0])
-        )
-        if source.gradient is None and len(names) > 1
-        else _squared()
-    )
+    yield Hypothesis("wrong-operation", "the result is squared", lambda e: e.v * e.v)
+    dy = next((i for i, name in enumerate(names) if "grad" in name), None)
+    if dy is not None and not source.whole.summed:
+        twice = _of_function(lambda f, x: f.at_points(x) * x[dy])
+        yield Hypothesis("wrong-operation", "the gradient is multiplied twice", twice)
     results = source.whole.function.results
     for shift in range(1, results):
         other_result = (source.whole.function.result + shift) % results
@@ -325,10 +323,6 @@ def _operands(source: Source) -> Iterator[Hypothesis]:
             "the results of the formula are exchanged",
             _of_function(lambda f, x, k=shift: replace(f, result=(f.result + k) % results).at_points(x)),
         )
-
-
-def _squared() -> Hypothesis:
-    return Hypothesis("wrong-operation", "the gradient is multiplied twice", lambda e: e.v * e.v)
 
 
 def _cut(source: Source) -> Iterator[Hypothesis]:
