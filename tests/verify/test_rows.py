@@ -8,7 +8,7 @@ import aclnn
 from aclnn.core.products import set_soc_name
 from aclnn.formula import exp, row_mean, sqrt
 from aclnn.verify import check, golden
-from aclnn.verify.cases.arguments import call_of, operator_named
+from aclnn.verify.cases.arguments import attributes_of, call_of, operator_named
 from aclnn.verify.goldens.enclosures import Interval
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.goldens.values import Function
@@ -90,21 +90,54 @@ def test_layer_norm_without_weight_and_bias():
     expect_exact(found["out"], [value for row in rows for value in row[0]], "float32")
 
 
-def test_elements_that_float64_leaves_undecided_are_settled_on_balls(monkeypatch):
-    """What the weighted row and the bias leave of each other has fewer digits in float64 than float32 needs."""
+def cancelling(rows):
+    """LayerNorm's inputs and exact results, of which weighted rows and bias leave fewer digits than float64 has."""
     x = arrays("float32")[0][:1]
     weight = np.random.default_rng(4).normal(size=COLUMNS).astype(np.float32)
     normal = layer_norm_row(exact(x), exact(weight), [0] * COLUMNS, EPS)[0]
     bias = np.array([-float(v) for v in normal], np.float32)
-    inputs = {"input": x, "weight": weight, "bias": bias}
-
-    def rounded():
-        return golden("layer_norm", inputs, normalized_shape=[COLUMNS], eps=EPS)["out"].rounded[0].tolist()
-
     right = [float(np.float32(float(v + b))) for v, b in zip(normal, exact(bias), strict=True)]
-    assert rounded() == right
-    monkeypatch.setattr("aclnn.verify.goldens.rows._BALLS_AT_MOST", 0)
-    assert rounded() != right
+    return {"input": np.repeat(x, rows, axis=0), "weight": weight, "bias": bias}, right
+
+
+def test_elements_that_float64_leaves_undecided_are_settled_on_balls():
+    inputs, right = cancelling(1)
+    found = golden("layer_norm", inputs, normalized_shape=[COLUMNS], eps=EPS)["out"]
+    assert found.rounded.reshape(-1).tolist() == right
+    assert found.settled > 0
+    assert found.undecided == 0
+
+
+def test_what_balls_are_too_many_for_is_told_and_asked_again_the_same(monkeypatch):
+    """An allowance went down with every question, and float64's values passed for exact ones."""
+    monkeypatch.setattr("aclnn.verify.goldens.rows._BALLS_AT_MOST", COLUMNS)
+    inputs, right = cancelling(3)
+    operator = operator_named("layer_norm")
+    call = call_of(operator, inputs, attributes_of(operator, {"normalized_shape": [COLUMNS], "eps": EPS}))
+    whole = source_of(call, inputs, "out", np.dtype(np.float32))
+    first, again = whole.golden(slice(0, 3 * COLUMNS)), whole.golden(slice(0, 3 * COLUMNS))
+    np.testing.assert_array_equal(again.value, first.value)
+    np.testing.assert_array_equal(whole.golden(np.arange(0, 3 * COLUMNS, 5)).value, first.value[::5])
+    assert (first.settled, again.undecided) == (0, first.undecided)
+    assert first.undecided > 2 * COLUMNS
+    assert first.rounded[:COLUMNS].tolist() != right
+    out = {"out": first.rounded.reshape(3, COLUMNS)}
+    (output,) = check("layer_norm", inputs, out, normalized_shape=[COLUMNS], eps=EPS).data["cases"][0]["outputs"]
+    assert output["golden"]["bound_ulp"] is None
+    assert output["golden"]["undecided"] == first.undecided
+
+
+@pytest.mark.parametrize("dtype", FORMATS)
+def test_a_mean_far_larger_than_the_spread_needs_no_balls(dtype):
+    """Of 3 × 131,073 elements about 10⁶ all went to balls, and two rows of three were never settled."""
+    x = (np.random.default_rng(5).normal(size=(3, COLUMNS)) + 2.0 ** FORMATS[dtype].digits / 16.0).astype(
+        FORMATS[dtype].dtype.numpy
+    )
+    found = golden("layer_norm", {"input": x}, normalized_shape=[COLUMNS], eps=EPS)
+    ones, zeros = exact(np.ones(COLUMNS)), exact(np.zeros(COLUMNS))
+    rows = [layer_norm_row(exact(row), ones, zeros, mpmath.mpf(EPS)) for row in x]
+    expect_exact(found["out"], [value for row in rows for value in row[0]], dtype)
+    assert found["out"].settled == 0
 
 
 @pytest.mark.parametrize("dtype", FORMATS)

@@ -10,7 +10,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import cached_property, partial, partialmethod, reduce
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -122,6 +122,9 @@ class Interval:
         return _of_ends(_add, self, Interval.of(other))
 
     def __sub__(self, other: Any) -> Interval:
+        if isinstance(other, _Mean) and self.low is self.high:
+            difference, error = _exact_sum(self.low, -other.near)
+            return Interval(difference, difference) + (Interval(error, error) - other.rest)
         return self + -Interval.of(other)
 
     def __rsub__(self, other: Any) -> Interval:
@@ -132,8 +135,9 @@ class Interval:
 
     def _scaled(self, operation: Callable[..., None], exact: Callable[..., Any], b: Interval) -> Interval:
         if np.ndim(b.low) == 0 and b.low is b.high and math.frexp(abs(b.low))[0] == 0.5:  # a power of two
-            ends = exact(self.low, b.low), exact(self.high, b.low)
-            return Interval(*(ends if b.low > 0.0 else ends[::-1]))
+            low = exact(self.low, b.low)
+            high = low if self.low is self.high else exact(self.high, b.low)
+            return Interval(low, high) if b.low > 0.0 else Interval(high, low)
         return _of_ends(operation, self, b)
 
     def __truediv__(self, other: Any) -> Interval:
@@ -190,11 +194,12 @@ class Interval:
 
     def row_sum(self) -> Interval:
         """Sum along the last dimension, for each of its elements."""
-        ends = []
-        for end, outwards in ((self.low, -math.inf), (self.high, math.inf)):
-            total, lost = _row_sums(end)
+        ends, sums = [], _row_sums(self.low)
+        for outwards in (-math.inf, math.inf):
+            total, low, dropped = sums if outwards < 0.0 or self.low is self.high else _row_sums(self.high)
+            lost = (np.abs(low) + dropped) * 1.0000001
             moved = np.where(lost > 0.0, np.nextafter(total + np.copysign(lost, outwards), outwards), total)
-            ends.append(np.broadcast_to(moved, end.shape))
+            ends.append(np.broadcast_to(moved, self.low.shape))
         return Interval(*ends)
 
     def row_max(self) -> Interval:
@@ -203,7 +208,22 @@ class Interval:
 
     def row_mean(self) -> Interval:
         """Return the sum divided by the number of elements."""
-        return self.row_sum() / float(self.low.shape[-1])
+        mean = self.row_sum() / float(self.low.shape[-1])
+        return _Mean(mean, self.low) if self.low is self.high else mean
+
+
+class _Mean(Interval):
+    """The mean of numbers of 24 bits, as one such number and the rest: what is subtracted from it keeps its digits."""
+
+    def __init__(self, mean: Interval, rows: Array) -> None:
+        super().__init__(mean.low, mean.high)
+        count = float(rows.shape[-1])
+        total, low, dropped = _row_sums(rows)
+        near = (total / count).astype(np.float32).astype(np.float64)
+        left = total - near * count  # exact: a product of 24 and 29 bits, and the difference of neighbours
+        rest = (Interval(left, left) + Interval(low - dropped, low + dropped)) / count
+        self.near = np.broadcast_to(near, rows.shape)
+        self.rest = Interval(*(np.broadcast_to(end, rows.shape) for end in (rest.low, rest.high)))
 
 
 def once_a_row(function: Callable[..., Array], rows: Array) -> Array:
@@ -274,6 +294,12 @@ def _flat_ends(of: Interval, shape: tuple[int, ...]) -> tuple[Array, Array]:
     return low, low if of.low is of.high else flat(of.high)
 
 
+def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    """Sums of elements, and what rounding them lost."""
+    found: tuple[Array, Array] = cast(Any, two_sum).py_func(a, b)
+    return found
+
+
 @compiled
 def least(a: float, b: float) -> float:
     """Return the smaller of two numbers, NaN if either is."""
@@ -320,11 +346,11 @@ def _along_rows(function: Callable[..., Any], rows: Any) -> Any:
     return np.broadcast_to(function(rows, axis=-1, keepdims=True), rows.shape)
 
 
-def _row_sums(rows: Any) -> tuple[Any, Any]:
-    """Sums of rows, which follow IEEE arithmetic where they are not finite, and how far they are off at most."""
-    found = np.empty((2, len(rows)))
+def _row_sums(rows: Any) -> Array:
+    """Sums of rows, which follow IEEE arithmetic where they are not finite: hi, lo, and how far hi + lo is off."""
+    found = np.empty((3, len(rows), 1))
     _sum_rows(np.ascontiguousarray(rows), found)
-    return found[0][:, None], found[1][:, None]
+    return found
 
 
 @compiled
@@ -337,8 +363,10 @@ def _sum_rows(rows: Array, found: Array) -> None:
             low, dropped = two_sum(low, more)
             lost += abs(dropped)
         total, low = two_sum(total, low)
-        lost = (abs(low) + lost) * 1.0000001
-        found[0, i], found[1, i] = (total, lost) if math.isfinite(plain) else (plain, 0.0)
+        lost *= 1.0000001
+        found[0, i, 0], found[1, i, 0], found[2, i, 0] = (
+            (total, low, lost) if math.isfinite(plain) else (plain, 0.0, 0.0)
+        )
 
 
 @compiled

@@ -46,7 +46,10 @@ Pick = tuple[Array, Array] | EllipsisType
 _ROWS_AT_LEAST = 6
 """Rows that are looked at of an output that has one element of each."""
 _BALLS_AT_MOST = 1 << 18
-"""Balls that an output's undecided elements may take; those beyond are taken as float64 has them."""
+"""Balls, 40 µs each, of an output whose every row may take them. Of a larger one rows with many undecided elements,
+such as those that cancel as a whole, are taken as float64 has them."""
+_MANY = 1.0 / 64.0
+"""The share of a row that those are."""
 
 
 def rms_norm_gradients(dy: Real, x: Real, rstd: Real, w: Real) -> tuple[Real, Real]:
@@ -175,7 +178,6 @@ class Rows:
         self._one_a_row = not self.summed and all(self._shape[dim] == 1 for dim in self._dims) and self.columns != 1
         trailing = self._dims == tuple(range(len(common) - len(self._dims), len(common)))
         self._at_once = self.summed or not (trailing or self._one_a_row)
-        self._balls = 0
         self._lock = Lock()
 
     @property
@@ -342,52 +344,61 @@ class Rows:
         if self._at_once:
             with self._lock:  # cached_property has had none of its own since Python 3.12
                 whole = self.whole
-            return Golden(whole.value[at], whole.rounded[at])
+            counted = isinstance(at, slice) and at.start == 0  # once, with the first block
+            counts = (whole.settled, whole.undecided) if counted else (0, 0)
+            return Golden(whole.value[at], whole.rounded[at], *counts)
         value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
         if not self.columns:
             value[:] = np.nan
             return Golden(value, self.target.round(value))
-        settled = 0
+        settled = undecided = 0
         for here, rows, pick in self._chunks(at, CACHED_ELEMENTS):
-            value[here], low, more = self._enclosed(rows, pick)
-            rounded[here] = self.target.round(low)
-            settled += more
-        return Golden(value, rounded, settled)
+            found = self._enclosed(rows, pick)
+            value[here], rounded[here] = found.value, found.rounded
+            settled, undecided = settled + found.settled, undecided + found.undecided
+        return Golden(value, rounded, settled, undecided)
 
     @quiet
-    def _enclosed(self, rows: Array | slice, pick: Pick) -> tuple[Array, Array, int]:
-        """Of elements of some rows: values, what rounds to the golden values, how many float64 left undecided."""
+    def _enclosed(self, rows: Array | slice, pick: Pick) -> Golden:
+        """Golden values of elements of some rows."""
         wide = [in_float64(operand[rows]) for operand in self._operands.values()]
         found = Interval.of(self.function(*(Interval(x, x) for x in wide)))
-        low, high = (_picked(pick, np.broadcast_to(end, wide[0].shape)) for end in (found.low, found.high))
+        lower, upper = (np.broadcast_to(end, wide[0].shape) for end in (found.low, found.high))
+        low, high = _picked(pick, lower), _picked(pick, upper)
         value = 0.5 * (low + high)
         finite = np.logical_and.reduce([once_a_row(np.isfinite, x).all(axis=1) for x in wide])
         unsure = np.flatnonzero(unsure_of(value, low, high, self.target))
         if finite.all() and not unsure.size:
-            return value, low, 0
+            return Golden(value, self.target.round(low))
         pick = pick if isinstance(pick, tuple) else np.divmod(np.arange(value.size), self.columns)
         finite, low, high = finite[pick[0]], np.array(low), np.array(high)
-        left = unsure[finite[unsure]]
-        settled = left.size
+        unsure = unsure[finite[unsure]]
+        crowded = np.isin(pick[0][unsure], self._crowded(lower, upper, np.unique(pick[0][unsure])))
+        left = unsure[~crowded]
+        counts = left.size, unsure.size - left.size
         for bits in BALL_BITS:
             if left.size:
                 left = self._settle(wide, pick, left, bits, (value, low, high))
-        points = np.concatenate([np.flatnonzero(~finite), left])
+        points = np.concatenate([np.flatnonzero(~finite), unsure[crowded], left])
         if points.size:
             of_rows = np.unique(pick[0][points])
             at = np.searchsorted(of_rows, pick[0][points]), pick[1][points]
             value[points] = low[points] = self.function.at_points([x[of_rows] for x in wide])[at]
-        return value, low, settled
+        return Golden(value, self.target.round(low), *counts)
+
+    def _crowded(self, low: Array, high: Array, rows: Array) -> Array:
+        """Those of some rows that would take too many balls: told by whole rows, whichever elements are asked for."""
+        if self._one_a_row or self.rows * self.columns <= _BALLS_AT_MOST:
+            return rows[:0]
+        unsure = unsure_of(0.5 * (low + high)[rows], low[rows], high[rows], self.target)
+        return np.asarray(rows[unsure.mean(axis=1) > _MANY])
 
     def _settle(
         self, wide: list[Array], pick: tuple[Array, Array], left: Array, bits: int, ends: tuple[Array, Array, Array]
     ) -> Array:
-        """Compute undecided elements' rows on balls of a precision, as many as the allowance lets; which are left."""
+        """Compute undecided elements' rows on balls of a precision; which are left."""
         value, low, high = ends
         for row in np.unique(pick[0][left]).tolist():
-            if self._balls >= _BALLS_AT_MOST:
-                return left
-            self._balls += self.columns
             mine = left[pick[0][left] == row]
             with ball_precision(bits):
                 found = self.function(*(Balls.of_row(x[row]) for x in wide))
@@ -408,23 +419,21 @@ class Rows:
         step = max(1, BLOCK_ELEMENTS // max(1, self.columns))
         value, rounded = np.empty(self.shape), np.empty(self.shape, self.target.dtype.numpy)
         views = [np.moveaxis(a.reshape(self._common), self._dims, range(-len(self._dims), 0)) for a in (value, rounded)]
-        settled = 0
+        settled = undecided = 0
         for begin, found in zip(range(0, self.rows, step), in_order(self._block_of_rows, self.rows, step), strict=True):
             rows = np.arange(begin, min(begin + step, self.rows))
             kept = views[0].shape[: len(self._common) - len(self._dims)]
             at = np.unravel_index(rows, kept) if kept else ()
             for view, values in zip(views, (found.value, found.rounded), strict=True):
                 view[at] = values.reshape(view[at].shape)
-            settled += found.settled
-        return Golden(value.reshape(-1), rounded.reshape(-1), settled)
+            settled, undecided = settled + found.settled, undecided + found.undecided
+        return Golden(value.reshape(-1), rounded.reshape(-1), settled, undecided)
 
     def _block_of_rows(self, begin: int, end: int) -> Golden:
         rows, parts = np.arange(begin, end), []
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))
         for first in range(0, rows.size, step):
-            some = rows[first : first + step]
-            value, low, settled = self._enclosed(some, ...)
-            parts.append(Golden(value, self.target.round(low), settled))
+            parts.append(self._enclosed(rows[first : first + step], ...))
         return joined(parts, (rows.size * self.columns,), self.target.dtype.numpy)
 
     @cached_property

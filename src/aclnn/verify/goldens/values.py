@@ -46,7 +46,9 @@ class Golden:
     rounded: Array
     """The exact results rounded once to the output's type: at most half a unit of the last place off."""
     settled: int = 0
-    """The number of elements that float64 could not decide, so that intervals or rationals did."""
+    """The number of elements that float64 could not decide, so that balls or rationals did."""
+    undecided: int = 0
+    """The number of elements that are taken as float64 has them, without bounds, since deciding them takes too long."""
 
 
 BALL_BITS = (128, 256, 512, 1024)
@@ -55,7 +57,7 @@ BALL_BITS = (128, 256, 512, 1024)
 CACHED_ELEMENTS = 1 << 15
 """Elements whose temporaries, 256 KB each, stay near a core's cache."""
 
-#: Of the precision, which python-flint has one of for all threads.
+#: Guards python-flint's precision, which all threads share.
 _lock = lock_across_forks()
 
 
@@ -450,4 +452,7 @@ def joined(blocks: Sequence[Golden], shape: Sequence[int], dtype: np.dtype[Any])
     """Put the golden values of blocks together."""
     value = np.concatenate([np.empty(0), *(block.value for block in blocks)])
     rounded = np.concatenate([np.empty(0, dtype), *(block.rounded for block in blocks)])
-    return Golden(value.reshape(shape), rounded.reshape(shape), sum(block.settled for block in blocks))
+    settled, undecided = (
+        sum(counts) for counts in zip((0, 0), *((b.settled, b.undecided) for b in blocks), strict=True)
+    )
+    return Golden(value.reshape(shape), rounded.reshape(shape), settled, undecided)

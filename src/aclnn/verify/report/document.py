@@ -189,13 +189,14 @@ def _axis(measured: Measured) -> str:
 
 def _golden(measured: Measured) -> Json:
     norm = isinstance(measured.source, (NormInputSource, NormSumSource))
-    settled = "rationals" if norm else "python-flint"
+    bounded = measured.source.is_enclosed and not measured.undecided
     return {
         "arithmetic": "twice float64" if norm else "float64",
-        "bound_ulp": 0.5 if measured.source.is_enclosed else None,
-        "exact_bound_ulp": VALUE_BOUND_ULP if measured.source.is_enclosed else None,
+        "bound_ulp": 0.5 if bounded else None,
+        "exact_bound_ulp": VALUE_BOUND_ULP if bounded else None,
         "settled": measured.settled,
-        "settled_by": settled,
+        "settled_by": "rationals" if norm else "python-flint",
+        "undecided": measured.undecided,
     }
 
 

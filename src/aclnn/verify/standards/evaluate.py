@@ -47,6 +47,8 @@ class Measured:
     picture: Picture
     settled: int
     """Elements whose golden value float64 could not decide."""
+    undecided: int
+    """Elements whose golden value nothing decided, since it would take too long."""
     source: Source
     wrong: list[tuple[int, int, Array]]
     """Of stretches that have wrong elements, from where to where, and a bit for each element that says which."""
@@ -184,6 +186,7 @@ class _Part:
     tallies: dict[str, Tally]
     picture: Picture
     settled: int
+    undecided: int = 0
     sums: tuple[Array, Array] | None = None
     wrong: tuple[int, int, Array] | None = None
     golden: Golden | None = None
@@ -248,7 +251,8 @@ def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int
     wrong = ulps > source.sound_ulp(golden)
     picture.add(ulps, agree(block.a, block.g), failing, wrong, elements.x.astype(np.float64), begin)
     struck = (begin, end, np.packbits(wrong)) if wrong.any() else None
-    return _Part(tallies, picture, golden.settled, None, struck, golden if source.size <= KEPT_ELEMENTS else None)
+    kept = golden if source.size <= KEPT_ELEMENTS else None
+    return _Part(tallies, picture, golden.settled, golden.undecided, None, struck, kept)
 
 
 def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
@@ -261,7 +265,8 @@ def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | No
 def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]) -> Measured:
     first = _measure(source, standards, 0, 0) if source.size == 0 else next(parts)
     measured = Measured(
-        source.name, source.target, source.shape, first.tallies, first.picture, first.settled, source,
+        source.name, source.target, source.shape, first.tallies, first.picture, first.settled,
+        first.undecided, source,
         [] if first.wrong is None else [first.wrong],
     )  # fmt: skip
     kept = [first.golden]
@@ -273,6 +278,7 @@ def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]
             measured.tallies[name].merge(tally)
         measured.picture.merge(part.picture)
         measured.settled += part.settled
+        measured.undecided += part.undecided
     goldens = [golden for golden in kept if golden is not None]
     if goldens:
         measured.golden = joined(goldens, (source.size,), source.actual[0:0].dtype)
