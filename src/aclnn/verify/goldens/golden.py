@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
 
-from aclnn.core.operator import ATTRIBUTES, Operator
+from aclnn.core.operator import ATTRIBUTES, Call, Operator
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
@@ -21,6 +21,8 @@ from aclnn.verify.number_formats import format_of
 
 Array = np.ndarray[Any, Any]
 T = TypeVar("T")
+
+_NORM = "layer_norm_backward"
 
 
 def golden(
@@ -57,31 +59,44 @@ def golden(
             raise ValueError(f"operator: {text}, got {found.name!r}")
         given = arrays_of(found, inputs)
         attributes = {name: value for name, value in attributes.items() if value is not None}
-        if found.name == "layer_norm_backward":
-            shape = found.by_name(attributes.items(), ATTRIBUTES).get("normalized_shape")
-            return _golden_norm(given, dtype, progress, shape)
-        return _golden_of_formula(found, given, dtype, progress, attributes)
+        _expect_given(found, given)
+        named = found.by_name(attributes.items(), ATTRIBUTES)
+        if any(parameter.python_name == "output_mask" for parameter in found.attributes):
+            named.setdefault("output_mask", (True,) * len(found.outputs))
+        if found.name == _NORM:
+            named.setdefault("normalized_shape", given["input"].shape[-1:])
+        call = _checked(found, given, named)
+        whole = _golden_norm if found.name == _NORM else _golden_of_formula
+        return whole(call, given, dtype, progress)
     except AclnnError as error:
         raise ValueError(f"golden: {error.message}") from error
     except ValueError as error:
         raise ValueError(f"golden: {error}") from error
 
 
-def _golden_of_formula(
-    operator: Operator,
-    inputs: Mapping[str, Array],
-    dtype: Any,
-    progress: Progress | None,
-    attributes: Mapping[str, Any],
-) -> dict[str, Golden]:
-    _given(operator.name, inputs, *(p.python_name for p in operator.inputs if not p.optional))
+def _expect_given(operator: Operator, inputs: Mapping[str, Array]) -> None:
+    names = [parameter.python_name for parameter in operator.inputs if not parameter.optional]
+    missing = [name for name in names if name not in inputs]
+    if missing:
+        text = f"expected inputs {', '.join(names)}, got none for {', '.join(missing)}"
+        raise ValueError(f"{operator.name}: {text}")
+
+
+def _checked(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping[str, Any]) -> Call:
+    """The call, which the operator's checks have passed."""
     call = call_of(operator, inputs, attributes_of(operator, attributes))
     try:
         check_arguments(call)
     except AclnnError as error:
         raise in_callers_words(error, call, {p.name: p.python_name for p in operator.parameters}) from None
+    return call
+
+
+def _golden_of_formula(
+    call: Call, inputs: Mapping[str, Array], dtype: Any, progress: Progress | None
+) -> dict[str, Golden]:
     found = {}
-    for parameter in operator.outputs:
+    for parameter in call.operator.outputs:
         if call[parameter.name] is None or left_alone(call, parameter.name):
             continue
         shape, target = call[parameter.name].shape, np.dtype(dtype or call[parameter.name].dtype.numpy)
@@ -91,20 +106,10 @@ def _golden_of_formula(
     return found
 
 
-def _given(operator: str, inputs: Mapping[str, Array], *names: str) -> list[Array]:
-    missing = [name for name in names if name not in inputs]
-    if missing:
-        raise ValueError(f"{operator}: expected inputs {', '.join(names)}, got none for {', '.join(missing)}")
-    return [inputs[name] for name in names]
-
-
-def _golden_norm(
-    inputs: Mapping[str, Array], dtype: Any, progress: Progress | None, normalized_shape: Sequence[int] | None
-) -> dict[str, Golden]:
-    dy, x, mean, rstd = _given("layer_norm_backward", inputs, "grad_out", "input", "mean", "rstd")
+def _golden_norm(call: Call, inputs: Mapping[str, Array], dtype: Any, progress: Progress | None) -> dict[str, Golden]:
+    dy, x, mean, rstd = (inputs[name] for name in ("grad_out", "input", "mean", "rstd"))
     weight = inputs.get("weight")
-    shape = tuple(x.shape[-1:] if normalized_shape is None else normalized_shape)
-    _expect_norm_shapes(inputs, shape)
+    shape = call["normalizedShape"]
     whole = LayerNorm(dy, x, mean, rstd, weight, math.prod(shape))
     target = np.dtype(dtype or x.dtype)
     narrow = np.dtype(dtype or (x.dtype if weight is None else weight.dtype))
@@ -124,26 +129,6 @@ def _golden_norm(
         "grad_weight": joined([whole.columns_golden(dw, format_of(narrow), False)], shape, narrow),
         "grad_bias": joined([whole.columns_golden(db, format_of(narrow), True)], shape, narrow),
     }
-
-
-def _expect_norm_shapes(inputs: Mapping[str, Array], shape: tuple[int, ...]) -> None:
-    """The compiled sums look at no bounds: what does not fit would be read from foreign memory."""
-    whole = inputs["input"].shape
-    split = len(whole) - len(shape)
-    if not shape or split < 0 or whole[split:] != shape:
-        text = f"expected the last dimensions of input's {list(whole)}, got {list(shape)}"
-        raise ValueError(f"layer_norm_backward: normalized_shape: {text}")
-    rows = math.prod(whole[:split])
-    one_each = f"{rows} elements, one for each row"
-    weight_fits = "weight" not in inputs or inputs["weight"].size == math.prod(shape)
-    for name, fits, expected in (
-        ("grad_out", inputs["grad_out"].shape == whole, f"shape {list(whole)}"),
-        ("mean", inputs["mean"].size == rows, one_each),
-        ("rstd", inputs["rstd"].size == rows, one_each),
-        ("weight", weight_fits, f"shape {list(shape)}"),
-    ):
-        if not fits:
-            raise ValueError(f"layer_norm_backward: {name}: expected {expected}, got {list(inputs[name].shape)}")
 
 
 def _counted(blocks: Iterator[T], size: int, progress: Progress | None) -> Iterator[T]:
