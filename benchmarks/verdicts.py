@@ -1,6 +1,6 @@
 """Judge implementations by every standard: its own generated cases, every operator and data type.
 
-``python -m benchmarks.verdicts`` prints the table of docs/verify.md.
+``python -m benchmarks.verdicts`` prints the table of docs/verify-bench.md.
 """
 
 from __future__ import annotations

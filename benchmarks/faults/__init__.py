@@ -1,6 +1,6 @@
 """The bench of faults: planted ones that the diagnosis must name, and right results that it must let pass.
 
-``python -m benchmarks.faults`` prints the tables; with ``--write`` they replace those in docs/verify.md.
+``python -m benchmarks.faults`` prints the tables; with ``--write`` they replace those in docs/verify-bench.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Judge all planted faults and right results, and print the tables of docs/verify.md."""
+"""Judge all planted faults and right results, and print the tables of docs/verify-bench.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from benchmarks.faults import Result, elements, norms, right
 
 
 def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str:
-    """The tables of docs/verify.md."""
+    """The tables of docs/verify-bench.md."""
     kinds = Counter(result.kind for result in results)
     total = len(results)
     lines = [
@@ -46,7 +46,7 @@ def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str
 def main() -> None:
     """Judge everything."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="replace the tables in docs/verify.md")
+    parser.add_argument("--write", action="store_true", help="replace the tables in docs/verify-bench.md")
     parser.add_argument("--every", type=int, default=1, help="take every n-th case")
     parser.add_argument("--only", default="", help="faults whose name contains this")
     arguments = parser.parse_args()
@@ -76,7 +76,7 @@ def main() -> None:
     text = tables(results, passed)
     print(text, f"slowest {max(r.seconds for r in results):.2f} s, in all {sum(r.seconds for r in results):.1f} s")
     if arguments.write:
-        page = Path(__file__).parents[2] / "docs" / "verify.md"
+        page = Path(__file__).parents[2] / "docs" / "verify-bench.md"
         old = page.read_text(encoding="utf-8")
         page.write_text(
             re.sub(r"(<!-- faults -->\n).*?(<!-- /faults -->)", lambda m: m[1] + text + m[2], old, flags=re.S),
