@@ -22,7 +22,7 @@ def main() -> None:
 
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # of what the terminal's encoding has no sign for
+            stream.reconfigure(errors="backslashreplace")  # for characters that the terminal's encoding lacks
     try:
         app(prog_name="aclnn")
     finally:

@@ -91,7 +91,7 @@ def exit_status(json: Path | None = None) -> Iterator[None]:
 
 @contextmanager
 def usage() -> Iterator[None]:
-    """Take a ValueError for one of the command line."""
+    """Report a ValueError as a usage error."""
     try:
         yield
     except ValueError as error:
@@ -132,7 +132,7 @@ def progress(total: int, step: str = "") -> Iterator[Progress]:
 
 
 class Progress:
-    """Steps done and the name of the present one."""
+    """The progress bar: steps done, and the current step's name."""
 
     def __init__(self, bar: Any, task: Any) -> None:
         self._bar, self._task = bar, task

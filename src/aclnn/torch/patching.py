@@ -45,6 +45,6 @@ def _swap(function: str, model: Model, classes: dict[type, type]) -> Model:
     if not isinstance(model, torch.nn.Module):
         raise TypeError(f"{function}(): model: expected a torch.nn.Module, got {type(model).__qualname__}")
     for module in model.modules():
-        if "forward" not in vars(module):  # which would go on computing as it did
+        if "forward" not in vars(module):  # an instance's own forward would still run
             module.__class__ = classes.get(type(module), type(module))
     return model
