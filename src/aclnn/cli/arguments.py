@@ -78,7 +78,7 @@ def expect_options(words: Sequence[str], known: Sequence[Operator], context: typ
         ValueError: there is one; the text has the nearest name.
     """
     for given in _option_names(words):
-        if not any(_has(operator, given.replace("-", "_")) for operator in known):
+        if not any(operator.find(given.replace("-", "_")) for operator in known):
             options = [name for parameter in context.command.params for name in parameter.opts]
             arguments = [p.python_name.replace("_", "-") for operator in known for p in operator.parameters]
             near = _nearest(given, [name.removeprefix("--") for name in options if name.startswith("--")])
@@ -99,14 +99,6 @@ def _option_names(words: Iterable[str]) -> Iterator[str]:
             yield name
             if not sign:
                 next(rest, None)
-
-
-def _has(operator: Operator, name: str) -> bool:
-    try:
-        operator.parameter(name)
-    except ValueError:
-        return False
-    return True
 
 
 def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[str, str]:

@@ -345,16 +345,22 @@ class Operator:
         Raises:
             ValueError: there is none of those kinds.
         """
+        found = self.find(name, kinds)
+        if found is not None:
+            return found
+        known = ", ".join(p.python_name for p in self.parameters if p.kind in kinds)
+        expected = f"one of {known}" if known else "none"
+        raise ValueError(f"{self.name}: expected {expected}, got {repr(name) if name else 'no name'}")
+
+    def find(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter | None:
+        """Find a parameter as ``parameter`` does; None where there is none."""
         fitting = [p for p in self.parameters if p.kind in kinds]
         for parameter in fitting:
             if name in (parameter.name, parameter.python_name):
                 return parameter
         outputs = [p for p in fitting if p.kind is Kind.OUTPUT]
-        if len(outputs) == 1 and (name == "" or (name == "grad_input" and self.name.endswith("_backward"))):
-            return outputs[0]
-        known = ", ".join(p.python_name for p in fitting)
-        expected = f"one of {known}" if known else "none"
-        raise ValueError(f"{self.name}: expected {expected}, got {repr(name) if name else 'no name'}")
+        lone = len(outputs) == 1 and (name == "" or (name == "grad_input" and self.name.endswith("_backward")))
+        return outputs[0] if lone else None
 
     def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
         """Return values by their parameters' Python names.

@@ -104,18 +104,12 @@ class Raw:
         if member:
             return io.read(folder / path, member, *self.of(name))
         found = io.entries(folder / path, *self.of(name))
-        same = [*found] if len(found) == 1 else [key for key in found if _is_name(operator, key, name)]
+        wanted = operator.parameter(name)
+        same = [*found] if len(found) == 1 else [key for key in found if operator.find(key, TENSORS) is wanted]
         if len(same) != 1:
             held = ", ".join(sorted(found)) or "none"
             raise io.FileError(f"{path}: expected {path}:NAME for {name}, with one of the tensors there: {held}")
         return found[same[0]]()
-
-
-def _is_name(operator: Operator, key: str, name: str) -> bool:
-    try:
-        return operator.parameter(key, TENSORS).python_name == name
-    except ValueError:
-        return False
 
 
 def _renamed(operator: Operator, values: Mapping[str, T]) -> dict[str, T]:

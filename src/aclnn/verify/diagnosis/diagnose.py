@@ -83,9 +83,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
             return np.concatenate([np.empty(0, bool), *in_order(known, index.size, BLOCK_ELEMENTS)])
 
         take(local.stale(e, measured, gross(), explained))
-    unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross) or (
-        gross().any() and not findings and np.count_nonzero(gross()) > 0
-    )
+    unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross)
     if left.any():
         take(_cancelled(e, left & ~e.gross))
     causes = _counted(measured, e, findings, progress)

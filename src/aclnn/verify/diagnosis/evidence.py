@@ -13,7 +13,7 @@ from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.enclosures import in_float64
 from aclnn.verify.goldens.values import Function, Golden, Places, in_order
 from aclnn.verify.number_formats import NumberFormat, quiet
-from aclnn.verify.standards.evaluate import Measured, Source
+from aclnn.verify.standards.evaluate import KEPT_ELEMENTS, Measured, Source
 from aclnn.verify.standards.measures import agree
 
 Array = np.ndarray[Any, Any]
@@ -22,8 +22,6 @@ FEW = 16
 """Elements that a fault must show itself on, where there are so many."""
 ENOUGH = 0.9
 """The share of elements that a fault must account for."""
-_WHOLE = 1 << 18
-"""Elements that are looked at, all of them."""
 _WINDOW, _WINDOWS = 1 << 12, 32
 
 
@@ -246,7 +244,7 @@ def sample_of(measured: Measured) -> Evidence:
     """The whole output; of a large one windows around the worst, around wrong elements from end to end, and between."""
     source, size = measured.source, measured.source.size
     read = source.whole.read
-    if measured.golden is not None and size * read <= _WHOLE:
+    if measured.golden is not None and size * read <= KEPT_ELEMENTS:
         return Evidence(source, slice(0, size), measured.golden)
     every = np.linspace(0, size - 1, _WINDOWS // 4).astype(np.int64)
     centres = [*every.tolist(), measured.picture.worst or 0, *_wrong_places(measured, _WINDOWS - every.size)]

@@ -319,21 +319,19 @@ def operand_of(
 
 
 class Flat:
-    """Elements of an array in row-major order, without a copy of the whole; changed as they are read."""
+    """Elements of an array in row-major order, without a copy of the whole."""
 
-    def __init__(self, array: Array, change: Callable[[Array], Array] = np.asarray) -> None:
+    def __init__(self, array: Array) -> None:
         self._items: Any = array.reshape(-1) if array.flags.c_contiguous else array.flat
-        self._change = change
 
     def __getitem__(self, part: slice | Array) -> Array:
-        return self._change(np.asarray(self._items[part]))
+        return np.asarray(self._items[part])
 
 
 class LayerNorm:
     """Golden gradients of LayerNorm, by blocks of rows; dy and x (M·N elements) may be larger than memory.
 
     With ``eps`` mean and rstd are not taken as given but those of x, in float64: forward and backward in cascade.
-    With ``change`` dy and x are changed as they are read.
     """
 
     def __init__(
@@ -345,12 +343,11 @@ class LayerNorm:
         weight: Array | None,
         columns: int,
         eps: float | None = None,
-        change: Callable[[Array], Array] = np.asarray,
     ) -> None:
         self.columns = columns
         self.rows = x.size // columns if columns else 0
         self.size = self.rows * columns
-        self._dy, self._x = Flat(dy, change), Flat(x, change)
+        self._dy, self._x = Flat(dy), Flat(x)
         self._mean, self._rstd = (np.asarray(a).reshape(-1).astype(np.float64) for a in (mean, rstd))
         self._weight = np.ones(columns) if weight is None else np.asarray(weight).reshape(-1).astype(np.float64)
         self._eps = eps

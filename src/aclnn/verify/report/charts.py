@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
+from aclnn.verify.standards.summary import LEAST_HALF_OCTAVE
+
 Json = dict[str, Any]
 
 # 360 units wide: one unit is one pixel on a phone, so that the text stays readable there.
@@ -91,7 +93,7 @@ def by_x(output: Json) -> str:
 
 # Half octaves; zero takes two of them, from -1 to 1, and 2**-14 lies at 1.
 def _position(value: float) -> float:
-    return 0.0 if value == 0 else math.copysign(2.0 * math.log2(abs(value)) + 28.0 + 1.0, value)
+    return 0.0 if value == 0 else math.copysign(2.0 * math.log2(abs(value)) - LEAST_HALF_OCTAVE + 1.0, value)
 
 
 def _place(item: Json) -> tuple[float, float]:

@@ -86,7 +86,6 @@ SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
 class Elements:
     """Some elements of an output with all that is known of them; flat arrays in row-major order."""
 
-    start: int
     golden: Golden
     actual: Array
     x: Array
@@ -143,7 +142,7 @@ class Source:
         """Elements begin to end; x is the first operand that is not the gradient, of sums the golden value."""
         inputs, golden = self.whole.operands(slice(begin, end)), self.golden(slice(begin, end))
         x = next((values for name, values in inputs.items() if "grad" not in name), golden.value)
-        return Elements(begin, golden, self.actual[begin:end], x, inputs)
+        return Elements(golden, self.actual[begin:end], x, inputs)
 
 
 class NormInputSource(Source):

@@ -180,8 +180,10 @@ def _measure_classified(block: Block) -> Tally:
 def _judge_classified(tally: Tally, target: NumberFormat) -> Outcome:
     nan = Figure("one-sided NaN", tally.sums["one-sided NaN"], "<=", 0.0)
     quick = _judge_relative(tally, target)
-    if not nan.holds or quick.verdict is Verdict.PASS:
-        return outcome_of(tally, nan, *quick.figures) if nan.holds else outcome_of(tally, nan)
+    if not nan.holds:
+        return outcome_of(tally, nan)
+    if quick.verdict is Verdict.PASS:
+        return outcome_of(tally, nan, *quick.figures)
     compared = "normal native" in tally.sums
     figures = [nan]
     for kind in _CLASSES:

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 HISTOGRAM_BINS = 28
 """0: equal to the golden; 1 to 26: error at most 2**(k - 2) ULP (the last of them: more); 27: not finite."""
 
-_LEAST_HALF_OCTAVE, _HALF_OCTAVES = -28, 48
+LEAST_HALF_OCTAVE, _HALF_OCTAVES = -28, 48
 AXIS_BINS = 2 * _HALF_OCTAVES + 1
 """Half octaves of |x| from 2**-14 to 2**10, negative ones first and descending, zero (and NaN) in the middle."""
 
@@ -33,7 +33,7 @@ def axis_edges(index: int) -> tuple[float, float]:
     offset = index - _HALF_OCTAVES
     if offset == 0:
         return 0.0, 0.0
-    low = 2.0 ** ((abs(offset) - 1 + _LEAST_HALF_OCTAVE) / 2)
+    low = 2.0 ** ((abs(offset) - 1 + LEAST_HALF_OCTAVE) / 2)
     high = low * math.sqrt(2.0)
     return (low, high) if offset > 0 else (-high, -low)
 
@@ -92,15 +92,17 @@ def _accumulate(
         if equal[i]:
             histogram[0] += 1
         elif not math.isfinite(error):
-            histogram[27] += 1
+            histogram[HISTOGRAM_BINS - 1] += 1
         else:
             exponent = math.frexp(error)[1] - (1 if math.frexp(error)[0] == 0.5 else 0)
-            histogram[min(max(exponent + 2, 1), 26)] += 1
-        place = 48
+            histogram[min(max(exponent + 2, 1), HISTOGRAM_BINS - 2)] += 1
+        place = _HALF_OCTAVES
         if axis[i] != 0.0 and not math.isnan(axis[i]):
-            half_octave = math.floor(2.0 * math.log2(abs(axis[i]))) + 28 if math.isfinite(axis[i]) else 47
-            offset = int(min(max(half_octave, 0), 47)) + 1
-            place = 48 + offset if axis[i] > 0.0 else 48 - offset
+            half_octave = _HALF_OCTAVES - 1
+            if math.isfinite(axis[i]):
+                half_octave = math.floor(2.0 * math.log2(abs(axis[i]))) - LEAST_HALF_OCTAVE
+            offset = int(min(max(half_octave, 0), _HALF_OCTAVES - 1)) + 1
+            place += offset if axis[i] > 0.0 else -offset
         by_x[0, place] += 1
         by_x[1, place] += failing[i]
         if math.isfinite(error):
