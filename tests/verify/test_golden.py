@@ -26,7 +26,7 @@ from aclnn.verify.goldens import expansions
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval
 from aclnn.verify.goldens.golden import golden
-from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, in_order
+from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Function, map_blocks
 from aclnn.verify.number_formats import FORMATS
 from tests.cases import CASES
 from tests.cases.table import changed
@@ -545,7 +545,7 @@ def test_blocks_are_computed_on_as_many_threads_as_the_kernels_use(monkeypatch, 
         return begin
 
     monkeypatch.setattr(threads, "_pool", threads.Pool(count))
-    assert list(in_order(block, 12, 1)) == list(range(12))
+    assert list(map_blocks(block, 12, 1)) == list(range(12))
     assert len(seen) == count
 
 

@@ -24,7 +24,7 @@ from aclnn.cli.options import STDOUT, DtypeOption, JsonOption, ShapeOption, SocO
 from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import renamed
-from aclnn.io.arguments import Raw, attribute, located
+from aclnn.io.arguments import Raw, attribute, split_member
 from aclnn.operators import BY_FUNCTION, BY_NAME, C_OPERATORS, required_arguments
 
 _METAVARS = {
@@ -35,11 +35,11 @@ _METAVARS = {
     Kind.DOUBLE: "NUMBER",
     Kind.SCALAR: "NUMBER",
 }
-_SPELT = "aclnn.run.spelt"
+_USER_NAMES = "aclnn.run.user_names"
 
 
 @dataclass(frozen=True)
-class Request:
+class RunRequest:
     """A call, under Python's names."""
 
     operator: Operator
@@ -100,14 +100,14 @@ class _Command(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not ctx.resilient_parsing:  # completion is asked for
             try:
-                args = _with_options(BY_NAME[str(self.name)], args, ctx.meta.setdefault(_SPELT, {}))
+                args = _with_options(BY_NAME[str(self.name)], args, ctx.meta.setdefault(_USER_NAMES, {}))
             except ValueError as error:
                 raise typer.BadParameter(str(error), ctx) from None
         return super().parse_args(ctx, args)
 
 
-def _with_options(operator: Operator, words: Sequence[str], spelt: dict[str, str]) -> list[str]:
-    """Turn ``name=value`` into options; ``spelt`` gets the user's word for each argument.
+def _with_options(operator: Operator, words: Sequence[str], user_names: dict[str, str]) -> list[str]:
+    """Turn ``name=value`` into options; ``user_names`` gets the user's word for each argument.
 
     Raises:
         ValueError: an unknown name, an output, or an argument given twice.
@@ -126,11 +126,11 @@ def _with_options(operator: Operator, words: Sequence[str], spelt: dict[str, str
             continue
         if not sign:
             value = next(rest, "")
-        if parameter.python_name in spelt:
+        if parameter.python_name in user_names:
             raise ValueError(f"{parameter.python_name}: given twice")
         if parameter.kind is Kind.OUTPUT and parameter.python_name not in required:
             raise ValueError(f"{name}: is an output, expected --out {name}={value}")
-        spelt[parameter.python_name] = name.removeprefix("--").replace("-", "_") if name.startswith("-") else name
+        user_names[parameter.python_name] = name.removeprefix("--").replace("-", "_") if name.startswith("-") else name
         found += [_option(parameter), value]
     return found
 
@@ -175,11 +175,11 @@ def _command(operator: Operator) -> Any:
                 request = _request(operator, texts, output_files(written, out or [], "--out"), raw)
                 if json not in (None, STDOUT):
                     files = (
-                        (name, located(text)[0]) for name, text in (*request.inputs.items(), *request.outs.items())
+                        (name, split_member(text)[0]) for name, text in (*request.inputs.items(), *request.outs.items())
                     )
                     expect_own_file("--json", str(json), json, files)
             emulate(soc)
-            _run(request, context.meta[_SPELT], json)
+            _run(request, context.meta[_USER_NAMES], json)
 
     command.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     command.__annotations__ = {argument.name: argument.annotation for argument in arguments}
@@ -229,7 +229,7 @@ def _parsed(parameter: Parameter, text: str) -> Any:
         raise typer.BadParameter(str(error)) from None
 
 
-def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, str], raw: Raw) -> Request:
+def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, str], raw: Raw) -> RunRequest:
     """Sort a command's values.
 
     Raises:
@@ -237,16 +237,20 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
     """
     values = {name: value for name, value in texts.items() if value is not None}
     inputs = {name: values.pop(name) for name in [*values] if operator.parameter(name).is_tensor}
-    places = [(os.path.realpath(path), io.name_in(path, member or "")) for path, member in map(located, outs.values())]
+    places = [
+        (os.path.realpath(path), io.name_in(path, member or "")) for path, member in map(split_member, outs.values())
+    ]
     for place, file in zip(places, outs.values(), strict=True):
         if places.count(place) > 1:
             raise ValueError(f"--out: expected each file once, got {file!r} and another word for it")
-        expect_own_file("--out", file, located(file)[0], [(name, located(text)[0]) for name, text in inputs.items()])
+        expect_own_file(
+            "--out", file, split_member(file)[0], [(name, split_member(text)[0]) for name, text in inputs.items()]
+        )
     for parameter in operator.inputs:
         if parameter.updated and parameter.python_name in outs.keys() - inputs.keys():
             raise ValueError(f"--out: {parameter.python_name}: expected it as an input, too, got none")
     _complete_mask(operator, values, outs)
-    return Request(operator, inputs, values, outs, raw)
+    return RunRequest(operator, inputs, values, outs, raw)
 
 
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
@@ -259,7 +263,7 @@ def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping
                 raise ValueError(f"--out: {name} is switched off by output_mask")
 
 
-def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
+def _run(request: RunRequest, user_names: Mapping[str, str], json: Path | None) -> None:
     """Read the inputs, compute, write and list the outputs."""
     operator = request.operator
     contents = _by_file(request.outs)
@@ -280,7 +284,7 @@ def _run(request: Request, spelt: Mapping[str, str], json: Path | None) -> None:
         try:
             computed = function(**arrays, **nulls, **request.attributes)
         except AclnnError as error:
-            raise AclnnError(error.code, renamed(error.message, spelt)) from None
+            raise AclnnError(error.code, renamed(error.message, user_names)) from None
         seconds = time.perf_counter() - begin
         results = computed if isinstance(computed, tuple) else (computed,)
         by_name = {parameter.python_name: result for parameter, result in zip(operator.outputs, results, strict=True)}
@@ -297,7 +301,7 @@ def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
     paths: dict[str, Path] = {}
     contents: dict[Path, dict[str, str]] = {}
     for output, word in outs.items():
-        path, member = located(word)
+        path, member = split_member(word)
         path = paths.setdefault(os.path.realpath(path), path)
         contents.setdefault(path, {})[io.name_in(path, member or "")] = output
     return contents
@@ -316,7 +320,7 @@ def _quoted(names: Iterable[str]) -> str:
     return ", ".join(map(repr, sorted(names)))
 
 
-def _report(request: Request, results: Mapping[str, Any], seconds: float, json: Path | None) -> None:
+def _report(request: RunRequest, results: Mapping[str, Any], seconds: float, json: Path | None) -> None:
     rows = [
         {"name": name, "file": file, "dtype": results[name].dtype.name, "shape": list(results[name].shape)}
         for name, file in request.outs.items()

@@ -27,8 +27,8 @@ from aclnn.support.allocator import keep_freed_memory
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import JUDGED, operator_named
 from aclnn.verify.cases.case import Case
-from aclnn.verify.cases.request import Request
-from aclnn.verify.cases.sources import files_of, listed, load, named
+from aclnn.verify.cases.request import CaseRequest
+from aclnn.verify.cases.sources import by_python_name, files_of, load, read_cases
 from aclnn.verify.checking import Counting, checked_eps, chosen_standards, counting_of, judge_case, routed_eps
 from aclnn.verify.report.document import Report, document
 from aclnn.verify.report.text import details, figures, short, title, totals
@@ -113,12 +113,12 @@ def verify(
             elif actual or third:
                 raise ValueError("--cases: expected the outputs in the list, not as --actual or --reference")
         if cases is not None:
-            requests = list(listed(cases, operator, words))
+            requests = list(read_cases(cases, operator, words))
         with console.usage():
             _expect_own_places(places, requests, cases)
             eps = checked_eps(eps, {request.operator for request in requests})
             if cases is None:
-                expect_required(operator_named(operator), named(operator_named(operator), words))
+                expect_required(operator_named(operator), by_python_name(operator_named(operator), words))
         keep_freed_memory()
         report = _judge(requests, raw, chosen, counting_of(standard, all_standards), eps)
         if json != STDOUT:
@@ -130,7 +130,7 @@ def verify(
         raise typer.Exit(1)
 
 
-def _expect_own_places(places: Mapping[str, Path | None], requests: Sequence[Request], cases: Path | None) -> None:
+def _expect_own_places(places: Mapping[str, Path | None], requests: Sequence[CaseRequest], cases: Path | None) -> None:
     """Refuse a report where something is read from."""
     for option, path in places.items():
         if path is not None and path != STDOUT:
@@ -140,9 +140,11 @@ def _expect_own_places(places: Mapping[str, Path | None], requests: Sequence[Req
                     expect_own_file(option, str(path), path, files_of(request))
 
 
-def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], raw: Raw) -> Request:
+def _request(
+    operator: str, words: Mapping[str, str], actual: Sequence[str], third: Sequence[str], raw: Raw
+) -> CaseRequest:
     found = operator_named(operator)
-    for name, value in named(found, words).items():
+    for name, value in by_python_name(found, words).items():
         if not found.parameter(name).is_tensor:
             attribute(found.parameter(name), value, name)
     output_files(found, actual, "--actual")
@@ -150,7 +152,7 @@ def _request(operator: str, words: Mapping[str, str], actual: Sequence[str], thi
         output_files(found, third, "--reference")
     raw.named(found)
     outputs, others = (dict(map(named_file, files)) for files in (actual, third))
-    return Request(operator, words, outputs, others, roles=("--actual", "--reference"))
+    return CaseRequest(operator, words, outputs, others, roles=("--actual", "--reference"))
 
 
 def _put(text: Callable[..., str], path: Path | None) -> None:
@@ -161,7 +163,7 @@ def _put(text: Callable[..., str], path: Path | None) -> None:
         text(path)
 
 
-def _judge(requests: Sequence[Request], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
+def _judge(requests: Sequence[CaseRequest], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
     # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
     # and a process may open a thousand.
     for request in requests[1:]:
@@ -171,23 +173,25 @@ def _judge(requests: Sequence[Request], raw: Raw, standards: Any, counting: Coun
         for number, request in enumerate(requests):
             done = 100 * number
 
-            def told(fraction: float, begin: int = 100 * number, name: str = request.name or request.operator) -> None:
+            def report_progress(
+                fraction: float, begin: int = 100 * number, name: str = request.name or request.operator
+            ) -> None:
                 nonlocal done
                 bar.step(f"judging {name}", advance=begin + int(100 * fraction) - done)
                 done = begin + int(100 * fraction)
 
             with _in_case(request):
-                documents.append(judge_case(load(request, raw), standards, counting, eps, told))
+                documents.append(judge_case(load(request, raw), standards, counting, eps, report_progress))
     return Report(document(documents))
 
 
-def _load(request: Request, raw: Raw) -> Case:
+def _load(request: CaseRequest, raw: Raw) -> Case:
     with _in_case(request):
         return load(request, raw)
 
 
 @contextmanager
-def _in_case(request: Request) -> Iterator[None]:
+def _in_case(request: CaseRequest) -> Iterator[None]:
     """Errors say which case of several they are about."""
     try:
         yield
@@ -199,7 +203,7 @@ def _in_case(request: Request) -> Iterator[None]:
         raise ValueError(f"{_case(request)}{error}") from error
 
 
-def _case(request: Request) -> str:
+def _case(request: CaseRequest) -> str:
     return f"case {request.name}: " if request.name else ""
 
 

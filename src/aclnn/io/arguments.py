@@ -63,7 +63,7 @@ _PARSERS: Mapping[Kind, tuple[Callable[[str], Any], str]] = {
 }
 
 
-def located(text: str) -> tuple[Path, str | None]:
+def split_member(text: str) -> tuple[Path, str | None]:
     """Split ``x.npz:member`` into path and member; None for any other name."""
     path, _, member = text.rpartition(":")
     return (Path(path), member) if Path(path).suffix.lower() in io.SUFFIXES else (Path(text), None)
@@ -100,7 +100,7 @@ class Raw:
         Raises:
             FileError: as ``io.read``.
         """
-        path, member = located(text)
+        path, member = split_member(text)
         if member:
             return io.read(folder / path, member, *self.of(name))
         found = io.entries(folder / path, *self.of(name))

@@ -13,7 +13,7 @@ import numpy as np
 from aclnn.core.operator import ATTRIBUTES, Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.goldens.values import Progress, share
+from aclnn.verify.goldens.values import Progress, sub_progress
 from aclnn.verify.report.document import Judgement, Report, case_document, document, output_document
 from aclnn.verify.standards.evaluate import Measured, evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
@@ -141,8 +141,8 @@ def judge_case(
             if counting is Counting.NAMED:
                 raise ValueError(f"{case.operator.name}: {output}: {standard} {reason}")
     cascade = [s for s in standards if s.needs_third and case.operator.name == _IN_CASCADE]
-    told, searched = (share(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
-    measured = evaluate(case, [s for s in standards if s not in cascade], progress=told)
+    measuring, searched = (sub_progress(progress, *part) for part in ((0.0, 0.6), (0.6, 1.0)))
+    measured = evaluate(case, [s for s in standards if s not in cascade], progress=measuring)
     cascaded = {m.name: m for m in evaluate(case, cascade, eps)} if cascade and eps is not None and case.third else {}
     outputs = []
     for number, one in enumerate(measured):
@@ -151,7 +151,7 @@ def judge_case(
             for s in standards
             if s.name not in skipped[one.name]
         ]
-        part = share(searched, number / len(measured), (number + 1) / len(measured))
+        part = sub_progress(searched, number / len(measured), (number + 1) / len(measured))
         outputs.append(output_document(one, judgements, skipped[one.name], part))
         if part is not None:
             part(1.0)

@@ -19,7 +19,7 @@ from aclnn.io.arguments import Raw
 from aclnn.io.common import errors_of
 from aclnn.support.optional import import_or_raise
 from aclnn.verify.cases.arguments import operator_named
-from aclnn.verify.cases.request import Request, natural_key
+from aclnn.verify.cases.request import CaseRequest, natural_key
 
 _OUTPUTS = "output/*/*/*/output_[0-9]*"
 _OUTPUT = re.compile(rf"output_[0-9]+({'|'.join(map(re.escape, SUFFIXES))})")
@@ -32,7 +32,7 @@ def holds_cases(folder: Path) -> bool:
     return any(folder.glob(_OUTPUTS))
 
 
-def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
     """Yield a request for each case of each node under test, which is any but cpu and gpu unless there is no other.
 
     Args:
@@ -56,7 +56,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Re
             outputs, raw = _outputs(found, folder, case)
             others = _outputs(found, folder, folder / "output" / third / place)[0] if third else {}
             values = {**_inputs(found, folder, place), **found.by_name(common.items())}
-            yield Request(operator, values, outputs, others, f"{node}/{place.as_posix()}", folder, raw=raw)
+            yield CaseRequest(operator, values, outputs, others, f"{node}/{place.as_posix()}", folder, raw=raw)
 
 
 def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, str], Raw]:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from aclnn.core.operator import Kind, Operator
 from aclnn.verify.cases.arguments import operator_named
-from aclnn.verify.cases.request import Request, natural_key
+from aclnn.verify.cases.request import CaseRequest, natural_key
 
 _DIRECTIONS = ("forward", "backward")
 _MODES = ("none", "tanh")
@@ -34,7 +34,7 @@ def dumps(folder: Path) -> list[Path]:
     return sorted(found, key=natural_key)
 
 
-def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
     """Yield a request for each call of an operator in the dumps of a folder, which ``dumps`` finds some in.
 
     An API's entry is named KIND.API.NUMBER.forward or .backward, a module's Module.NAME.CLASS.forward.NUMBER; the API
@@ -108,7 +108,7 @@ def _called(key: str) -> tuple[str, str, str] | None:
 
 def _request(
     name: str, operator: Operator, entry: _Entry, forward: _Entry | None, place: Path, common: Mapping[str, Any]
-) -> Request:
+) -> CaseRequest:
     whole = forward or entry
     files = [*entry.given, *(forward.given if forward else [])]
     values: dict[str, Any] = {}
@@ -128,4 +128,4 @@ def _request(
             values[parameter.python_name] = _MODES.index(given) if number else given
     actual = dict(zip((p.python_name for p in operator.outputs), entry.results, strict=False))
     values |= operator.by_name(common.items())
-    return Request(operator.name, values, actual, {}, name, place / "dump_tensor_data")
+    return CaseRequest(operator.name, values, actual, {}, name, place / "dump_tensor_data")

@@ -12,7 +12,7 @@ from aclnn.io.arguments import Raw
 
 
 @dataclass(frozen=True)
-class Request:
+class CaseRequest:
     """One case to load."""
 
     operator: str

@@ -13,18 +13,18 @@ import numpy as np
 
 from aclnn import io
 from aclnn.core.operator import Kind, Operator
-from aclnn.io.arguments import Raw, attribute, expect_required, located
+from aclnn.io.arguments import Raw, attribute, expect_required, split_member
 from aclnn.verify.cases import atk, msprobe, ttk
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
-from aclnn.verify.cases.request import Request, natural_key
+from aclnn.verify.cases.request import CaseRequest, natural_key
 
 Array = np.ndarray[Any, Any]
 
 _NOTHING_RAW = Raw()
 
 
-def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
+def by_python_name(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
     """Inputs and attributes under Python's names.
 
     Raises:
@@ -36,7 +36,7 @@ def named(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
     return operator.by_name(values.items())
 
 
-def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
+def load(request: CaseRequest, raw: Raw = _NOTHING_RAW) -> Case:
     """Read a case's arrays (memory-mapped) and check them.
 
     Raises:
@@ -45,7 +45,7 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
         ValueError: an unknown name, one twice, one that is missing, or a value that does not fit.
     """
     operator = operator_named(request.operator)
-    values = named(operator, request.values)
+    values = by_python_name(operator, request.values)
     words = _words(request, operator, values)
     described = raw.named(operator).over(request.raw.named(operator))
     attributes = {
@@ -64,18 +64,18 @@ def load(request: Request, raw: Raw = _NOTHING_RAW) -> Case:
     return make_case(operator, inputs, actual, third, attributes, request.name, sources, request.roles)
 
 
-def files_of(request: Request) -> Iterator[tuple[str, Path]]:
+def files_of(request: CaseRequest) -> Iterator[tuple[str, Path]]:
     """The names of a case's inputs and outputs, and the files that they are read from.
 
     Raises:
         ValueError: an unknown name, or one twice.
     """
     operator = operator_named(request.operator)
-    for texts in _words(request, operator, named(operator, request.values)).values():
-        yield from ((name, request.folder / located(text)[0]) for name, text in texts.items())
+    for texts in _words(request, operator, by_python_name(operator, request.values)).values():
+        yield from ((name, request.folder / split_member(text)[0]) for name, text in texts.items())
 
 
-def _words(request: Request, operator: Operator, values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _words(request: CaseRequest, operator: Operator, values: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return {
         "input": {name: str(value) for name, value in values.items() if operator.parameter(name).is_tensor},
         "actual": operator.by_name(request.actual.items(), (Kind.OUTPUT,)),
@@ -83,7 +83,7 @@ def _words(request: Request, operator: Operator, values: Mapping[str, Any]) -> d
     }
 
 
-def listed(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+def read_cases(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
     """The cases of a CSV or JSON list, or of a directory; ``common`` holds attributes that they share.
 
     A list's columns (or an object's keys) are the names of inputs and attributes, ``actual:OUTPUT`` (or ``actual`` for
@@ -149,7 +149,7 @@ def _expect_once(names: Sequence[str]) -> None:
         raise ValueError(f"expected every name once, got {', '.join(sorted(twice))} again")
 
 
-def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, common: Mapping[str, Any]) -> Request:
+def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, common: Mapping[str, Any]) -> CaseRequest:
     values = dict(common)
     groups: dict[str, dict[str, str]] = {"actual": {}, "third": {}}
     for key, value in row.items():
@@ -161,10 +161,10 @@ def _request(path: Path, number: int, row: Mapping[str, Any], operator: str, com
     if not groups["actual"]:
         raise ValueError(f"{path}: expected an actual output in case {number}, got none")
     name = str(row.get("name", number))
-    return Request(str(row.get("operator", operator)), values, groups["actual"], groups["third"], name, path.parent)
+    return CaseRequest(str(row.get("operator", operator)), values, groups["actual"], groups["third"], name, path.parent)
 
 
-def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
     shown = [item for item in path.iterdir() if not item.name.startswith(".")]
     cases = [item for item in shown if item.is_dir() or item.suffix.lower() in io.CONTAINERS]
     if not cases:
@@ -185,7 +185,7 @@ def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
         rest = {k: v for k, v in held.items() if k not in actual and not k.startswith("third_")}
         if not actual:
             raise ValueError(f"{path}: expected an actual output in case {shown_as}, got none")
-        yield Request(operator, {**common, **rest}, actual, third, shown_as, folder)
+        yield CaseRequest(operator, {**common, **rest}, actual, third, shown_as, folder)
 
 
 def _positional(operator: Operator, name: str) -> str:

@@ -17,7 +17,7 @@ from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw
 from aclnn.operators import C_OPERATORS
 from aclnn.verify.cases.arguments import operator_named
-from aclnn.verify.cases.request import Request
+from aclnn.verify.cases.request import CaseRequest
 
 _COLUMNS = {"testcase_name", "api_name"}
 _FORMATS = (".bin", ".npy", ".pt")
@@ -30,7 +30,9 @@ def is_list(rows: Sequence[Mapping[str, Any]]) -> bool:
     return any(row.keys() >= _COLUMNS for row in rows)
 
 
-def cases(path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: Mapping[str, Any]) -> Iterator[Request]:
+def cases(
+    path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: Mapping[str, Any]
+) -> Iterator[CaseRequest]:
     """Yield a request for each enabled case of an operator, or of its in-place variant, whose output was dumped.
 
     Args:
@@ -63,7 +65,7 @@ def cases(path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: 
 
 def _request(
     operator: Operator, row: Mapping[str, str], folder: Path, beside: set[str], common: Mapping[str, Any]
-) -> Request | None:
+) -> CaseRequest | None:
     name = row.get("testcase_name", "")
     prefix = row.get("dump_file_prefix", name)
     actual = {}
@@ -97,7 +99,7 @@ def _request(
         told_dtypes[parameter.python_name] = _SHORT.get(dtypes[place], dtypes[place])
     raw = Raw(told_dtypes, told_shapes)
     values |= operator.by_name(common.items())
-    return Request(operator.name, values, actual, {}, name, folder, raw=raw)
+    return CaseRequest(operator.name, values, actual, {}, name, folder, raw=raw)
 
 
 def _literal(row: Mapping[str, str], column: str, absent: Any = None) -> Any:

@@ -13,7 +13,7 @@ from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
 from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows, evenly
-from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, in_order
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, map_blocks
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
 from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
@@ -27,7 +27,7 @@ _LAST = frozenset({"flush-to-zero", "cancellation", "one-plus-erf"})
 """Causes that are stated after gross faults, however many elements they explain."""
 _PROBED = 8
 """Elements of which a hypothesis that explains enough predicts half, and one that it can be told by."""
-_PLAIN = 0.4
+_CLOSE_ENOUGH = 0.4
 """A fit so close, in tolerances, that no better one is looked for."""
 
 
@@ -80,7 +80,7 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
                 part = Evidence(measured.source, index[begin:end], certain=False)
                 return np.asarray(np.logical_or.reduce([~part.gross, *(one.explains(part) for one in findings)]))
 
-            return np.concatenate([np.empty(0, bool), *in_order(known, index.size, BLOCK_ELEMENTS)])
+            return np.concatenate([np.empty(0, bool), *map_blocks(known, index.size, BLOCK_ELEMENTS)])
 
         take(local.stale(e, measured, gross(), explained))
     unknown = np.count_nonzero(gross()) > 0.1 * np.count_nonzero(e.gross)
@@ -125,12 +125,12 @@ def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
     probe = searched.some(probed)
     found: tuple[float, Hypothesis] | None = None
     for one in _all(e, searched, target):
-        if not one.exact and (np.mean(fits := probe.fits(one)) < 0.5 or not (fits & probe.told(one)).any()):
+        if not one.exact and (np.mean(fits := probe.fits(one)) < 0.5 or not (fits & probe.distinguishable(one)).any()):
             continue
         score = _score(searched, target, one)
         if score is not None and (found is None or score < 0.8 * found[0]):
             found = score, one
-            if score <= _PLAIN and one.name != "scaled":
+            if score <= _CLOSE_ENOUGH and one.name != "scaled":
                 break
     if found is not None:
         one = found[1]
@@ -159,7 +159,7 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
 
 def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
     """The mean distance from what a hypothesis predicts, in tolerances; None when elements refute it."""
-    fits, told = searched.fits(one), searched.told(one)
+    fits, told = searched.fits(one), searched.distinguishable(one)
     if one.exact:
         differing = searched.differing
         if np.count_nonzero(told) < min(FEW, int(np.count_nonzero(differing))) or np.mean(fits) < 0.95:
@@ -330,7 +330,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
             return count(Evidence(source, found, certain=False), np.ones(found.size, bool))
 
         total = int(np.count_nonzero(wrong))
-        for number, found in enumerate(in_order(block, source.size, step), 1):
+        for number, found in enumerate(map_blocks(block, source.size, step), 1):
             counts = counts + found
             if progress is not None:
                 progress(min(1.0, number * step / source.size))

@@ -11,7 +11,7 @@ import numpy as np
 
 from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.enclosures import in_float64
-from aclnn.verify.goldens.values import Function, Golden, Places, in_order
+from aclnn.verify.goldens.values import Function, Golden, Places, map_blocks
 from aclnn.verify.number_formats import NumberFormat, quiet
 from aclnn.verify.standards.evaluate import KEPT_ELEMENTS, Measured, Source
 from aclnn.verify.standards.measures import agree
@@ -195,7 +195,7 @@ class Evidence:
             return result
 
         size = self.actual.size
-        return np.concatenate([np.empty(0), *in_order(part, size, self.source.whole.at_once)])
+        return np.concatenate([np.empty(0), *map_blocks(part, size, self.source.whole.at_once)])
 
     def predicted(self, hypothesis: Hypothesis) -> Array:
         """The values that a hypothesis predicts, kept until another one is asked about."""
@@ -217,15 +217,15 @@ class Evidence:
             same[rest] = distance[rest] <= allowed[rest] + 2.0**-21 * self._sizes(rest)
         return same
 
-    def told(self, hypothesis: Hypothesis) -> Array:
+    def distinguishable(self, hypothesis: Hypothesis) -> Array:
         """Elements where the prediction can be told from the exact value."""
         prediction = self.predicted(hypothesis)
         rounded = self.target.round(prediction).astype(np.float64)
         if hypothesis.exact:
             return ~agree(rounded, self.g)
         apart = np.abs(prediction - self.v) > (2.0 if self._sixteen else 4.0) * self._allowed(prediction)
-        told: Array = apart | (np.isfinite(self.g) != np.isfinite(rounded))
-        return told
+        distinguishable: Array = apart | (np.isfinite(self.g) != np.isfinite(rounded))
+        return distinguishable
 
     @property
     def _sixteen(self) -> bool:

@@ -344,7 +344,7 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
                 exact=True,
                 structural=False,
             )
-        for said, which in _together(source):
+        for said, which in _narrowed_groups(source):
             for how, narrow in (("rounded", rounded_to), ("cut", cut_to)):
                 yield Hypothesis(
                     "narrow-input",
@@ -358,7 +358,7 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
                 )
 
 
-def _together(source: Source) -> list[tuple[str, tuple[int, ...]]]:
+def _narrowed_groups(source: Source) -> list[tuple[str, tuple[int, ...]]]:
     """Operands that may have been narrowed together: all, each, the statistics, all but those."""
     function, names = source.whole.function, source.whole.names
     taken = trace(function.formula, len(names) + len(function.numbers)).taken(function.result)
@@ -490,10 +490,14 @@ def _fit(searched: Evidence, struck: Array, at: _At, starts: tuple[float, ...]) 
         if np.all(np.abs(change) <= 1e-10 * np.abs(values)):
             break
     kept = tuple(float(value) for value in values)
-    return None if kept == starts else tuple(_plain(value, start) for value, start in zip(kept, starts, strict=True))
+    return (
+        None
+        if kept == starts
+        else tuple(_short_decimal(value, start) for value, start in zip(kept, starts, strict=True))
+    )
 
 
-def _plain(value: float, start: float) -> float:
+def _short_decimal(value: float, start: float) -> float:
     """The decimal number of few digits that a fit has come near to; the fit itself where there is none."""
     near = (round(value, digits) for digits in range(6))
     return next((float(n) for n in near if n != start and abs(n - value) <= 2.0**-19 * abs(value)), value)

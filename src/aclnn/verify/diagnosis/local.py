@@ -196,7 +196,7 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
     if found is None:
         found = e.at[struck]
     else:
-        found = _together(found)
+        found = _clustered(found)
         found = found[~explained(found)]
     whole, text = placed(found, measured, None)
     inside = np.isin(e.at, whole)
@@ -251,7 +251,7 @@ def positions(measured: Measured) -> Array | None:
     return np.flatnonzero(measured.wrong_mask()) if measured.wrong_count <= _MOST_POSITIONS else None
 
 
-def _together(found: Array) -> Array:
+def _clustered(found: Array) -> Array:
     """Of many indices those that have three others close by, as all have in a stretch."""
     if found.size <= 1 << 16:
         return found

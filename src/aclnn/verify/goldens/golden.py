@@ -16,7 +16,7 @@ from aclnn.operators import BY_NAME
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
-from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Golden, LayerNorm, Progress, in_order, joined
+from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Golden, LayerNorm, Progress, joined, map_blocks
 from aclnn.verify.number_formats import format_of
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ def _golden_of_formula(
             continue
         shape, target = call[parameter.name].shape, np.dtype(dtype or call[parameter.name].dtype.numpy)
         whole = source_of(call, inputs, parameter.name, target)
-        blocks = list(_counted(in_order(whole.block, whole.size, whole.step), whole.size, progress))
+        blocks = list(_counted(map_blocks(whole.block, whole.size, whole.step), whole.size, progress))
         found[parameter.python_name] = joined(blocks, shape, target)
     return found
 
@@ -120,7 +120,7 @@ def _golden_norm(call: Call, inputs: Mapping[str, Array], dtype: Any, progress: 
 
     dw, db = np.zeros((4, whole.columns)), np.zeros((4, whole.columns))
     blocks = []
-    for dx, dw_part, db_part in _counted(in_order(block, whole.rows, step), whole.size, progress):
+    for dx, dw_part, db_part in _counted(map_blocks(block, whole.rows, step), whole.size, progress):
         blocks.append(dx)
         norm.merge_sums(dw, dw_part)
         norm.merge_sums(db, db_part)

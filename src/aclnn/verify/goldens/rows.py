@@ -33,8 +33,8 @@ from aclnn.verify.goldens.values import (
     Places,
     ball_precision,
     count_of,
-    in_order,
     joined,
+    map_blocks,
     unsure_of,
 )
 from aclnn.verify.number_formats import format_of, quiet
@@ -93,7 +93,7 @@ def _filled(formula: Callable[..., Any], given: tuple[float | None, ...]) -> Cal
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _RowView:
     """An array of the common shape (broadcast, no copy), whose rows come out as (rows, N)."""
 
     array: Array
@@ -102,7 +102,7 @@ class _Rows:
     """Dimensions that rows are counted by."""
 
     @classmethod
-    def of(cls, array: Array, shape: Shape, dims: Sequence[int]) -> _Rows:
+    def of(cls, array: Array, shape: Shape, dims: Sequence[int]) -> _RowView:
         kept = len(shape) - len(dims)
         whole = np.moveaxis(np.broadcast_to(array, shape), dims, range(kept, len(shape)))
         rows, columns = math.prod(whole.shape[:kept]), math.prod(whole.shape[kept:])
@@ -171,7 +171,7 @@ class Rows:
         self.columns: int = math.prod(common[dim] for dim in self._dims)
         self.rows = math.prod(common) // self.columns if self.columns else 0
         self._arrays = arrays
-        self._operands = {name: _Rows.of(array, common, self._dims) for name, array in arrays.items()}
+        self._operands = {name: _RowView.of(array, common, self._dims) for name, array in arrays.items()}
         numbers = tuple(given if isinstance(given, float) else None for given in work.inputs)
         self.function = Function(_filled(work.formula, numbers), work.numbers, places[output], len(work.outputs))
         self.names = () if self.summed and self.takes_rows(places[output]) else tuple(arrays)
@@ -420,7 +420,9 @@ class Rows:
         value, rounded = np.empty(self.shape), np.empty(self.shape, self.target.dtype.numpy)
         views = [np.moveaxis(a.reshape(self._common), self._dims, range(-len(self._dims), 0)) for a in (value, rounded)]
         settled = undecided = 0
-        for begin, found in zip(range(0, self.rows, step), in_order(self._block_of_rows, self.rows, step), strict=True):
+        for begin, found in zip(
+            range(0, self.rows, step), map_blocks(self._block_of_rows, self.rows, step), strict=True
+        ):
             rows = np.arange(begin, min(begin + step, self.rows))
             kept = views[0].shape[: len(self._common) - len(self._dims)]
             at = np.unravel_index(rows, kept) if kept else ()
@@ -440,7 +442,7 @@ class Rows:
     def _totals(self) -> Array:
         """The sums of all rows, as ``add_to_sums`` has them."""
         totals = np.zeros((4, self.size))
-        for part in in_order(self._sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
+        for part in map_blocks(self._sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
             plain = totals[2:] + part[2:]
             for more in part[:2]:
                 add_to_sums(more, np.arange(self.size), totals)
@@ -450,7 +452,7 @@ class Rows:
     @quiet
     def _sums(self, begin: int, end: int) -> Array:
         """Return what rows begin to end add to the sums."""
-        place = _Rows.of(np.arange(self.size).reshape(self._shape), self._common, self._dims)
+        place = _RowView.of(np.arange(self.size).reshape(self._shape), self._common, self._dims)
         sums = np.zeros((4, self.size))
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))
         for first in range(begin, end, step):

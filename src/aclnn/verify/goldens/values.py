@@ -57,7 +57,7 @@ BALL_BITS = (128, 256, 512, 1024)
 CACHED_ELEMENTS = 1 << 15
 """Elements whose temporaries, 256 KB each, stay near a core's cache."""
 
-#: Guards python-flint's precision, which all threads share.
+#: Guards python-flint's precision, which all threads sub_progress.
 _lock = lock_across_forks()
 
 
@@ -420,7 +420,7 @@ BLOCK_ELEMENTS = 1 << 18
 long again on two of them."""
 
 
-def in_order(function: Callable[[int, int], T], size: int, step: int) -> Iterator[T]:
+def map_blocks(function: Callable[[int, int], T], size: int, step: int) -> Iterator[T]:
     """``function(begin, end)`` over [0, size) in steps, on as many threads as the kernels use, results in order."""
     if 0 < size <= step:  # starting threads takes longer
         yield function(0, size)
@@ -440,7 +440,7 @@ def in_order(function: Callable[[int, int], T], size: int, step: int) -> Iterato
 Progress = Callable[[float], None]
 
 
-def share(progress: Progress | None, begin: float, end: float) -> Progress | None:
+def sub_progress(progress: Progress | None, begin: float, end: float) -> Progress | None:
     """Progress of a part of the work, as that of the whole."""
     return None if progress is None else lambda done: progress(begin + (end - begin) * done)
 

@@ -24,9 +24,9 @@ from aclnn.verify.goldens.values import (
     LayerNorm,
     Places,
     Progress,
-    in_order,
     joined,
-    share,
+    map_blocks,
+    sub_progress,
 )
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
@@ -209,9 +209,9 @@ def evaluate(
     measured = []
     for number, name in enumerate(case.actual):
         source = Source(case, name, results)
-        blocks = in_order(partial(_measure, source, standards), source.size, source.whole.step)
-        told = share(progress, number / len(case.actual), (number + 1) / len(case.actual))
-        measured.append(_whole(source, standards, _told(blocks, source.size, source.whole.step, told)))
+        blocks = map_blocks(partial(_measure, source, standards), source.size, source.whole.step)
+        part = sub_progress(progress, number / len(case.actual), (number + 1) / len(case.actual))
+        measured.append(_whole(source, standards, _reporting(blocks, source.size, source.whole.step, part)))
     return measured
 
 
@@ -254,7 +254,7 @@ def _measure(source: Source, standards: Sequence[Standard], begin: int, end: int
     return _Part(tallies, picture, golden.settled, golden.undecided, None, struck, kept)
 
 
-def _told(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
+def _reporting(blocks: Iterator[_Part], size: int, step: int, progress: Progress | None) -> Iterator[_Part]:
     for number, block in enumerate(blocks, 1):
         if progress is not None:
             progress(min(1.0, number * step / size))
@@ -316,7 +316,7 @@ def _evaluate_norm(
                 norm.merge_sums(total, more)
             yield part
 
-    parts = summed(_told(in_order(rows, whole.rows, step), whole.rows, step, progress))
+    parts = summed(_reporting(map_blocks(rows, whole.rows, step), whole.rows, step, progress))
     found = []
     if source is not None:
         found.append(_whole(source, standards, parts))
@@ -327,7 +327,7 @@ def _evaluate_norm(
             target = format_of(case.actual[name].dtype)
             golden = whole.columns_golden(total, target, name == "grad_bias")
             sums = NormSumSource(case, name, golden)
-            blocks = in_order(partial(_measure, sums, standards), sums.size, BLOCK_ELEMENTS)
+            blocks = map_blocks(partial(_measure, sums, standards), sums.size, BLOCK_ELEMENTS)
             measured = _whole(sums, standards, blocks)
             measured.settled = golden.settled
             found.append(measured)
