@@ -18,8 +18,7 @@ from aclnn.demo.program import Program
 from aclnn.operators import BY_NAME
 from aclnn.operators.layer_norm import LAYER_NORM_BACKWARD
 from aclnn.support.optional import import_or_raise
-
-Array = np.ndarray[Any, Any]
+from aclnn.typing import Array
 
 SEED = 2024
 EPOCHS = 30

@@ -12,8 +12,7 @@ from aclnn import capi
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import AclnnError
-
-Array = np.ndarray[Any, Any]
+from aclnn.typing import Array
 
 
 class Program:

@@ -10,8 +10,7 @@ import numpy as np
 
 from aclnn.demo.program import Program
 from aclnn.operators import BY_NAME
-
-Array = np.ndarray[Any, Any]
+from aclnn.typing import Array
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.io import npy, pt, raw, safetensors
-from aclnn.io.common import Array, FileError, Loader, element_type, errors_of
+from aclnn.io.common import FileError, Loader, element_type, errors_of
 from aclnn.support.atomic import replace_all
+from aclnn.typing import Array
 
 __all__ = [
     "CONTAINERS", "SUFFIXES", "FileError", "Loader", "entries", "name_in", "read", "replace_all", "write", "write_all",

@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-import numpy as np
-
 from aclnn import io
 from aclnn.core.operator import TENSORS, Kind, Operator, Parameter
 from aclnn.operators import required_arguments
+from aclnn.typing import Array
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.support.optional import MissingExtraError
+from aclnn.typing import Array
 
-Array = np.ndarray[Any, Any]
 Loader = Callable[[], Array]
 """Reads one tensor of a file."""
 

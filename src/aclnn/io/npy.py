@@ -12,7 +12,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 
 from aclnn.core.dtypes import DataType
-from aclnn.io.common import Array, Loader, element_type, expect_bytes, expect_small, only, row_major_bytes
+from aclnn.io.common import Loader, element_type, expect_bytes, expect_small, only, row_major_bytes
+from aclnn.typing import Array
 
 
 def read_npy(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:

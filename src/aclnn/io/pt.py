@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from aclnn.core.dtypes import DataType
-from aclnn.io.common import Array, Loader, expect_small
+from aclnn.io.common import Loader, expect_small
 from aclnn.support.optional import import_or_raise
+from aclnn.typing import Array
 
 _PROTOCOL = 2
 """Of pickle: ``torch.save``'s own, and the only one that ``weights_only`` reads whole."""

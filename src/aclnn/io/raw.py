@@ -11,7 +11,8 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.io import pt
-from aclnn.io.common import Array, Loader, expect_bytes, only, row_major_bytes
+from aclnn.io.common import Loader, expect_bytes, only, row_major_bytes
+from aclnn.typing import Array
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:

@@ -10,8 +10,9 @@ from typing import BinaryIO
 import numpy as np
 
 from aclnn.core.dtypes import DataType
-from aclnn.io.common import Array, Loader
+from aclnn.io.common import Loader
 from aclnn.support.optional import import_or_raise
+from aclnn.typing import Array
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:

@@ -19,7 +19,6 @@ from aclnn.verify.standards.evaluate import Measured, evaluate
 from aclnn.verify.standards.measures import Standard, Verdict
 from aclnn.verify.standards.published import STANDARDS
 
-Array = np.ndarray[Any, Any]
 Implementation = Callable[..., Any]
 """Takes inputs and attributes by Python's names, returns the output (or all of them, None where masked out)."""
 

@@ -12,9 +12,9 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from aclnn.core.dtypes import DataType
+from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
 
-Array = np.ndarray[Any, Any]
 F = TypeVar("F", bound=Callable[..., Any])
 
 

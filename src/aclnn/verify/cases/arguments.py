@@ -14,9 +14,8 @@ from aclnn.core.products import current_product
 from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import attribute, view
 from aclnn.operators import BY_NAME, C_OPERATORS, signature_of
+from aclnn.typing import Array
 from aclnn.verify.number_formats import FORMATS
-
-Array = np.ndarray[Any, Any]
 
 _IN_PLACE = "inplace_"
 

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from aclnn import io
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw, attribute, expect_required, split_member
@@ -18,8 +16,6 @@ from aclnn.verify.cases import atk, msprobe, ttk
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.case import Case, make_case
 from aclnn.verify.cases.request import CaseRequest, natural_key
-
-Array = np.ndarray[Any, Any]
 
 _NOTHING_RAW = Raw()
 

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.diagnosis import local, sums
-from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Hypothesis, sample_of
+from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Cause, Evidence, Finding, Hypothesis, sample_of
 from aclnn.verify.diagnosis.formulas import cut_to, hypotheses
 from aclnn.verify.diagnosis.layouts import layouts
-from aclnn.verify.diagnosis.local import Finding
 from aclnn.verify.goldens.rows import Rows, evenly
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Progress, map_blocks
 from aclnn.verify.number_formats import FORMATS, NumberFormat, quiet
 from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
-
-Array = np.ndarray[Any, Any]
 
 _SEARCHED = 3072
 _SEARCHED_ROWS = 1 << 15

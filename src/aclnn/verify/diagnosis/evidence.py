@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.diagnosis.scales import terms_size
 from aclnn.verify.goldens.enclosures import in_float64
 from aclnn.verify.goldens.values import Function, Golden, Places, map_blocks
 from aclnn.verify.number_formats import NumberFormat, quiet
 from aclnn.verify.standards.evaluate import KEPT_ELEMENTS, Measured, Source
 from aclnn.verify.standards.measures import agree
-
-Array = np.ndarray[Any, Any]
 
 FEW = 16
 """Elements that a fault must show itself on, where there are so many."""
@@ -238,6 +237,17 @@ class Evidence:
     def _allowed(self, prediction: Array) -> Array:
         allowed: Array = self._rounded(prediction) + 2.0**-21 * self.size
         return allowed
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fault, what would have refuted it, and which elements it explains."""
+
+    name: str
+    text: str
+    test: str
+    explains: Callable[..., Array]
+    structural: bool = True
 
 
 def sample_of(measured: Measured) -> Evidence:

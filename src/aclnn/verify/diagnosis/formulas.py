@@ -19,6 +19,7 @@ from aclnn.core.status import AclnnError
 from aclnn.execution.executor import check_arguments
 from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Program, trace
 from aclnn.operators import OPERATORS
+from aclnn.typing import Array
 from aclnn.verify.cases.arguments import attributes_of, call_of
 from aclnn.verify.diagnosis.evidence import Evidence, Hypothesis
 from aclnn.verify.goldens.enclosures import Points, RowLength, once_a_row
@@ -26,8 +27,6 @@ from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import Function
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 from aclnn.verify.standards.evaluate import Source
-
-Array = np.ndarray[Any, Any]
 
 TF32 = NumberFormat(DataType.FLOAT, 11, -126, 127)
 """float32 with float16's digits, which matrix units take their operands in."""

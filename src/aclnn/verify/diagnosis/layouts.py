@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.diagnosis.evidence import ENOUGH, Evidence, Hypothesis
 from aclnn.verify.goldens.values import Elementwise
 from aclnn.verify.standards.evaluate import Source
 
-Array = np.ndarray[Any, Any]
 Movement = Callable[[Array], Array]
 """From indices of elements to the indices of the elements that lie there."""
 

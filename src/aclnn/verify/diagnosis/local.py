@@ -3,33 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence
+from aclnn.typing import Array
+from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence, Finding
 from aclnn.verify.diagnosis.scales import growth_of_flushed
 from aclnn.verify.number_formats import FORMATS
 from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
 
-Array = np.ndarray[Any, Any]
-
 _GAP = 8
 """Right elements by chance inside a stretch of wrong ones."""
 _MOST_POSITIONS = 1 << 22
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A fault, what would have refuted it, and which elements it explains."""
-
-    name: str
-    text: str
-    test: str
-    explains: Callable[..., Array]
-    structural: bool = True
 
 
 def flushed(e: Evidence) -> Iterator[Finding]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.goldens.rows import Rows
 
 if TYPE_CHECKING:
     from aclnn.verify.diagnosis.evidence import Evidence
-
-Array = np.ndarray[Any, Any]
 
 
 def terms_size(evidence: Evidence) -> Array:

@@ -6,19 +6,17 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
-from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence, Hypothesis
-from aclnn.verify.diagnosis.local import Finding
+from aclnn.verify.diagnosis.evidence import ENOUGH, FEW, Evidence, Finding, Hypothesis
 from aclnn.verify.goldens.rows import Rows
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS
 from aclnn.verify.number_formats import FORMATS, NumberFormat
 from aclnn.verify.standards.evaluate import Source
 
-Array = np.ndarray[Any, Any]
 _Predict = Callable[[Evidence], Array]
 
 _TERMS_AT_MOST = 1 << 22

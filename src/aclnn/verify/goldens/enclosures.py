@@ -15,10 +15,9 @@ from typing import Any, cast
 import numpy as np
 
 from aclnn.formula import Constant
+from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
 from aclnn.verify.goldens.expansions import two_sum
-
-Array = np.ndarray[Any, Any]
 
 ROUNDED = 1.5 * 2.0**-52
 """More than one rounding loses, and the one of the widened end."""

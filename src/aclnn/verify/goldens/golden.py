@@ -13,13 +13,13 @@ from aclnn.core.status import AclnnError
 from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
 from aclnn.operators import BY_NAME
+from aclnn.typing import Array
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.rows import source_of
 from aclnn.verify.goldens.values import BLOCK_ELEMENTS, Golden, LayerNorm, Progress, joined, map_blocks
 from aclnn.verify.number_formats import format_of
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 
 _NORM = "layer_norm_backward"

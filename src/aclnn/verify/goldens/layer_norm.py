@@ -10,14 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from fractions import Fraction
-from typing import Any
 
-import numpy as np
-
+from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
 from aclnn.verify.goldens.expansions import add, divide, ends, multiply, scale, two_product, two_sum
-
-Array = np.ndarray[Any, Any]
 
 
 @compiled

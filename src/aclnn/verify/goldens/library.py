@@ -15,10 +15,9 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Call, Library
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.arrays import view
+from aclnn.typing import Array
 from aclnn.verify.goldens.values import Elementwise, Golden, Places
 from aclnn.verify.number_formats import format_of, quiet
-
-Array = np.ndarray[Any, Any]
 
 _WIDE = dict.fromkeys((DataType.FLOAT, DataType.FLOAT16, DataType.BF16), DataType.DOUBLE) | {
     DataType.COMPLEX64: DataType.COMPLEX128

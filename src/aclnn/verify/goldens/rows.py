@@ -20,6 +20,7 @@ from aclnn.core.operator import Call, LayerNormBackward, Reduction, Shape, Sums,
 from aclnn.formula import Real, row_mean
 from aclnn.kernels.trace import trace
 from aclnn.operators.normalization import centred_norm_gradients
+from aclnn.typing import Array
 from aclnn.verify.goldens.enclosures import Ball, Balls, Interval, Points, add_to_sums, in_float64, once_a_row
 from aclnn.verify.goldens.values import (
     BALL_BITS,
@@ -39,7 +40,6 @@ from aclnn.verify.goldens.values import (
 )
 from aclnn.verify.number_formats import format_of, quiet
 
-Array = np.ndarray[Any, Any]
 Pick = tuple[Array, Array] | EllipsisType
 """Elements of some rows, by row and column, or all."""
 

@@ -24,11 +24,11 @@ from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.support.optional import import_or_raise
+from aclnn.typing import Array
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.enclosures import Ball, Interval, Later, Points
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 
-Array = np.ndarray[Any, Any]
 T = TypeVar("T")
 Places = slice | Array
 """Elements in row-major order: those from a start to a stop, or some by index."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from html import escape
 from typing import Any
 
-from aclnn.verify.standards.summary import LEAST_HALF_OCTAVE
+from aclnn.verify.standards.picture import LEAST_HALF_OCTAVE
 
 Json = dict[str, Any]
 

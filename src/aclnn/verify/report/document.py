@@ -22,7 +22,7 @@ from aclnn.verify.goldens.values import VALUE_BOUND_ULP, Progress
 from aclnn.verify.number_formats import FORMATS, quiet
 from aclnn.verify.standards.evaluate import SOUND_ULP, Measured, NormInputSource, NormSumSource, ulp_error
 from aclnn.verify.standards.measures import Figure, Outcome, Standard, Verdict
-from aclnn.verify.standards.summary import AXIS_BINS, axis_edges, histogram_labels
+from aclnn.verify.standards.picture import AXIS_BINS, axis_edges, histogram_labels
 from aclnn.version import __version__
 
 Json = dict[str, Any]

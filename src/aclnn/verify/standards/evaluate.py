@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from aclnn.core.operator import Kind
 from aclnn.formula import Gradient
 from aclnn.operators import BY_NAME
+from aclnn.typing import Array
 from aclnn.verify.cases.case import Case
 from aclnn.verify.goldens import layer_norm as norm
 from aclnn.verify.goldens.library import Computed, computed
@@ -30,10 +30,8 @@ from aclnn.verify.goldens.values import (
 )
 from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 from aclnn.verify.standards.measures import Block, Outcome, Standard, Tally, agree
+from aclnn.verify.standards.picture import Picture
 from aclnn.verify.standards.published import mixed_tolerance
-from aclnn.verify.standards.summary import Picture
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass

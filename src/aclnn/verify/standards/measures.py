@@ -12,13 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.number_formats import NumberFormat, format_of
-
-Array = np.ndarray[Any, Any]
 
 
 class Verdict(str, Enum):

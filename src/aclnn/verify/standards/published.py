@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.number_formats import NumberFormat
 from aclnn.verify.standards.measures import (
     Block,
@@ -27,9 +27,6 @@ from aclnn.verify.standards.measures import (
     relative_error,
     tally_of,
 )
-
-Array = np.ndarray[Any, Any]
-
 
 MIXED_LIMITS = {
     "float16": (2.0**-9, 2.0**-9, max(0.1, 32 * 2.0**-10)),

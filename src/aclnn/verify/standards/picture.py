@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
+from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
-
-Array = np.ndarray[Any, Any]
 
 HISTOGRAM_BINS = 28
 """0: equal to the golden; 1 to 26: error at most 2**(k - 2) ULP (the last of them: more); 27: not finite."""
