@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from aclnn import cann
+from aclnn import cann, capi
 from aclnn.cli import demo as command
 from aclnn.cli.app import app
-from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.demo import digits, figure
 from aclnn.demo.program import Program
 from aclnn.demo.worked_examples import WORKED_EXAMPLES, WorkedExample
@@ -114,3 +114,13 @@ def png_size(path: Path) -> tuple[int, int]:
     assert header[:8] == b"\x89PNG\r\n\x1a\n"
     width, height = struct.unpack(">II", header[16:24])
     return int(width), int(height)
+
+
+def test_a_program_without_its_device_leaves_nothing_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aclInit stayed counted."""
+    finalize, statuses = capi.aclFinalize, []
+    monkeypatch.setattr(capi, "aclrtSetDevice", lambda device: ACL_ERROR_INVALID_PARAM)
+    monkeypatch.setattr(capi, "aclFinalize", lambda: statuses.append(finalize()))
+    with pytest.raises(AclnnError), Program():
+        pass
+    assert statuses == [0]
