@@ -227,7 +227,7 @@ def test_empty_tensors_need_no_kernel(case: Case, product: Product) -> None:
     arguments = tensors(changed(case.call(D.FLOAT), empty.change))
     if product in empty.products and invalid_on(case, product) == INVALID:
         executor = prepare(case.operator, arguments, product)
-        assert executor.workspace_bytes == 0
+        assert executor.asked_bytes == 0
         executor.run()
     else:
         with pytest.raises(AclnnError) as caught:

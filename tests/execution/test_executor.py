@@ -42,8 +42,8 @@ def prepared(case: Case, rows: int = 40, columns: int = 70, seed: int = 7) -> tu
 
 
 def workspace(executor: Executor) -> np.ndarray[Any, Any]:
-    buffer = np.zeros(executor.workspace_bytes + 64, np.uint8)
-    return buffer[-buffer.ctypes.data % 64 :][: executor.workspace_bytes]
+    buffer = np.zeros(executor.asked_bytes + 64, np.uint8)
+    return buffer[-buffer.ctypes.data % 64 :][: executor.asked_bytes]
 
 
 def run(executor: Executor) -> None:
@@ -130,9 +130,9 @@ def test_phase_one_keeps_what_it_saw_of_a_tensor() -> None:
 def test_the_workspace_is_checked(address: int, size: int, code: int, text: str) -> None:
     executor, guarded = prepared(LAYER_NORM)
     before = outputs(LAYER_NORM, guarded)
-    assert executor.workspace_bytes > 0
+    assert executor.asked_bytes > 0
     with pytest.raises(AclnnError) as caught:
-        executor.run(address, executor.workspace_bytes - 1 if size < 0 else size)
+        executor.run(address, executor.asked_bytes - 1 if size < 0 else size)
     assert caught.value.code == code
     assert f"aclnnLayerNormBackward: {text}" in caught.value.message
     assert outputs(LAYER_NORM, guarded) == before
@@ -143,25 +143,25 @@ def test_a_workspace_may_start_anywhere() -> None:
     executor.repeatable = True
     run(executor)
     expected = outputs(LAYER_NORM, guarded)
-    scratch = np.zeros(executor.workspace_bytes + 200, np.uint8)
+    scratch = np.zeros(executor.asked_bytes + 200, np.uint8)
     for start in (1, 2, 4, 12, 33):
-        executor.run(scratch.ctypes.data + start, executor.workspace_bytes)
+        executor.run(scratch.ctypes.data + start, executor.asked_bytes)
         assert outputs(LAYER_NORM, guarded) == expected
 
 
 def test_workspace_can_be_asked_for_where_none_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = CASE_BY_NAME["silu_backward"]
-    assert prepared(case)[0].workspace_bytes == 0
+    assert prepared(case)[0].asked_bytes == 0
     monkeypatch.setenv("ACLNN_TEST_WORKSPACE_BYTES", "1000")
     monkeypatch.setattr(executors, "_prepared", BoundedCache())
     executor, _ = prepared(case)
-    assert executor.workspace_bytes == 1000
+    assert executor.asked_bytes == 1000
     with pytest.raises(AclnnError, match="expected at least the 1000 bytes"):
         executor.run()
     executor, _ = prepared(case)
     run(executor)
     # The empty shortcut asks for none.
-    assert prepared(case, 0, 3)[0].workspace_bytes == 0
+    assert prepared(case, 0, 3)[0].asked_bytes == 0
 
 
 @pytest.mark.parametrize("name", ["ACLNN_TEST_WORKSPACE_BYTES"])

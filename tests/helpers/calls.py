@@ -66,7 +66,7 @@ def bound(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def run(executor: Executor) -> None:
     """With a workspace of exactly the size asked for, its surroundings guarded."""
-    nbytes = executor.workspace_bytes
+    nbytes = executor.asked_bytes
     guard = 256
     buffer = np.full(nbytes + 2 * guard + 64, 0xA5, np.uint8)
     start = guard - (buffer.ctypes.data + guard) % -64

@@ -15,7 +15,7 @@ import aclnn
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
-from aclnn.execution import arrays
+from aclnn.execution.attributes import attribute
 from aclnn.execution.executor import prepare
 from aclnn.kernels.cpu import jit
 from aclnn.operators import BY_NAME
@@ -187,7 +187,7 @@ def test_a_zero_is_told_from_its_negative_and_a_real_number_from_a_complex_one(d
     ],
 )
 def test_numbers_become_scalars(given: Any, dtype: D) -> None:
-    found = arrays.attribute(ELU, ELU.attributes[0], given)
+    found = attribute(ELU, ELU.attributes[0], given)
     assert found.dtype == dtype
     assert found.value == (given.value if isinstance(given, Scalar) else given)
 

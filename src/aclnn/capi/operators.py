@@ -55,7 +55,7 @@ def _enter_first_phase(operator: Operator) -> None:
             for parameter, value in zip(operator.parameters, given, strict=True)
         }
         executor = prepare(operator, arguments)
-        return executor.workspace_bytes, handles.insert(executor)
+        return executor.asked_bytes, handles.insert(executor)
 
     given = ", ".join(parameter.declaration for parameter in operator.parameters)
     _enter(

@@ -365,7 +365,7 @@ def _execute(
         given = Given([each.tensor for each in read], [each.tensor for each in written], attributes, values)
         try:
             executor = prepare(known.operator, known.arguments(given))
-            nbytes = executor.workspace_bytes
+            nbytes = executor.asked_bytes
             workspace = memory.allocate(nbytes, device.budget).address if nbytes else 0
             if workspace:
                 done.callback(memory.free, workspace, "workspace")

@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
-from operator import index
 from typing import Any
 
 import numpy as np
 
 from aclnn import kernels
-from aclnn.core.checks import extents, shown
 from aclnn.core.dtypes import DataType
-from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Operator, Parameter
 from aclnn.core.products import current_product
-from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
-from aclnn.core.tensor import Scalar, Tensor
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution import dlpack
+from aclnn.execution.attributes import attribute, refused
 from aclnn.execution.dlpack import is_torch, type_name
-from aclnn.execution.executor import Executor, check_arguments, prepare
+from aclnn.execution.executor import Executor, prepare
+from aclnn.execution.refusals import in_callers_words, inferable
 from aclnn.support.bounded import BoundedCache, as_key
 
 
@@ -152,7 +150,7 @@ def _tuple(operator: Operator, outs: Any) -> tuple[Any, ...]:
     if isinstance(outs, (tuple, list)) and len(outs) == len(operator.outputs):
         return tuple(outs)
     got = len(outs) if isinstance(outs, (tuple, list)) else type_name(outs)
-    raise _refusal(operator, "out", f"expected a tuple of {len(operator.outputs)} arrays or None, got {got}")
+    raise refused(operator, "out", f"expected a tuple of {len(operator.outputs)} arrays or None, got {got}")
 
 
 def _judge_and_run(
@@ -174,8 +172,8 @@ def _judge_and_run(
             if given.get(p, p) is not None
         }
         raise in_callers_words(error, Call(operator, arguments, current_product()), names) from None
-    workspace = _aligned(executor.workspace_bytes) if executor.workspace_bytes else None
-    executor.run(0 if workspace is None else address(workspace), executor.workspace_bytes)
+    workspace = _aligned(executor.asked_bytes) if executor.asked_bytes else None
+    executor.run(0 if workspace is None else address(workspace), executor.asked_bytes)
     if executor.prepared.plan is None:  # new arrays held nothing that might be left as it is
         for result, out in zip(results, outs, strict=True):
             if out is None and result is not None:
@@ -286,79 +284,11 @@ def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any])
     return results
 
 
-def inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
-    """Return true if there is all that outputs are inferred from."""
-    given = [p for p in operator.parameters if p.kind is not Kind.OUTPUT]
-    return all(p.optional or arguments[p.name] is not None for p in given)
-
-
 def _out_name(operator: Operator, output: Parameter) -> str:
     """An output as a Python caller gives it; that of an operator without inputs is the argument itself."""
     if not operator.inputs:
         return output.python_name
     return "out" if len(operator.outputs) == 1 else f"out[{operator.outputs.index(output)}]"
-
-
-def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
-    """A refusal of arguments by the names that the caller used, with the same code.
-
-    Checks compare inputs with outputs, and blame the first in C's order. An output that was given is to blame where
-    the call would be sound with the one that follows from the inputs; else the inputs are compared with one another.
-
-    Args:
-        error: what the checks said.
-        call: the validated call.
-        names: the arguments given by C name, as the caller calls them.
-    """
-    operator, message = call.operator, error.message
-    inferred = operator.infer(call) if inferable(operator, call.arguments) else {}
-    fitting = {name: Tensor(*described) for name, described in inferred.items() if call[name] is not None}
-    called = dict(names)
-    if (complaint := _complaint(call, fitting)) is not None:
-        message = complaint
-        for name, tensor in fitting.items():
-            alike = (p.name for p in operator.inputs if call[p.name] and not _misfit("", call[p.name], tensor))
-            called[name] = names.get(next(alike, name), "the output")
-    elif misfits := [name for name, tensor in fitting.items() if _misfit(name, call[name], tensor)]:
-        alone = (name for name in misfits if _complaint(call, {name: fitting[name]}) is None)
-        name = next(alone, misfits[0])
-        message = f"{operator.function}: {_misfit(name, call[name], fitting[name])}"
-    if message.endswith("got ACL_DOUBLE") and any(f": {p.name}: " in message for p in operator.inputs):
-        message += ": .astype(np.float32) converts it"
-    return AclnnError(error.code, renamed(_with_none(operator, message), called))
-
-
-def renamed(message: str, names: Mapping[str, str]) -> str:
-    """A text with arguments called otherwise, but for what is quoted."""
-    quoted_or_name = re.compile(rf"'(?:[^'\\]|\\.)*'|\b(?:{'|'.join(names)})\b")
-    return quoted_or_name.sub(lambda found: names.get(found[0], found[0]), message)
-
-
-def _with_none(operator: Operator, message: str) -> str:
-    """A complaint about an argument that is missing, as Python has it: None instead of a null pointer."""
-    text, null, _ = message.rpartition(", got null")
-    if not null:
-        return message
-    kind = next((p.kind for p in operator.attributes if f": {p.name}: " in message), None)
-    wanted = "an array" if kind is None else _ATTRIBUTES[kind][1]
-    return f"{re.sub('expected (an object|a tensor)', f'expected {wanted}', text)}, got None"
-
-
-def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
-    """Return the refusal of a call with some tensors replaced; None if it is sound."""
-    try:
-        check_arguments(Call(call.operator, {**call.arguments, **changed}, call.product))
-    except AclnnError as error:
-        return error.message
-    return None
-
-
-def _misfit(name: str, given: Tensor, expected: Tensor) -> str:
-    if given.dtype != expected.dtype:
-        return f"{name}: expected data type {expected.dtype.c_name}, got {given.dtype.c_name}"
-    if given.shape != expected.shape:
-        return f"{name}: expected shape {extents(expected.shape)}, got {extents(given.shape)}"
-    return ""
 
 
 # For an output that cannot be inferred while another argument is missing: the checks refuse that one.
@@ -371,89 +301,4 @@ def _argument(operator: Operator, name: str, array: Any, writable: bool) -> Tens
     try:
         return view(array, writable)
     except TypeError as error:
-        raise _refusal(operator, name, str(error)) from None
-
-
-def _integers(values: Any) -> tuple[int, ...]:
-    return tuple(map(index, values))
-
-
-def _booleans(values: Any) -> tuple[bool, ...]:
-    items = tuple(values)
-    if any(item != bool(item) for item in items):
-        raise TypeError
-    return tuple(map(bool, items))
-
-
-def _string(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError
-    return value
-
-
-def _number(value: Any) -> float:
-    if isinstance(value, (str, bytes)):
-        raise TypeError
-    return float(value)
-
-
-def _boolean(value: Any) -> bool:
-    (item,) = _booleans((value,))
-    return item
-
-
-def _dtype(value: Any) -> DataType:
-    return value if isinstance(value, DataType) else DataType.of_numpy(np.dtype(value))
-
-
-def _scalar(value: Any) -> Scalar:
-    if type(value) is float:  # 0.4 µs; what follows takes 3
-        return Scalar(DataType.DOUBLE, _DOUBLE.pack(value))
-    if isinstance(value, Scalar):
-        return value
-    kind = np.asarray(value).dtype.kind
-    if np.ndim(value) or kind in "SU":
-        raise TypeError
-    convert, dtype = _SCALARS.get(kind, (float, DataType.DOUBLE))
-    return Scalar(dtype, dtype.encode(convert(value)))
-
-
-_DOUBLE = struct.Struct("d")
-# By NumPy's kind of data type.
-_SCALARS: dict[str, tuple[Callable[[Any], Any], DataType]] = {
-    "b": (bool, DataType.BOOL),
-    "i": (index, DataType.INT64),
-    "c": (complex, DataType.COMPLEX128),
-}
-
-
-_ATTRIBUTES: dict[Kind, tuple[Callable[[Any], Any], str]] = {
-    Kind.INT_ARRAY: (_integers, "a sequence of integers"),
-    Kind.BOOL_ARRAY: (_booleans, "a sequence of booleans"),
-    Kind.STRING: (_string, "a string"),
-    Kind.SCALAR: (_scalar, "a number"),
-    Kind.BOOL: (_boolean, "a boolean"),
-    **dict.fromkeys((Kind.DOUBLE, Kind.FLOAT), (_number, "a number")),
-    **dict.fromkeys((Kind.INT64, Kind.UINT64, Kind.INT32, Kind.INT8), (index, "an integer")),
-    Kind.DTYPE: (_dtype, "a data type of NumPy's"),
-}
-_NULLABLE = (Kind.SCALAR, Kind.INT_ARRAY, Kind.BOOL_ARRAY, Kind.STRING)
-
-
-def attribute(operator: Operator, parameter: Parameter, value: Any) -> Any:
-    """An argument that is no tensor, as phase one takes it; None stays None where C has a pointer.
-
-    Raises:
-        AclnnError: a value of another kind.
-    """
-    if value is None and parameter.kind in _NULLABLE:
-        return None
-    convert, wanted = _ATTRIBUTES[parameter.kind]
-    try:
-        return convert(value)
-    except (TypeError, ValueError, OverflowError):
-        raise _refusal(operator, parameter.python_name, f"expected {wanted}, got {shown(value)}") from None
-
-
-def _refusal(operator: Operator, name: str, text: str) -> AclnnError:
-    return AclnnError(ACLNN_ERR_PARAM_INVALID, f"{operator.function}: {name}: {text}")
+        raise refused(operator, name, str(error)) from None

@@ -18,7 +18,7 @@ from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
-from aclnn.execution.arrays import attribute
+from aclnn.execution.attributes import attribute
 from aclnn.execution.executor import Selector, prepare_layouts, run_checks
 from aclnn.kernels import Plan
 from aclnn.operators import OPERATORS

@@ -12,7 +12,8 @@ import numpy as np
 from aclnn.core.operator import ATTRIBUTES, LISTS, Call, Kind, Library, Operator, Reduction
 from aclnn.core.products import current_product
 from aclnn.core.tensor import Tensor
-from aclnn.execution.arrays import attribute, view
+from aclnn.execution.arrays import view
+from aclnn.execution.attributes import attribute
 from aclnn.operators import BY_NAME, C_OPERATORS, signature_of
 from aclnn.typing import Array
 from aclnn.verify.number_formats import FORMATS

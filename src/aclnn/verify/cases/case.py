@@ -11,8 +11,9 @@ from aclnn.core.operator import Call, Kind, Operator
 from aclnn.core.products import current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Tensor
-from aclnn.execution.arrays import empty, in_callers_words, inferable, view
+from aclnn.execution.arrays import empty, view
 from aclnn.execution.executor import check_arguments
+from aclnn.execution.refusals import in_callers_words, inferable
 from aclnn.typing import Array
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, left_alone, operator_named, outputs_of
 from aclnn.verify.number_formats import FORMATS

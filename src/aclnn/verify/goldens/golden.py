@@ -10,8 +10,8 @@ import numpy as np
 
 from aclnn.core.operator import ATTRIBUTES, Call, Operator
 from aclnn.core.status import AclnnError
-from aclnn.execution.arrays import in_callers_words
 from aclnn.execution.executor import check_arguments
+from aclnn.execution.refusals import in_callers_words
 from aclnn.operators import BY_NAME
 from aclnn.typing import Array
 from aclnn.verify.cases.arguments import arrays_of, attributes_of, call_of, left_alone, operator_named

@@ -1,0 +1,82 @@
+"""Refusals of an operator's checks in the words of a Python caller: names of arguments, outputs, None."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from aclnn.core.checks import extents
+from aclnn.core.operator import Call, Kind, Operator
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.attributes import ATTRIBUTES
+from aclnn.execution.executor import check_arguments
+
+
+def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
+    """A refusal of arguments by the names that the caller used, with the same code.
+
+    Checks compare inputs with outputs, and blame the first in C's order. An output that was given is to blame where
+    the call would be sound with the one that follows from the inputs; else the inputs are compared with one another.
+
+    Args:
+        error: what the checks said.
+        call: the validated call.
+        names: the arguments given by C name, as the caller calls them.
+    """
+    operator, message = call.operator, error.message
+    inferred = operator.infer(call) if inferable(operator, call.arguments) else {}
+    fitting = {name: Tensor(*described) for name, described in inferred.items() if call[name] is not None}
+    called = dict(names)
+    if (complaint := _complaint(call, fitting)) is not None:
+        message = complaint
+        for name, tensor in fitting.items():
+            alike = (p.name for p in operator.inputs if call[p.name] and not _misfit("", call[p.name], tensor))
+            called[name] = names.get(next(alike, name), "the output")
+    elif misfits := [name for name, tensor in fitting.items() if _misfit(name, call[name], tensor)]:
+        alone = (name for name in misfits if _complaint(call, {name: fitting[name]}) is None)
+        name = next(alone, misfits[0])
+        message = f"{operator.function}: {_misfit(name, call[name], fitting[name])}"
+    if message.endswith("got ACL_DOUBLE") and any(f": {p.name}: " in message for p in operator.inputs):
+        message += ": .astype(np.float32) converts it"
+    return AclnnError(error.code, renamed(_with_none(operator, message), called))
+
+
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """A text with arguments called otherwise, but for what is quoted."""
+    quoted_or_name = re.compile(rf"'(?:[^'\\]|\\.)*'|\b(?:{'|'.join(names)})\b")
+    return quoted_or_name.sub(lambda found: names.get(found[0], found[0]), message)
+
+
+def _with_none(operator: Operator, message: str) -> str:
+    """A complaint about an argument that is missing, as Python has it: None instead of a null pointer."""
+    text, null, _ = message.rpartition(", got null")
+    if not null:
+        return message
+    kind = next((p.kind for p in operator.attributes if f": {p.name}: " in message), None)
+    wanted = "an array" if kind is None else ATTRIBUTES[kind][1]
+    return f"{re.sub('expected (an object|a tensor)', f'expected {wanted}', text)}, got None"
+
+
+def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
+    """Return the refusal of a call with some tensors replaced; None if it is sound."""
+    try:
+        check_arguments(Call(call.operator, {**call.arguments, **changed}, call.product))
+    except AclnnError as error:
+        return error.message
+    return None
+
+
+def _misfit(name: str, given: Tensor, expected: Tensor) -> str:
+    if given.dtype != expected.dtype:
+        return f"{name}: expected data type {expected.dtype.c_name}, got {given.dtype.c_name}"
+    if given.shape != expected.shape:
+        return f"{name}: expected shape {extents(expected.shape)}, got {extents(given.shape)}"
+    return ""
+
+
+def inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
+    """Return true if there is all that outputs are inferred from."""
+    given = [p for p in operator.parameters if p.kind is not Kind.OUTPUT]
+    return all(p.optional or arguments[p.name] is not None for p in given)
