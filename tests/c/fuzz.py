@@ -37,7 +37,7 @@ from aclnn.core.tensor import Scalar
 from aclnn.operators import C_OPERATORS, OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
-from aclnn.toolkit.abi import is_text, number_type, parameter_type
+from aclnn.toolkit.abi import number_type, parameter_type
 from tests.cases import CASE_BY_NAME, CASES
 from tests.cases.table import T, changed
 from tests.helpers.toolkit_client import ctype, load
@@ -226,7 +226,7 @@ class Fuzzer:
                 values[parameter.counted_by] = declared
             elif parameter.is_buffer:
                 values[parameter.name] = self.random.choice((None, ctypes.addressof(self.host)))
-            elif is_text(parameter):
+            elif parameter.is_text:
                 values[parameter.name] = self.random.choice(TEXTS)
             elif parameter_type(parameter) == "uintptr_t":
                 values[parameter.name] = self.pointer(parameter)
