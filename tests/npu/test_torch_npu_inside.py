@@ -403,11 +403,20 @@ def _causal(x: Any, value: float = 1) -> Any:
     return torch.full((x.shape[1], x.shape[1]), value, device=x.device).triu(1)
 
 
+def _padded(x: Any) -> Any:
+    """The causal mask of sequences whose first two tokens are padding, which attend to nothing."""
+    return (_causal(x) == 0) & (torch.arange(x.shape[1], device=x.device) >= 2)
+
+
 ATTENTIONS: dict[str, Callable[[Any], Any]] = {
     "plain": lambda x: F.scaled_dot_product_attention(*_heads(x)),
     "causal": lambda x: F.scaled_dot_product_attention(*_heads(x), is_causal=True),
     "masked": lambda x: F.scaled_dot_product_attention(*_heads(x), attn_mask=_causal(x) == 0),
     "biased": lambda x: F.scaled_dot_product_attention(*_heads(x), attn_mask=_causal(x, -2.5)),
+    "queries without keys": lambda x: F.scaled_dot_product_attention(*_heads(x), attn_mask=_padded(x)),
+    "queries whose keys are infinitely far": lambda x: F.scaled_dot_product_attention(
+        *_heads(x), attn_mask=torch.zeros_like(_padded(x), dtype=x.dtype).masked_fill(~_padded(x), -torch.inf)
+    ),
     "groups": lambda x: F.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None].sin(), scale=0.3),
 }
 
