@@ -109,7 +109,11 @@ TOKEN = r"\w*_token(_id|_index)|\w+_token_idx"
 
 
 #: Reasons for what differs or is refused, by the model's type.
-KNOWN = {"mobilenet_v1": "rounding puts an element 5e-6 beside ReLU6's bend on its other side"}
+KNOWN = {
+    "hiera": "rounding makes the larger of two that are 3e-8 apart the smaller, and a maximum's gradient goes to it",
+    "mobilenet_v1": "rounding puts an element 5e-6 beside ReLU6's bend on its other side",
+    "mobilenet_v2": "rounding puts an element 2e-7 beside ReLU6's bend on its other side",
+}
 
 
 def bounded(name: str, value: Any) -> Any:
