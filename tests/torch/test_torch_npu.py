@@ -237,6 +237,16 @@ class TestWheel:
         ]
 
     @pytest.mark.long
+    @pytest.mark.parametrize("size", [1, 2])
+    def test_deepspeed_trains_as_plain_pytorch(self, size: int) -> None:
+        if run("import importlib.util; print(importlib.util.find_spec('deepspeed'))")[0] == "None\n":
+            pytest.skip("no DeepSpeed beside torch_npu (npu/deepspeed_trainings.py says how to install it)")
+        out, _ = run(*TORCHRUN, str(size), "-m", "tests.npu.deepspeed_trainings", timeout_s=900)
+        assert sorted(line[:11] for line in out.splitlines() if line.startswith("rank ")) == [
+            f"rank {rank} of {size}" for rank in range(size)
+        ]
+
+    @pytest.mark.long
     def test_the_example_of_several_ranks_prints_what_is_documented(self) -> None:
         page = (HERE.parent / "docs" / "torch-npu.md").read_text()
         out, _ = run(*TORCHRUN, "2", str(HERE.parent / "examples" / "torch_npu" / "distributed.py"), timeout_s=300)
