@@ -131,8 +131,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     ELEMT: _norm,
     ELEMT_BACKWARD: _elemt_backward,
     REDUCE_BACKWARD: _reduce_backward,
-    GATHER: _gather,
-    GATHER_SUMS: _gather_sums,
+    GATHER: lambda a: _gather(a)[2:],
+    GATHER_SUMS: lambda a: _gather_sums(a)[2:],
 }
 
 
@@ -269,3 +269,22 @@ def test_ranks_together_have_the_statistics_of_all_elements() -> None:
     whole = _run(STATS, input=x, eps=1e-3, mean=_sevens(2), invstd=_sevens(2))
     np.testing.assert_allclose(gathered["meanAll"], whole["mean"], rtol=1e-6)
     np.testing.assert_allclose(gathered["invstdAll"], whole["invstd"], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "moved", "reference"),
+    [(GATHER, ("runningMean", "runningVar"), _gather), (GATHER_SUMS, ("mean", "variance"), _gather_sums)],
+)
+def test_running_statistics_move_towards_the_batchs(name: str, moved: tuple[str, str], reference: Any) -> None:
+    random = np.random.default_rng(4)
+    call = CALLS[name](D.FLOAT)
+    arrays = {
+        key: numbers(name, key, random.normal(size=each.shape)).astype(each.dtype.numpy)
+        for key, each in call.items()
+        if isinstance(each, T)
+    }
+    wanted = reference({key: torch.from_numpy(each) for key, each in arrays.items()})
+    found = _run(name, **call | arrays)
+    for key, each in zip(moved, wanted, strict=False):
+        assert not np.array_equal(found[key], arrays[key])
+        np.testing.assert_allclose(found[key], each, rtol=1e-6)

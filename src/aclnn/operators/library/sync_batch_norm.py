@@ -55,6 +55,11 @@ def _not_const(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INPUT, meaning, c_type="aclTensor *")
 
 
+def _moving(name: str, meaning: str, optional: bool = False) -> Parameter:
+    """A running statistic, which is written too."""
+    return Parameter(name, name, Kind.INPUT, meaning, optional, "aclTensor *", updated=True)
+
+
 def _channels(call: Call, x: str = "input") -> tuple[int, ...]:
     return call[x].shape[1:2]
 
@@ -349,8 +354,8 @@ OPERATORS = (
             tensor_in("input", "of the channels; its values are not looked at"),
             tensor_in("mean", "(ranks, C)"),
             tensor_in("invstd", "(ranks, C)"),
-            tensor_out("runningMean", "of each channel, moved where it is given", optional=True),
-            tensor_out("runningVar", "of each channel, moved where it is given", optional=True),
+            _moving("runningMean", "of each channel, moved where it is given", optional=True),
+            _moving("runningVar", "of each channel, moved where it is given", optional=True),
             _MOMENTUM,
             _EPS,
             tensor_in("counts", "how many elements of a channel each rank has"),
@@ -401,8 +406,8 @@ OPERATORS = (
                 tensor_in("totalSum", "(ranks, C)"),
                 tensor_in("totalSquareSum", "(ranks, C)"),
                 tensor_in("sampleCount", "how many elements of a channel each rank has"),
-                tensor_out("mean", "the running mean of each channel, moved"),
-                tensor_out("variance", "the running variance of each channel, moved"),
+                _moving("mean", "the running mean of each channel, moved"),
+                _moving("variance", "the running variance of each channel, moved"),
                 attribute("momentum", Kind.FLOAT, "the share of the batch in the running statistics"),
                 attribute("eps", Kind.FLOAT, "what is added to the variance"),
                 tensor_out("batchMean", "of each channel"),
