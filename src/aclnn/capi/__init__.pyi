@@ -733,10 +733,12 @@ def HcclGroupEnd() -> int:
     """Queue the calls of the group, once the outermost one ends."""
 
 def HcclGetRootInfo(rootInfo: int | None) -> int:
-    """Open the place where the ranks of one communicator meet; write what tells them of it, 4,108 bytes."""
+    """Open a meeting point for the ranks of a communicator, and write the 4,108 bytes by which they find it."""
 
 def HcclCommInitRootInfo(nRanks: int, rootInfo: int | None, rank: int) -> tuple[int, int]:
-    """A communicator, once all ranks have come; after HCCL_CONNECT_TIMEOUT seconds (120) an error names who has not.
+    """A communicator, once all ranks have come.
+
+    After HCCL_CONNECT_TIMEOUT seconds (120) the error names the missing ranks.
 
     Returns ``(ret, comm)``.
     """
@@ -3634,7 +3636,7 @@ def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, s
 def aclnnReduceNansumGetWorkspaceSize(
     self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Sum over some dimensions, of what is a number.
+    """Sum over some dimensions, ignoring NaN.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3642,7 +3644,7 @@ def aclnnReduceNansumGetWorkspaceSize(
     """
 
 def aclnnReduceNansum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sum over some dimensions, of what is a number.
+    """Sum over some dimensions, ignoring NaN.
 
     Phase two: queues the work.
     """
@@ -5708,7 +5710,7 @@ def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | Non
     """
 
 def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Find numbers with a minus.
+    """Find numbers whose sign bit is set.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -5716,7 +5718,7 @@ def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int
     """
 
 def aclnnSignbit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find numbers with a minus.
+    """Find numbers whose sign bit is set.
 
     Phase two: queues the work.
     """
@@ -7199,6 +7201,33 @@ def aclnnLinalgCross(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnTransposeBatchMatMulGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    scale: int | None,
+    permX1: int | None,
+    permX2: int | None,
+    permY: int | None,
+    cubeMathType: int,
+    batchSplitFactor: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply batches of matrices whose dimensions lie in other orders.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransposeBatchMatMul(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply batches of matrices whose dimensions lie in other orders.
+
+    Phase two: queues the work.
+    """
+
 def aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -7395,6 +7424,51 @@ def aclnnGroupedMatmulV5GetWorkspaceSize(
 
 def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulAddGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    transposeX: int,
+    transposeWeight: int,
+    groupType: int,
+) -> tuple[int, int, int]:
+    """Add to each of several sums the product of a group of rows, the first factor transposed.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to each of several sums the product of a group of rows, the first factor transposed.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulAddV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    transposeX: int,
+    transposeWeight: int,
+    groupType: int,
+    groupListType: int,
+) -> tuple[int, int, int]:
+    """Add to each of several sums the product of a group of rows, the first factor transposed.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to each of several sums the product of a group of rows, the first factor transposed.
 
     Phase two: queues the work.
     """
@@ -8183,7 +8257,7 @@ def aclnnOneHot(workspace: int | None, workspaceSize: int, executor: int | None,
     """
 
 def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
-    """Look up rows of a table; an index that has none gives zeros.
+    """Look up rows of a table.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -8191,7 +8265,7 @@ def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out:
     """
 
 def aclnnEmbedding(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Look up rows of a table; an index that has none gives zeros.
+    """Look up rows of a table.
 
     Phase two: queues the work.
     """
@@ -8693,6 +8767,22 @@ def aclnnMoeGatingTopKGetWorkspaceSize(
 
 def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Choose experts from the groups with the greatest scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnApplyTopKTopPGetWorkspaceSize(
+    logits: int | None, p: int | None, k: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Leave the most probable of each row's logits.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyTopKTopP(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Leave the most probable of each row's logits.
 
     Phase two: queues the work.
     """
@@ -12577,6 +12667,51 @@ def aclnnFlashAttentionUnpaddingScoreGradV2(
     Phase two: queues the work.
     """
 
+def aclnnRingAttentionUpdateV2GetWorkspaceSize(
+    prevAttnOut: int | None,
+    prevSoftmaxMax: int | None,
+    prevSoftmaxSum: int | None,
+    curAttnOut: int | None,
+    curSoftmaxMax: int | None,
+    curSoftmaxSum: int | None,
+    actualSeqQlenOptional: int | None,
+    inputLayoutOptional: str | bytes | None,
+    inputSoftmaxLayoutOptional: str | bytes | None,
+    attnOutOut: int | None,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+) -> tuple[int, int, int]:
+    """Put together attention over two parts of the keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRingAttentionUpdateV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Put together attention over two parts of the keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAttentionUpdateGetWorkspaceSize(
+    lse: int | None, localOut: int | None, updateType: int, out: int | None, lseOut: int | None
+) -> tuple[int, int, int]:
+    """Put together attention over any number of parts of the keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAttentionUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put together attention over any number of parts of the keys.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -12798,6 +12933,64 @@ def aclnnIncreFlashAttentionV4(
     Phase two: queues the work.
     """
 
+def aclnnScatterPaKvCacheGetWorkspaceSize(
+    key: int | None,
+    keyCacheRef: int | None,
+    slotMapping: int | None,
+    value: int | None,
+    valueCacheRef: int | None,
+    compressLensOptional: int | None,
+    compressSeqOffsetOptional: int | None,
+    seqLensOptional: int | None,
+    cacheModeOptional: str | bytes | None,
+    scatterModeOptional: str | bytes | None,
+    stridesOptional: int | None,
+    offsetsOptional: int | None,
+) -> tuple[int, int, int]:
+    """Put keys and values of tokens into the slots of caches that have blocks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put keys and values of tokens into the slots of caches that have blocks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
+    kv: int | None,
+    gamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    kCacheRef: int | None,
+    ckvCacheRef: int | None,
+    kRopeScaleOptional: int | None,
+    cKvScaleOptional: int | None,
+    kRopeOffsetOptional: int | None,
+    cKvOffsetOptional: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    isOutputKv: int,
+    kRopeOut: int | None,
+    cKvOut: int | None,
+) -> tuple[int, int, int]:
+    """Normalise the first columns of rows, turn the others, and put both into caches.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvRmsNormRopeCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normalise the first columns of rows, turn the others, and put both into caches.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRotaryPositionEmbeddingGetWorkspaceSize(
     x: int | None, cos: int | None, sin: int | None, mode: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -12876,6 +13069,48 @@ def aclnnApplyRotaryPosEmbV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Turns pairs of elements of queries and keys by angles, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInterleaveRopeGetWorkspaceSize(
+    x: int | None, cos: int | None, sin: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Turn pairs of neighbours by angles; the results lie in halves.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInterleaveRope(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Turn pairs of neighbours by angles; the results lie in halves.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRopeWithSinCosCacheGetWorkspaceSize(
+    positions: int | None,
+    queryIn: int | None,
+    keyIn: int | None,
+    cosSinCache: int | None,
+    mropeSection: int | None,
+    headSize: int,
+    isNeoxStyle: int,
+    queryOut: int | None,
+    keyOut: int | None,
+) -> tuple[int, int, int]:
+    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRopeWithSinCosCache(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
 
     Phase two: queues the work.
     """
@@ -13076,6 +13311,43 @@ def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnGroupQuantGetWorkspaceSize(
+    x: int | None, scale: int | None, groupIndex: int | None, offsetOptional: int | None, dstType: int, y: int | None
+) -> tuple[int, int, int]:
+    """Quantise groups of rows, each with scales of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise groups of rows, each with scales of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDequantBiasGetWorkspaceSize(
+    x: int | None,
+    weightScale: int | None,
+    activateScaleOptional: int | None,
+    biasOptional: int | None,
+    outputDtype: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Restore products of quantised matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantBias(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Restore products of quantised matrices.
+
+    Phase two: queues the work.
+    """
+
 def aclnnQuantMatmulV3GetWorkspaceSize(
     x1: int | None,
     x2: int | None,
@@ -13257,6 +13529,31 @@ def aclnnRmsNormQuantGetWorkspaceSize(
 
 def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm over the last dimension, quantised.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRmsNormQuantV3GetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    scale: int | None,
+    offsetOptional: int | None,
+    betaOptional: int | None,
+    epsilon: float,
+    divMode: int,
+    outputRstd: int,
+    y: int | None,
+    rstd: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantised, with its reciprocal root mean square.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the last dimension, quantised, with its reciprocal root mean square.
 
     Phase two: queues the work.
     """
@@ -13447,7 +13744,7 @@ def aclnnFinalize() -> int:
     """Nothing to stop."""
 
 def aclrtGetDeviceCount() -> tuple[int, int]:
-    """Devices that there are (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
+    """The number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
 
     Returns ``(ret, count)``.
     """
@@ -13519,7 +13816,7 @@ def aclrtCreateStream() -> tuple[int, int]:
     """
 
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[int, int]:
-    """Create a stream, with hints.
+    """Create a stream, with hints that change nothing here.
 
     Returns ``(ret, stream)``.
     """
@@ -13648,16 +13945,16 @@ def aclGetTensorDescName(desc: int | None) -> str:
     """The name."""
 
 def aclSetTensorFormat(desc: int | None, format: int) -> int:
-    """Say the format in memory."""
+    """Set the storage format."""
 
 def aclSetTensorShape(desc: int | None, numDims: int, dims: Sequence[int] | None) -> int:
-    """Say the dimensions in memory, which are the tensor's own in every format that is computed here."""
+    """Accept storage dimensions, without effect: in every format computed here they are the tensor's own."""
 
 def aclSetTensorPlaceMent(desc: int | None, memType: int) -> int:
     """Say where the data are: on the device, or on the host, from where they are copied."""
 
 def aclSetTensorConst(desc: int | None, dataBuffer: int | None, length: int) -> int:
-    """Give a tensor's values, of the host's memory, which are copied."""
+    """Copy a tensor's values from host memory."""
 
 def aclCreateDataBuffer(data: int | None, size: int) -> int:
     """Describe memory."""
