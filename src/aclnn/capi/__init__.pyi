@@ -9793,6 +9793,20 @@ def aclnnReplicationPad3dBackward(
     Phase two: queues the work.
     """
 
+def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Copy each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy each tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachAddListV2GetWorkspaceSize(
     x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -10091,20 +10105,6 @@ def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 
 def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Signs of each tensor.
-
-    Phase two: queues the work.
-    """
-
-def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """A copy of each tensor.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A copy of each tensor.
 
     Phase two: queues the work.
     """

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Kind
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
@@ -17,6 +18,7 @@ from aclnn.operators.library import foreach
 from tests.cases.table import GRID, INVALID, Arguments, T
 from tests.helpers.library import (
     BY_NAME,
+    INTEGERS,
     TRAINED,
     Array,
     Break,
@@ -158,7 +160,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 class TestForeach(LibraryTests):
     subject = Subject(
-        foreach.OPERATORS,
+        tuple(operator for operator in foreach.OPERATORS if operator.name != "foreach_copy"),
         numbers=numbers,
         calls=CALLS,
         references=REFERENCES,
@@ -169,6 +171,39 @@ class TestForeach(LibraryTests):
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data type", "data type of each", "real number", "real number each"), INVALID),
     )
+
+
+class TestCopy(LibraryTests):
+    subject = Subject(
+        (BY_NAME["foreach_copy"],),
+        calls={"foreach_copy": CALLS["foreach_copy"]},
+        references={"foreach_copy": lambda a: a["x"]},
+        empty={"foreach_copy": EMPTY["foreach_copy"]},
+        breaks={
+            "as many as in x": BREAKS["as many as in x"],
+            "one data type in the list": lambda o, name: Break(
+                {name: (T(D.FLOAT, GRID), T(D.FLOAT16, (4,)))}, "ACL_FLOAT"
+            ),
+            "data type that x converts to": lambda o, name: Break(
+                {name: (T(D.FLOAT, GRID), T(D.FLOAT, (4,)))}, "ACL_INT32", D.INT32
+            ),
+            "no private format among them": lambda o, name: Break(
+                {name: (T(D.FLOAT, GRID, format=Format.FORMAT_FRACTAL_NZ), T(D.FLOAT, (4,)))}, "ACL_FORMAT_ND"
+            ),
+        },
+        default=(*TRAINED, *INTEGERS, D.DOUBLE, D.BOOL),
+        codes={"same shape each": ACLNN_ERR_INNER_TILING_ERROR},
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "target"), [(D.FLOAT, D.FLOAT16), (D.FLOAT, D.BF16), (D.FLOAT16, D.FLOAT), (D.BF16, D.FLOAT)]
+)
+def test_copies_convert(source: D, target: D) -> None:
+    """FSDP in bfloat16 copies gathered weights so; it was refused."""
+    x, out = Placed(np.array([1.5, -2], source.numpy), "contiguous"), Placed(np.zeros(2, target.numpy), "contiguous")
+    prepare(BY_NAME["foreach_copy"], {"x": (x.tensor,), "out": (out.tensor,)}, Product.ATLAS_A2).run()
+    assert out.view.tolist() == [1.5, -2]
 
 
 def test_integers_have_integers_as_powers() -> None:

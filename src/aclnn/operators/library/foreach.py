@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, power, scalar, support, tensor_in, tensor_out
+from aclnn.operators.library.common import INTEGERS, MODERN, camel, power, scalar, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import (
     alike,
     as_many,
@@ -24,6 +25,7 @@ from aclnn.operators.library.lists import (
     not_null,
     of_same_shape,
     of_types,
+    public,
     real_number,
     single,
 )
@@ -206,7 +208,37 @@ _X, _X1, _X2, _X3 = (
 
 _NUMBER, _NUMBERS = scalar("scalar", "the number"), Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers")
 
+_COPIED = (*_FLOATING, *INTEGERS, D.UINT16, D.UINT32, D.DOUBLE, D.BOOL)
+
+
+def _converted(call: Call) -> str | None:
+    if not call["x"] or not call["out"]:
+        return None
+    source, target = call["x"][0].dtype, call["out"][0].dtype
+    if source == target or {source, target} in ({D.FLOAT, D.FLOAT16}, {D.FLOAT, D.BF16}):
+        return None
+    return f"out: expected data type {source.c_name} (that of x), or float32 beside 16 bits, got {target.c_name}"
+
+
+_COPY = replace(
+    _foreach("foreach_copy", "out = x", "Copy each tensor.", (_X,), np.copy, dtypes=_COPIED),
+    checks=(
+        present("x", "out"),
+        each_of("no null among them", ("x", "out"), not_null, ACLNN_ERR_PARAM_NULLPTR),
+        each_of("data type of each", ("x", "out"), of_types(_COPIED)),
+        each_of("one data type in the list", ("x",), alike("x")),
+        each_of("one data type in the list", ("out",), alike("out")),
+        rule("data type that x converts to: out", _converted),
+        as_many("x", ("out",)),
+        each_of("at most 8 dimensions each", ("x", "out"), few_dims),
+        each_of("no private format among them", ("x", "out"), public),
+        each_of("same shape each", ("out",), of_same_shape("x"), _TILING),
+    ),
+)
+
+
 OPERATORS = (
+    _COPY,
     _foreach(
         "foreach_add_list_v2",
         "out = x1 + alpha * x2",
@@ -309,7 +341,6 @@ OPERATORS = (
             ("abs", "|x|", "Absolute values", np.abs, _FLOATING),
             ("neg", "-x", "Negatives", np.negative, _WITH_INT32),
             ("sign", "sign(x)", "Signs", np.sign, _WITH_INT32),
-            ("copy", "x", "A copy", np.copy, _WITH_INT32),
             ("acos", "arccos(x)", "Inverse cosines", _wide(np.arccos), _FLOATING),
             ("asin", "arcsin(x)", "Inverse sines", _wide(np.arcsin), _FLOATING),
             ("atan", "arctan(x)", "Inverse tangents", _wide(np.arctan), _FLOATING),
