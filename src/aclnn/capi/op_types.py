@@ -66,7 +66,7 @@ class Given(NamedTuple):
         return tuple(map(int, found.reshape(-1)))
 
     def attribute(self, name: str, default: Any) -> Any:
-        """Return an attribute of the default's type, of any number that has this value; lists are of integers.
+        """Return an attribute of the default's type, of any number that has this value; empty lists' are integers.
 
         Raises:
             AclnnError: it has another type or value.
@@ -87,7 +87,7 @@ def _converted(found: Any, default: Any) -> Any:
         case int():
             return int(found) if is_number and float(found).is_integer() else None
         case tuple() if isinstance(found, tuple):
-            converted = tuple(_converted(each, 0) for each in found)
+            converted = tuple(_converted(each, default[0] if default else 0) for each in found)
             return None if None in converted else converted
     return found if isinstance(found, type(default)) else None
 
