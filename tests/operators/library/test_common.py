@@ -28,6 +28,7 @@ def test_every_module_of_operators_has_its_tests() -> None:
         "dimensions",
         "four_bits",
         "lists",
+        "of_box_types",
         "of_types",
         "scores",
     }
