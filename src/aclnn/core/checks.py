@@ -443,14 +443,12 @@ def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tup
 
 def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
     """Restrict checks to some products; their names say so."""
-    where = f"on {_titles(products)}"
-    return tuple(only_if(check, where, lambda call: call.product in products) for check in checks)
+    return restricted(f"on {_titles(products)}", lambda call: call.product in products, *checks)
 
 
 def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
     """Restrict checks to all other products; their names say so."""
-    where = f"not on {_titles(products)}"
-    return tuple(only_if(check, where, lambda call: call.product not in products) for check in checks)
+    return restricted(f"not on {_titles(products)}", lambda call: call.product not in products, *checks)
 
 
 def _titles(products: Collection[Product]) -> str:
@@ -460,6 +458,11 @@ def _titles(products: Collection[Product]) -> str:
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
     """Restrict a check to some calls; ``when`` describes them in its name."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
+
+
+def restricted(when: str, applies: Callable[[Call], bool], *checks: Check) -> tuple[Check, ...]:
+    """Restrict several checks to some calls, as ``only_if`` does one."""
+    return tuple(only_if(check, when, applies) for check in checks)
 
 
 def with_code(code: int, *checks: Check) -> tuple[Check, ...]:

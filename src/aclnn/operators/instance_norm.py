@@ -93,7 +93,7 @@ INSTANCE_NORM = Operator(
     checks=(
         present("x", "gamma", "beta", "y", *_STATISTICS, "dataFormat"),
         one_of("dataFormat", "NCHW", "NHWC"),
-        dtype_in(lambda product: WITHOUT_BFLOAT16, "x"),
+        dtype_in(WITHOUT_BFLOAT16, "x"),
         *(same_dtype(name, "x") for name in _TENSORS[1:]),
         limited_dims("x"),
         *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),

@@ -94,7 +94,7 @@ SILU = Operator(
     | dict.fromkeys((Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING), WITHOUT_BFLOAT16),
     checks=(
         present("self", "out"),
-        dtype_in(lambda product: FLOATING, "self", "out"),
+        dtype_in(FLOATING, "self", "out"),
         same_dtype("out", "self"),
         dtype_in(floating, "self"),
         same_shape("out", "self"),
@@ -116,7 +116,7 @@ SILU_BACKWARD = Operator(
     support=dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16},
     checks=(
         present("gradOutput", "self", "gradInput"),
-        dtype_in(lambda product: FLOATING, "gradOutput", "self", "gradInput"),
+        dtype_in(FLOATING, "gradOutput", "self", "gradInput"),
         only_if(rule("data type ACL_FLOAT: gradInput", _mixed_gives_float), f"if {_MIXED}", _mixes),
         _unless_mixed(same_dtype("gradOutput", "gradInput")),
         _unless_mixed(same_dtype("self", "gradInput")),

@@ -90,7 +90,7 @@ SHRINK = Operator(
     support=dict.fromkeys((*A2_CLASS, *CLASS_950, Product.ATLAS_INFERENCE), WITHOUT_BFLOAT16),
     checks=(
         present("self", "lambd", "bias", "out"),
-        dtype_in(lambda product: WITHOUT_BFLOAT16, "self", "out"),
+        dtype_in(WITHOUT_BFLOAT16, "self", "out"),
         same_shape("out", "self"),
         _NOT_NEGATIVE,
         same_format("out", "self"),

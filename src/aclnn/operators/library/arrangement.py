@@ -472,7 +472,6 @@ OPERATORS = (
             rule("yGrad with one slice for each of repeats: out", _grouped),
         ),
         work=_gathered,
-        in_header_of="repeat_interleave_grad",
     ),
     _moved(
         "constant_pad_nd",

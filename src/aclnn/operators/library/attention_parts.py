@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     one_of,
     only_if,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -42,11 +43,11 @@ def _packed(call: Call) -> bool:
 
 
 def _of_packed(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "of TND", _packed) for check in checks)
+    return restricted("of TND", _packed, *checks)
 
 
 def _of_samples(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "of SBH", lambda call: not _packed(call)) for check in checks)
+    return restricted("of SBH", lambda call: not _packed(call), *checks)
 
 
 def _statistics_of_samples(call: Call) -> str | None:
@@ -198,7 +199,7 @@ OPERATORS = (
             dtype_in(floating, "prevAttnOut"),
             same_dtype("curAttnOut", "prevAttnOut"),
             same_dtype("attnOutOut", "prevAttnOut"),
-            dtype_in(lambda product: (D.FLOAT,), *_STATISTICS),
+            dtype_in((D.FLOAT,), *_STATISTICS),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR,
                 one_of(_LAYOUT, "SBH", "TND"),
@@ -208,7 +209,7 @@ OPERATORS = (
                     dims_between(1, 1, _LENGTHS),
                 ),
             ),
-            *_of_packed(dtype_in(lambda product: (D.INT64,), _LENGTHS)),
+            *_of_packed(dtype_in((D.INT64,), _LENGTHS)),
             dims_between(3, 3, "prevAttnOut"),
             same_shape("curAttnOut", "prevAttnOut"),
             same_shape("attnOutOut", "prevAttnOut"),
@@ -248,15 +249,13 @@ OPERATORS = (
             each_of("same shape as the first", ("lse", "localOut"), _as_the_first),
             rule("rows of localOut: lse", _rows_of_parts),
             rule("as localOut: out", _out_of_parts),
-            *(
-                only_if(check, _WITH_LSE, _returns_lse)
-                for check in (
-                    dtype_in(lambda product: (D.FLOAT,), "lseOut"),
-                    shape_is("one for each row", lambda call: call["lse"][0].shape, "lseOut"),
-                )
+            *restricted(
+                _WITH_LSE,
+                _returns_lse,
+                dtype_in((D.FLOAT,), "lseOut"),
+                shape_is("one for each row", lambda call: call["lse"][0].shape, "lseOut"),
             ),
         ),
         work=_parts_work,
-        in_header_of="attention_update",
     ),
 )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import rule
+from aclnn.core.checks import FLOATING, rule
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -17,6 +17,7 @@ REAL_FLOATING = (D.FLOAT, D.FLOAT16, D.DOUBLE, D.BF16)
 INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
 UNSIGNED = (D.UINT16, D.UINT32, D.UINT64)
 COMPLEX = (D.COMPLEX64, D.COMPLEX128)
+INDEX_TYPES = (D.INT32, D.INT64)
 #: Any two of these promote to one of them.
 REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
 #: What most of the operators take.
@@ -258,4 +259,29 @@ def library_operator(
         numbers=numbers,
         stream_type=stream_type,
         in_header_of=header,
+    )
+
+
+def declared(
+    name: str,
+    formula: str,
+    summary: str,
+    parameters: Sequence[Parameter],
+    checks: Sequence[Check],
+    work: Callable[[Call], Library | None],
+    dtypes: Collection[D] = FLOATING,
+    products: Collection[Product] = MODERN,
+    stream_type: str = "aclrtStream ",
+) -> Operator:
+    """An operator with a header and a work of its own; see ``library_operator``."""
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula=formula,
+        parameters=tuple(parameters),
+        support=support(dtypes, products),
+        checks=tuple(checks),
+        work=work,
+        stream_type=stream_type,
     )

@@ -372,7 +372,6 @@ def _columns(
             rule(f"columns and planes: {given}, {out}", complain),
         ),
         work=work,
-        in_header_of=name,
     )
 
 

@@ -111,7 +111,6 @@ OPERATORS = (
             rule("at least minlength: out", _length),
         ),
         work=_bincount_work,
-        in_header_of="bincount",
     ),
     library_operator(
         "histc",

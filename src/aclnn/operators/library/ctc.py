@@ -268,7 +268,6 @@ OPERATORS = (
             same_dtype("logAlphaOut", "logProbs"),
         ),
         work=_loss_work,
-        in_header_of="ctc_loss",
     ),
     Operator(
         name="ctc_loss_backward",
@@ -298,6 +297,5 @@ OPERATORS = (
             dtype_in(_TARGETS, "targets"),
         ),
         work=_gradient_work,
-        in_header_of="ctc_loss_backward",
     ),
 )

@@ -269,7 +269,6 @@ OPERATORS = (
             _not_negative("p", _INFINITE),
         ),
         work=_gradient_work,
-        in_header_of="cdist_backward",
     ),
     _pairwise("pdist", _ORDER, MODERN),
     _pairwise("pdist_forward", scalar("pScalar", "the norm's order; 0: how many differ"), WITH_TRAINING - CLASS_950),

@@ -122,7 +122,6 @@ def _distinct(
             *more,
         ),
         work=work,
-        in_header_of=name,
     )
 
 

@@ -433,7 +433,6 @@ OPERATORS = (
             rule("a bit for each element: maskOut", _known_mask),
         ),
         work=_dropout_work,
-        in_header_of="dropout_v3",
     ),
     _drawn(
         "inplace_normal",
@@ -563,7 +562,6 @@ OPERATORS = (
             shape_is("numsamples for each row", lambda call: (*call["self"].shape[:-1], call["numsamples"]), "out"),
         ),
         work=_multinomial_work,
-        in_header_of="multinomial",
     ),
     _rrelu("", "self", "out"),
     _rrelu("inplace_", "selfRef", "selfRef"),

@@ -118,7 +118,6 @@ def _foreach(
         checks=_checks(names, None if number is None else number.name, dtypes, is_reduced, many),
         work=work,
         numbers=() if number is None else (number.name,),
-        in_header_of=name,
     )
 
 
@@ -418,7 +417,6 @@ OPERATORS = (
             each_of("at most 8 dimensions each", ("x",), few_dims, _TILING),
         ),
         work=_zero_work,
-        in_header_of="foreach_zero_inplace",
     ),
     Operator(
         name="foreach_non_finite_check_and_unscale",
@@ -435,11 +433,10 @@ OPERATORS = (
             present("scaledGrads", "foundInf", "inScale"),
             each_of("no null among them", ("scaledGrads",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("scaledGrads",), of_types(_FLOATING), ACLNN_ERR_PARAM_INVALID),
-            dtype_in(lambda product: {D.FLOAT}, "foundInf", "inScale"),
+            dtype_in((D.FLOAT,), "foundInf", "inScale"),
             each_of("one data type", ("scaledGrads",), alike("scaledGrads"), _TILING),
             rule("one element: foundInf, inScale", _two_single, _TILING),
         ),
         work=_unscale_work,
-        in_header_of="foreach_non_finite_check_and_unscale",
     ),
 )

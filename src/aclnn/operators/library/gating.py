@@ -249,7 +249,6 @@ OPERATORS = (
             ),
         ),
         work=_softmax_work,
-        in_header_of="moe_gating_top_k_softmax",
     ),
     Operator(
         name="moe_gating_top_k_softmax_v2",

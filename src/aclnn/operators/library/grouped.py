@@ -477,7 +477,6 @@ def _grouped(name: str) -> Operator:
         ),
         work=_work,
         leaves=True,
-        in_header_of=name,
     )
 
 

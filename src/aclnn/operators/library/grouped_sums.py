@@ -69,8 +69,8 @@ def _declared(version: int) -> Operator:
             present("x", "weight", "groupList", "yRef"),
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
             same_dtype("weight", "x"),
-            dtype_in(lambda product: (D.INT64,), "groupList"),
-            dtype_in(lambda product: (D.FLOAT,), "yRef"),
+            dtype_in((D.INT64,), "groupList"),
+            dtype_in((D.FLOAT,), "yRef"),
             one_of("transposeX", True),
             one_of("transposeWeight", False),
             one_of("groupType", _INNER),
@@ -81,7 +81,6 @@ def _declared(version: int) -> Operator:
             rule("a sum for each group: yRef", _sums),
         ),
         work=_work,
-        in_header_of=name,
     )
 
 

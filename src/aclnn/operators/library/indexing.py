@@ -31,6 +31,7 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import (
+    INDEX_TYPES,
     NUMBERS,
     add_at,
     camel,
@@ -58,10 +59,6 @@ _TAKEN = where_supported(NUMBERS)
 
 
 _KINDS = frozenset({D.INT32, D.INT64, D.BOOL, D.UINT8})
-
-
-def _integers(product: Any) -> frozenset[D]:
-    return frozenset({D.INT32, D.INT64})
 
 
 def _given(call: Call) -> dict[int, Any]:
@@ -259,7 +256,7 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
         (
             present(first.name, "index", source.name, *(() if in_place else ("out",))),
             dtype_in(_TAKEN, first.name),
-            *unless_empty(("index",), dtype_in(_integers, "index")),
+            *unless_empty(("index",), dtype_in(INDEX_TYPES, "index")),
             *((same_dtype(source.name, first.name),) if is_tensor else ()),
             *(() if in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
             limited_dims(first.name),
@@ -328,7 +325,7 @@ def _rows(
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
-            dtype_in(_integers, "index"),
+            dtype_in(INDEX_TYPES, "index"),
             same_dtype("out", "self"),
             *checks,
             shape_is("the result", shape, "out"),
@@ -363,7 +360,6 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
             *unless_empty(("out",), rule("room for all: out", room)),
         ),
         work=lambda call: Library(find, ("self",), ("out",), sized_by_result=True) if call["out"].size else None,
-        in_header_of=name,
     )
 
 
@@ -432,7 +428,7 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
         (
             present("selfRef", "index", "source", *results),
             dtype_in(_TAKEN, "selfRef"),
-            dtype_in(_integers, "index"),
+            dtype_in(INDEX_TYPES, "index"),
             same_dtype("source", "selfRef"),
             *(same_dtype(each, "selfRef") for each in results),
             limited_dims("selfRef"),
@@ -506,7 +502,6 @@ OPERATORS = (
             rule("shape of the selection: out", _selected_shape),
         ),
         work=_index_work,
-        in_header_of="index",
     ),
     Operator(
         name="index_put_impl",
@@ -531,7 +526,6 @@ OPERATORS = (
             *unless_empty(("values",), rule("broadcasts to the selection: values", _new_values)),
         ),
         work=_put_work,
-        in_header_of="index_put_impl",
     ),
     _rows(
         "index_select",
@@ -557,7 +551,7 @@ OPERATORS = (
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
-            *unless_empty(("index",), dtype_in(_integers, "index")),
+            *unless_empty(("index",), dtype_in(INDEX_TYPES, "index")),
             same_dtype("out", "self"),
             limited_dims("self"),
             axis("dim", "self"),
@@ -600,7 +594,7 @@ OPERATORS = (
         (
             present("self", "index", "source", "alpha", "out"),
             dtype_in(_TAKEN, "self"),
-            dtype_in(_integers, "index"),
+            dtype_in(INDEX_TYPES, "index"),
             same_dtype("source", "self"),
             same_dtype("out", "self"),
             limited_dims("self"),
@@ -633,7 +627,7 @@ OPERATORS = (
         checks=(
             present(*_UPDATE),
             dtype_in(lambda product: _UPDATED.get(product, _UPDATED_BEFORE), "varRef"),
-            dtype_in(_integers, "indices"),
+            dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "varRef"),
             *with_code(
                 ACLNN_ERR_INNER_NULLPTR,
@@ -648,6 +642,5 @@ OPERATORS = (
             ),
         ),
         work=_update_work,
-        in_header_of="scatter_nd_update",
     ),
 )

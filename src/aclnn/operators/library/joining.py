@@ -242,7 +242,6 @@ OPERATORS = (
         ),
         work=_work,
         stream_type="const aclrtStream ",
-        in_header_of="cat",
     ),
     Operator(
         name="stack",
@@ -272,6 +271,5 @@ OPERATORS = (
             rule("shape of the tensors together: out", _stack_out),
         ),
         work=_stack_work,
-        in_header_of="stack",
     ),
 )

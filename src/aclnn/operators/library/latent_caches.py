@@ -13,8 +13,8 @@ from aclnn.core.checks import (
     extents,
     floating,
     one_of,
-    only_if,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -86,7 +86,7 @@ def _outputs(call: Call) -> tuple[str, ...]:
 
 
 def _written(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "with isOutputKv", lambda call: call["isOutputKv"]) for check in checks)
+    return restricted("with isOutputKv", lambda call: call["isOutputKv"], *checks)
 
 
 def _put(cache: Array, rows: Array, index: Array, mode: str) -> Array:
@@ -159,7 +159,7 @@ OPERATORS = (
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "kv"),
             *(same_dtype(name, "kv") for name in ("gamma", "cos", "sin", *_CACHES)),
             *_written(same_dtype("kRopeOut", "kv"), same_dtype("cKvOut", "kv")),
-            dtype_in(lambda product: (D.INT64,), "index"),
+            dtype_in((D.INT64,), "index"),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR,
                 *map(_is_null, _QUANTIZATION),
@@ -179,6 +179,5 @@ OPERATORS = (
             ),
         ),
         work=_work,
-        in_header_of="kv_rms_norm_rope_cache",
     ),
 )

@@ -26,6 +26,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
+    INDEX_TYPES,
     INTEGERS,
     NUMBERS,
     REAL_FLOATING,
@@ -126,10 +127,6 @@ def _one_hot_shape(call: Call) -> tuple[int, ...]:
     return (*shape[:at], call["numClasses"], *shape[at:])
 
 
-def _whole(product: Product) -> frozenset[D]:
-    return frozenset({D.INT32, D.INT64})
-
-
 def _factors(call: Call) -> str | None:
     given, shape = call["perSampleWeights"], call["indices"].shape
     if given is None or (given.shape == shape and given.dtype == call["weight"].dtype and call["mode"] == 0):
@@ -224,7 +221,6 @@ OPERATORS = (
             shape_is("the encoding", _one_hot_shape, "out"),
         ),
         work=_one_hot_work,
-        in_header_of="one_hot",
     ),
     library_operator(
         "embedding",
@@ -273,7 +269,6 @@ OPERATORS = (
             public_format("grad", "indices", "out"),
         ),
         work=_dense_work,
-        in_header_of="embedding_dense_backward",
     ),
     Operator(
         name="embedding_bag",
@@ -299,7 +294,7 @@ OPERATORS = (
         checks=(
             present("weight", "indices", "offsets", "output", "offset2bag", "bagSize", "maxIndices"),
             dtype_in(floating, "weight"),
-            dtype_in(_whole, "indices", "offsets", "offset2bag", "bagSize", "maxIndices"),
+            dtype_in(INDEX_TYPES, "indices", "offsets", "offset2bag", "bagSize", "maxIndices"),
             same_dtype("output", "weight"),
             one_of("mode", 0, 1, 2),
             dims_between(1, 1, "indices", "offsets"),
@@ -308,7 +303,6 @@ OPERATORS = (
             rule("as many as there are, or none: offset2bag, bagSize, maxIndices", _bag_sizes),
         ),
         work=_bag_work,
-        in_header_of="embedding_bag",
     ),
     library_operator(
         "embedding_renorm",
@@ -323,7 +317,7 @@ OPERATORS = (
         (
             present("selfRef", "indices"),
             dtype_in(floating, "selfRef"),
-            dtype_in(_whole, "indices"),
+            dtype_in(INDEX_TYPES, "indices"),
             dims_between(2, 2, "selfRef"),
             limited_dims("indices"),
         ),

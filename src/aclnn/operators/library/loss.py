@@ -292,7 +292,6 @@ def _pairwise(
             rule("shape of the loss: out", shape),
         ),
         work=work,
-        in_header_of=name,
     )
     backward = Operator(
         name=f"{name}_backward",
@@ -486,7 +485,6 @@ OPERATORS = (
             rule("classes: self", _classes),
         ),
         work=_likelihood(_nll, "totalWeightOut"),
-        in_header_of="nll_loss",
     ),
     library_operator(
         "nll_loss_backward",
@@ -548,7 +546,6 @@ OPERATORS = (
             single("totalWeight"),
         ),
         work=_likelihood(_nll2d, "totalWeight"),
-        in_header_of="nll_loss2d",
     ),
     library_operator(
         "nll_loss2d_backward",
@@ -663,7 +660,6 @@ OPERATORS = (
             public_format("gradOutput", "self", "target", "gradTarget"),
         ),
         work=_target_work,
-        in_header_of="kl_div_target_backward",
     ),
     library_operator(
         "multilabel_margin_loss",

@@ -7,9 +7,14 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import FLOATING, dims_between, dtype_in, floating, present, same_dtype, same_shape, shape_is
-from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call
-from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    library_operator,
+    tensor_in,
+    tensor_out,
+)
 
 
 def _apply(logits: Any, p: Any, k: Any) -> Any:
@@ -49,7 +54,7 @@ OPERATORS = (
         (
             present("logits", "p", "k", "out"),
             dtype_in(floating, "logits", "p"),
-            dtype_in(lambda product: (D.INT32, D.INT64), "k"),
+            dtype_in(INDEX_TYPES, "k"),
             dtype_in(floating, "out"),
             same_dtype("p", "logits"),
             same_dtype("out", "logits"),

@@ -44,7 +44,7 @@ def _typed(
 
 def _floats(*names: str) -> tuple[Check, ...]:
     """The first tensor's type, and that the others have it too."""
-    return dtype_in(lambda product: _FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
+    return dtype_in(_FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
 
 
 def _attribute(name: str, kind: Kind) -> Parameter:
@@ -308,8 +308,8 @@ SUPPRESSION = _typed(
     ),
     (
         *_floats("boxes", "scores"),
-        dtype_in(lambda product: (D.INT32,), "max_output_size", "selected_indices", "valid_outputs"),
-        dtype_in(lambda product: _FLOATS, "iou_threshold", "score_threshold"),
+        dtype_in((D.INT32,), "max_output_size", "selected_indices", "valid_outputs"),
+        dtype_in(_FLOATS, "iou_threshold", "score_threshold"),
         dims_between(2, 2, "boxes"),
         each("rows", ("boxes",), _four_columns),
         shape_is("one for each box", lambda call: call["boxes"].shape[:1], "scores"),

@@ -22,7 +22,14 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library import optimizer
-from aclnn.operators.library.common import MODERN, library_operator, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.distances import distances, factors, slope
 
 Array = np.ndarray[Any, Any]
@@ -148,7 +155,7 @@ ONE_HOT = replace(
         ),
         (
             present("x", "on_value", "off_value", "y"),
-            dtype_in(lambda product: (D.INT32, D.INT64), "x"),
+            dtype_in(INDEX_TYPES, "x"),
             same_dtype("off_value", "on_value"),
             same_dtype("y", "on_value"),
             size_is("one number", lambda call: 1, "on_value", "off_value"),

@@ -12,8 +12,8 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     floating,
-    only_if,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -108,7 +108,7 @@ _LARGEST = "maxExpAvgSqsRef"
 
 
 def _with_amsgrad(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "with amsgrad", lambda call: bool(call["amsgrad"])) for check in checks)
+    return restricted("with amsgrad", lambda call: bool(call["amsgrad"]), *checks)
 
 
 def _fused_work(call: Call) -> Library | None:
@@ -209,7 +209,6 @@ OPERATORS = (
             single(*_NUMBERS),
         ),
         work=_first_work,
-        in_header_of="apply_adam_w",
     ),
     Operator(
         name="apply_adam_w_v2",
@@ -235,7 +234,6 @@ OPERATORS = (
             single("step"),
         ),
         work=_work,
-        in_header_of="apply_adam_w_v2",
     ),
     Operator(
         name="fused_adam",
@@ -296,7 +294,6 @@ OPERATORS = (
             ),
         ),
         work=_fused_work,
-        in_header_of="fused_adam",
     ),
     Operator(
         name="amp_update_scale",
@@ -326,6 +323,5 @@ OPERATORS = (
             rule("at least 1: growthInterval", _interval),
         ),
         work=_scale_work,
-        in_header_of="amp_update_scale",
     ),
 )

@@ -24,7 +24,15 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    camel,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 Array = np.ndarray[Any, Any]
 _TYPES = (*FLOATING, D.INT8)
@@ -133,7 +141,7 @@ OPERATORS = (
             dtype_in(where_supported(_TYPES), "key", "value"),
             same_dtype("keyCacheRef", "key"),
             same_dtype("valueCacheRef", "value"),
-            dtype_in(lambda product: (D.INT32, D.INT64), "slotMapping"),
+            dtype_in(INDEX_TYPES, "slotMapping"),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR,
                 one_of(_MODE, "Norm", "PA_NZ", "", None),
@@ -148,6 +156,5 @@ OPERATORS = (
             ),
         ),
         work=_work,
-        in_header_of="scatter_pa_kv_cache",
     ),
 )

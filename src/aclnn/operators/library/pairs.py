@@ -190,7 +190,7 @@ OPERATORS = (
         (tensor_in("self", "the first operand"), tensor_in("other", "the second operand"), tensor_out()),
         (
             present("self", "other", "out"),
-            dtype_in(lambda product: (*INTEGERS, *UNSIGNED), "out"),
+            dtype_in((*INTEGERS, *UNSIGNED), "out"),
             rule("promotes to an integer: other", _common_integer),
             limited_dims("self", "other"),
             broadcastable("other", "self"),
@@ -211,8 +211,8 @@ OPERATORS = (
             present("real", "imag", "out"),
             *unless_empty(
                 ("real", "imag"),
-                dtype_in(lambda product: _COMPLEX_OF, "real", "imag"),
-                dtype_in(lambda product: _COMPLEX_OF.values(), "out"),
+                dtype_in(_COMPLEX_OF, "real", "imag"),
+                dtype_in(_COMPLEX_OF.values(), "out"),
                 same_dtype("imag", "real"),
                 rule("of these parts: out", _of_parts),
                 limited_dims("real", "imag"),
@@ -233,9 +233,9 @@ OPERATORS = (
         (tensor_in("input", "the absolute values"), tensor_in("angle", "the angles"), tensor_out()),
         (
             present("input", "angle", "out"),
-            dtype_in(lambda product: (D.FLOAT,), "input"),
+            dtype_in((D.FLOAT,), "input"),
             same_dtype("angle", "input"),
-            dtype_in(lambda product: (D.COMPLEX64,), "out"),
+            dtype_in((D.COMPLEX64,), "out"),
             limited_dims("input", "angle"),
             broadcastable("angle", "input"),
             broadcast_shape_of("out", "input", "angle"),

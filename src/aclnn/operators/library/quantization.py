@@ -210,7 +210,6 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
             one_of("roundMode", *ROUNDINGS),
         ),
         work=_static_work,
-        in_header_of=name,
     )
 
 
@@ -283,7 +282,6 @@ _DIVIDED = Operator(
         public_format("x", "scales", "out", _ZERO),
     ),
     work=_divided_work,
-    in_header_of="quantize",
 )
 
 
@@ -416,7 +414,6 @@ def _dynamic(version: int) -> Operator:
             *needed,
         ),
         work=_dynamic_work,
-        in_header_of=name,
     )
 
 
@@ -509,7 +506,6 @@ def _scales(version: int) -> Operator:
         ),
         work=work,
         stream_type="const aclrtStream ",
-        in_header_of=name,
     )
 
 
@@ -548,7 +544,6 @@ _RESTORED = Operator(
         rule("shape of factors: scale", _restored_scale),
     ),
     work=_restored_work,
-    in_header_of="ascend_anti_quant",
 )
 
 OPERATORS = (

@@ -253,7 +253,6 @@ def _smooth(name: str, more: bool) -> Operator:
         ),
         work=_smooth_work,
         leaves=True,
-        in_header_of=name,
     )
 
 
@@ -415,7 +414,6 @@ def _dequantized(name: str, more: bool) -> Operator:
         ),
         work=_dequantized_work,
         leaves=True,
-        in_header_of=name,
     )
 
 

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     listing,
     only_if,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -147,7 +148,7 @@ def _static(name: str, more: bool) -> Operator:
             dtype_in(_inputs, "x1"),
             *(same_dtype(other, "x1") for other in ("x2", "gamma", *beta, "xOut", *norm)),
             same_dtype(_SCALES[1], _SCALES[0]),
-            dtype_in(lambda product: {D.INT8}, *_INTEGERS),
+            dtype_in((D.INT8,), *_INTEGERS),
             rule(f"data types that go together: {', '.join((_SCALES[0], *_ZEROS))}", _quotients),
             dims_between(1, 8, "x1", "gamma"),
             *elsewhere(CLASS_950, rule(f"beside a zero point: {_SCALES[1]}", _lone_zero)),
@@ -162,7 +163,6 @@ def _static(name: str, more: bool) -> Operator:
         ),
         work=_static_work,
         leaves=True,
-        in_header_of=name,
     )
 
 
@@ -230,7 +230,7 @@ _SINGLE = Operator(
         dtype_in(_inputs, "x"),
         same_dtype("gamma", "x"),
         same_dtype("beta", "x"),
-        dtype_in(lambda product: set(MOST), "y"),
+        dtype_in(MOST, "y"),
         rule("data type beside x: scale", _scale_dtype),
         rule("data type beside scales: offset", _offset_dtype),
         dims_between(1, 8, "x"),
@@ -241,7 +241,6 @@ _SINGLE = Operator(
         same_shape("offset", "scale"),
     ),
     work=_single_work,
-    in_header_of="rms_norm_quant",
 )
 
 
@@ -272,7 +271,7 @@ def _third_work(call: Call) -> Library | None:
 
 
 def _with_rstd(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "with outputRstd", lambda call: call["outputRstd"]) for check in checks)
+    return restricted("with outputRstd", lambda call: call["outputRstd"], *checks)
 
 
 _THIRD = Operator(
@@ -306,20 +305,19 @@ _THIRD = Operator(
         same_dtype(_BETA, "x"),
         dtype_in(floating, "scale"),
         dtype_in(lambda product: (*floating(product), D.INT32, D.INT8), "offsetOptional"),
-        dtype_in(lambda product: set(MOST), "y"),
+        dtype_in(MOST, "y"),
         each("a row", ("gamma", _BETA), _optional_row),
         rule("one scale, or one of each column: scale", _one_scale),
         same_shape("offsetOptional", "scale"),
         whole_bytes("y"),
         *_with_rstd(
-            dtype_in(lambda product: {D.FLOAT}, "rstd"),
+            dtype_in((D.FLOAT,), "rstd"),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR, size_is("rows", lambda call: math.prod(call["x"].shape[:-1]), "rstd")
             ),
         ),
     ),
     work=_third_work,
-    in_header_of="rms_norm_quant_v3",
 )
 
 
@@ -409,7 +407,7 @@ def _dynamic(name: str, more: bool) -> Operator:
             dtype_in(_halves, "x1"),
             *(same_dtype(other, "x1") for other in ("x2", "gamma", *_SMOOTH, *beta, "xOut")),
             dtype_in(lambda product: set(MOST) if more else {D.INT8}, *_INTEGERS),
-            dtype_in(lambda product: {D.FLOAT}, *_FOUND),
+            dtype_in((D.FLOAT,), *_FOUND),
             *((rule(f"two values: {_MASK}", _two), rule(f"what is wanted: {_MASK}", _masked)) * more),
             rule(f"beside the second: {_SMOOTH[0]}", _first_missing),
             dims_between(2, 8, "x1"),
@@ -426,7 +424,6 @@ def _dynamic(name: str, more: bool) -> Operator:
         ),
         work=_dynamic_work,
         leaves=True,
-        in_header_of=name,
     )
 
 

@@ -358,7 +358,6 @@ def _operator(name: str, *further: Check, rows: bool = True, code: int | None = 
             *elsewhere(CLASS_950, no_zero_dims("x1", "x2")),
         ),
         work=_work,
-        in_header_of=name,
     )
 
 

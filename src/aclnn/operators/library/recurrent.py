@@ -367,7 +367,6 @@ def _recurrent(
             rule("shapes of the layers: params", _shapes(cell, kept)),
         ),
         work=_backward_work(cell, kept) if backward else _forward_work(cell),
-        in_header_of=name,
     )
 
 

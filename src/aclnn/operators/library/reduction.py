@@ -103,7 +103,6 @@ def _over_dims(
         support=support(dtypes, products),
         checks=checks,
         work=work,
-        in_header_of=name,
     )
 
 
@@ -288,7 +287,6 @@ OPERATORS = (
             reduced_shape("dims", "keepDims"),
         ),
         work=_norm_work,
-        in_header_of="linalg_vector_norm",
     ),
     reduction(
         "any",

@@ -30,7 +30,16 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    attribute,
+    camel,
+    expect_within,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 _HALVES, _NEIGHBOURS, _QUARTERS, _NEIGHBOURS_TO_HALVES = range(4)
 """Values of mode: which elements are a pair, and where their results are."""
@@ -300,7 +309,6 @@ def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
             *elsewhere(CLASS_950, rule("heads fit: queryRef", _heads_fit)),
         ),
         work=_apply_work,
-        in_header_of=name,
     )
 
 
@@ -374,8 +382,7 @@ def _cache_work(call: Call) -> Library | None:
 
     def look_up(positions: Any, cache: Any) -> list[Any]:
         """The cosines and sines of each token, each twice, where the mode has the elements of a pair."""
-        if positions.size and not 0 <= positions.min() <= positions.max() < len(cache):
-            raise IndexError(f"positions: expected numbers from 0 to {len(cache) - 1}")
+        expect_within("positions", positions, 0, len(cache) - 1)
         rows = cache[positions].astype(np.float64)
         found = []
         for numbers in np.split(rows, 2, axis=-1):
@@ -459,7 +466,6 @@ OPERATORS = (
             same_shape("out", "x"),
         ),
         work=_interleave_work,
-        in_header_of="interleave_rope",
     ),
     Operator(
         name="rope_with_sin_cos_cache",
@@ -486,7 +492,7 @@ OPERATORS = (
         support=support(FLOATING, MODERN),
         checks=(
             present("positions", "queryIn", "keyIn", "cosSinCache", "queryOut", "keyOut"),
-            dtype_in(lambda product: (D.INT32, D.INT64), "positions"),
+            dtype_in(INDEX_TYPES, "positions"),
             dtype_in(floating, "queryIn"),
             *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),
             dims_between(2, 2, "queryIn", "keyIn", "cosSinCache"),
@@ -499,6 +505,5 @@ OPERATORS = (
             same_shape("keyOut", "keyIn"),
         ),
         work=_cache_work,
-        in_header_of="rope_with_sin_cos_cache",
     ),
 )

@@ -7,20 +7,19 @@ expert has as many rows (its capacity), and ``sortedIndices`` holds the token of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
-    FLOATING,
     dims_between,
     dtype_in,
     each,
     extents,
     floating,
-    only_if,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -28,15 +27,12 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import Product
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter
 from aclnn.core.status import ACLNN_ERR_INNER_FIND_KERNEL_ERROR, ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
-    MODERN,
     attribute,
-    camel,
+    declared,
     optional_in,
-    support,
     tensor_in,
     tensor_out,
 )
@@ -46,14 +42,7 @@ _MOST_TOKENS, _MOST_CHOSEN = 2**24 - 2, 512
 _MAP, _PROBS, _PERMUTED_PROBS = "routingMapOptional", "probsOptional", "permuteProbsOutOptional"
 _PROBS_GRAD, _ROWS_GRAD = "permutedProbsOutputGradOptional", "permutedTokensOutputGrad"
 _PERMUTED = "permutedTokensOptional"
-
-
-def _flags(product: Product) -> Collection[D]:
-    return (D.INT8, D.BOOL)
-
-
-def _places(product: Product) -> Collection[D]:
-    return (D.INT32,)
+_FLAGS, _PLACES = (D.INT8, D.BOOL), (D.INT32,)
 
 
 def _like_tokens(tokens: str, *names: str) -> Check:
@@ -78,7 +67,7 @@ def _given(name: str) -> Check:
 
 
 def _beside(name: str, *checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, f"beside {name}", lambda call: call[name] is not None) for check in checks)
+    return restricted(f"beside {name}", lambda call: call[name] is not None, *checks)
 
 
 def _pairs(routing_map: Array) -> tuple[Array, Array]:
@@ -264,36 +253,13 @@ def _permuted_rows(tokens: str) -> Check:
     return shape_is("one for each row", lambda call: call[tokens].shape[:1], "sortedIndices")
 
 
-def _operator(
-    name: str,
-    formula: str,
-    summary: str,
-    parameters: Sequence[Parameter],
-    checks: Sequence[Check],
-    work: Any,
-    stream_type: str = "aclrtStream ",
-) -> Operator:
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=summary,
-        formula=formula,
-        parameters=tuple(parameters),
-        support=support(FLOATING, MODERN),
-        checks=tuple(checks),
-        work=work,
-        stream_type=stream_type,
-        in_header_of=name,
-    )
-
-
 _GIVEN_MAP = optional_in(_MAP, "(tokens, experts): which expert takes which token; INT8 or BOOL")
 _GIVEN_PROBS = optional_in(_PROBS, "(tokens, experts): the weights of experts; null: 1")
 _PADDED = attribute("dropAndPad", Kind.BOOL, "whether every expert has as many rows")
 _SORTED = tensor_in("sortedIndices", "the rows of tokens, or the tokens of rows; INT32")
 
 OPERATORS = (
-    _operator(
+    declared(
         "moe_token_permute_with_routing_map",
         "permuteTokensOut = the tokens of routingMap^T's trues in order, or of the first numOutTokens / experts tokens "
         "of each expert with dropAndPad; permuteProbsOutOptional = their probsOptional",
@@ -312,9 +278,9 @@ OPERATORS = (
             present("tokens", "routingMap", "permuteTokensOut", "sortedIndicesOut"),
             *_beside(_PROBS, present(_PERMUTED_PROBS)),
             dtype_in(floating, "tokens"),
-            dtype_in(_flags, "routingMap"),
+            dtype_in(_FLAGS, "routingMap"),
             same_dtype("permuteTokensOut", "tokens"),
-            dtype_in(_places, "sortedIndicesOut"),
+            dtype_in(_PLACES, "sortedIndicesOut"),
             _like_tokens("tokens", _PROBS),
             *_beside(_PROBS, same_dtype(_PERMUTED_PROBS, _PROBS)),
             dims_between(2, 2, "routingMap", "tokens"),
@@ -332,7 +298,7 @@ OPERATORS = (
         ),
         _permute_work,
     ),
-    _operator(
+    declared(
         "moe_token_permute_with_routing_map_grad",
         "tokenGradOut = the sums of the gradients of each token's rows; probsGradOutOptional = those of its weights",
         "Gradients of tokens that a map assigned to experts.",
@@ -351,8 +317,8 @@ OPERATORS = (
             present(_ROWS_GRAD, "sortedIndices", "tokenGradOut"),
             *_beside(_PROBS_GRAD, present(_MAP, "probsGradOutOptional")),
             dtype_in(floating, _ROWS_GRAD),
-            dtype_in(_places, "sortedIndices"),
-            dtype_in(_flags, _MAP),
+            dtype_in(_PLACES, "sortedIndices"),
+            dtype_in(_FLAGS, _MAP),
             same_dtype("tokenGradOut", _ROWS_GRAD),
             _like_tokens(_ROWS_GRAD, _PROBS_GRAD),
             *_beside(_PROBS_GRAD, same_dtype("probsGradOutOptional", _PROBS_GRAD)),
@@ -367,9 +333,9 @@ OPERATORS = (
             *_beside(_PROBS_GRAD, same_shape("probsGradOutOptional", _MAP)),
         ),
         _permute_grad_work,
-        "const aclrtStream ",
+        stream_type="const aclrtStream ",
     ),
-    _operator(
+    declared(
         "moe_token_unpermute_with_routing_map",
         "unpermutedTokens = the sums of each token's rows, times permuteProbs",
         "Add up what the experts answered that a map assigned to a token.",
@@ -389,8 +355,8 @@ OPERATORS = (
             present("permutedTokens", "sortedIndices", "unpermutedTokens", "outIndex", "permuteTokenId"),
             *_beside(_PROBS, present(_MAP, "permuteProbs")),
             dtype_in(floating, "permutedTokens"),
-            dtype_in(_places, "sortedIndices", "outIndex", "permuteTokenId"),
-            dtype_in(_flags, _MAP),
+            dtype_in(_PLACES, "sortedIndices", "outIndex", "permuteTokenId"),
+            dtype_in(_FLAGS, _MAP),
             _like_tokens("permutedTokens", _PROBS),
             same_dtype("unpermutedTokens", "permutedTokens"),
             *_beside(_PROBS, same_dtype("permuteProbs", _PROBS)),
@@ -416,9 +382,9 @@ OPERATORS = (
             rule(f"at most {_MOST_CHOSEN} rows a token: permutedTokens", _few, ACLNN_ERR_INNER_FIND_KERNEL_ERROR),
         ),
         _unpermute_work,
-        "const aclrtStream ",
+        stream_type="const aclrtStream ",
     ),
-    _operator(
+    declared(
         "moe_token_unpermute_with_routing_map_grad",
         "permutedTokensGradOut[outIndex[i]] = unpermutedTokensGrad[permuteTokenId[i]] * the row's weight, "
         "probsGradOutOptional = sum(unpermutedTokensGrad[permuteTokenId[i]] * permutedTokensOptional[outIndex[i]])",
@@ -445,8 +411,8 @@ OPERATORS = (
         (
             present("unpermutedTokensGrad", "outIndex", "permuteTokenId", "permutedTokensGradOut"),
             dtype_in(floating, "unpermutedTokensGrad"),
-            dtype_in(_places, "outIndex", "permuteTokenId"),
-            dtype_in(_flags, _MAP),
+            dtype_in(_PLACES, "outIndex", "permuteTokenId"),
+            dtype_in(_FLAGS, _MAP),
             same_dtype(_PERMUTED, "unpermutedTokensGrad"),
             same_dtype("permutedTokensGradOut", "unpermutedTokensGrad"),
             *with_code(

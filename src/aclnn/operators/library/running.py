@@ -75,7 +75,6 @@ def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callab
             same_shape("out", first),
         ),
         work=work,
-        in_header_of=name,
     )
 
 

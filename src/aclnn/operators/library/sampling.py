@@ -356,7 +356,7 @@ AFFINE_GRID = library_operator(
     ),
     (
         present("theta", "size", "out"),
-        dtype_in(lambda product: (D.FLOAT, D.FLOAT16), "theta"),
+        dtype_in((D.FLOAT, D.FLOAT16), "theta"),
         same_dtype("out", "theta"),
         dims_between(3, 3, "theta"),
         rule("extents: size", _affine_size),

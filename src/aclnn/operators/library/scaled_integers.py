@@ -22,7 +22,15 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    attribute,
+    camel,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.quantization import (
     MOST,
     given,
@@ -104,8 +112,8 @@ OPERATORS = (
         checks=(
             present("x", "scale", "groupIndex", "y"),
             dtype_in(floating, "x", "scale"),
-            dtype_in(lambda product: (D.INT32, D.INT64), "groupIndex"),
-            dtype_in(lambda product: set(MOST), "y"),
+            dtype_in(INDEX_TYPES, "groupIndex"),
+            dtype_in(MOST, "y"),
             dtype_in(floating, "offsetOptional"),
             same_dtype("offsetOptional", "scale"),
             is_dtype("dstType", "y"),
@@ -121,7 +129,6 @@ OPERATORS = (
             whole_bytes("y"),
         ),
         work=_group_work,
-        in_header_of="group_quant",
     ),
     Operator(
         name="dequant_bias",
@@ -144,8 +151,8 @@ OPERATORS = (
             rule("data type beside weightScale: out", _restored_type),
             one_of("outputDtype", 1, 27),
             is_dtype("outputDtype", "out"),
-            dtype_in(lambda product: (D.FLOAT,), "activateScaleOptional"),
-            dtype_in(lambda product: _BIASES, "biasOptional"),
+            dtype_in((D.FLOAT,), "activateScaleOptional"),
+            dtype_in(_BIASES, "biasOptional"),
             dims_between(2, 2, "x"),
             rule("few rows: x", _few_rows),
             shape_is("a column each", lambda call: call["x"].shape[1:], "weightScale", "biasOptional"),
@@ -153,6 +160,5 @@ OPERATORS = (
             same_shape("out", "x"),
         ),
         work=_restored_work,
-        in_header_of="dequant_bias",
     ),
 )

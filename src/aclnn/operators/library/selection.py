@@ -206,6 +206,5 @@ OPERATORS = (
             rule("size of self and mask: out", _size),
         ),
         work=_work,
-        in_header_of="masked_select",
     ),
 )

@@ -106,7 +106,6 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
             shape_is("the result", lambda call: with_extent(call, count(call)), "valuesOut", "indicesOut"),
         ),
         work=_sort_work,
-        in_header_of=name,
     )
 
 

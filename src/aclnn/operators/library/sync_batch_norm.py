@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
+from functools import partial
 from operator import itemgetter
 from typing import Any
 
@@ -21,6 +22,7 @@ from aclnn.core.checks import (
     only_if,
     present,
     public_format,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -28,12 +30,19 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.operators.library.common import MODERN, WITH_TRAINING, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    MODERN,
+    WITH_TRAINING,
+    attribute,
+    declared,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 Array = np.ndarray[Any, Any]
-_STREAM = "const aclrtStream "
 _WITHOUT_BF16 = (D.FLOAT, D.FLOAT16)
 _RUNNING = ("runningMean", "runningVar")
 
@@ -44,10 +53,6 @@ def _narrow_before_950(product: Product) -> Collection[D]:
 
 def _counts(of: Callable[[Product], Collection[D]]) -> Callable[[Product], Collection[D]]:
     return lambda product: (*of(product), D.INT32)
-
-
-def _single(product: Product) -> Collection[D]:
-    return (D.FLOAT,)
 
 
 def _not_const(name: str, meaning: str) -> Parameter:
@@ -211,32 +216,10 @@ def _channels_of_sums(call: Call) -> tuple[int, ...]:
 
 
 def _unless_x_is_empty(*checks: Check) -> tuple[Check, ...]:
-    return tuple(only_if(check, "unless x is empty", lambda call: call["x"].size > 0) for check in checks)
+    return restricted("unless x is empty", lambda call: call["x"].size > 0, *checks)
 
 
-def _operator(
-    name: str,
-    formula: str,
-    summary: str,
-    parameters: Sequence[Parameter],
-    checks: Sequence[Check],
-    work: Callable[[Call], Library | None],
-    products: Collection[Product] = WITH_TRAINING,
-) -> Operator:
-    return Operator(
-        name=name,
-        function=camel(name),
-        summary=summary,
-        formula=formula,
-        parameters=tuple(parameters),
-        support=support(FLOATING, products),
-        checks=tuple(checks),
-        work=work,
-        stream_type=_STREAM,
-        in_header_of=name,
-    )
-
-
+_step = partial(declared, products=WITH_TRAINING, stream_type="const aclrtStream ")
 _X = tensor_in("input", "(N, C, ...)")
 _EPS = attribute("eps", Kind.DOUBLE, "what is added to the variance")
 _MOMENTUM = attribute("momentum", Kind.DOUBLE, "the share of the batch in the running statistics")
@@ -246,7 +229,7 @@ _GRADIENT = ("gradOut", "input", "mean", "invstd", "sumDy", "sumDyXmu", "counter
 _SUMS, _GATHERED = ("totalSum", "totalSquareSum"), ("mean", "variance", "batchMean", "batchInvstd")
 
 OPERATORS = (
-    _operator(
+    _step(
         "batch_norm_stats",
         "mean = mean(input), invstd = 1 / sqrt(var(input) + eps), of each channel",
         "Mean and reciprocal standard deviation of each channel.",
@@ -254,14 +237,14 @@ OPERATORS = (
         (
             present("input", "mean", "invstd"),
             dtype_in(_narrow_before_950, "input"),
-            dtype_in(_single, "mean", "invstd"),
+            dtype_in((D.FLOAT,), "mean", "invstd"),
             public_format("input", "mean", "invstd"),
             *_OF_X,
             _per_channel("mean", "invstd"),
         ),
         _stats_work,
     ),
-    _operator(
+    _step(
         "batch_norm_elemt",
         "output = (input - mean) * invstd * weight + bias",
         "Normalise channels by statistics that are given.",
@@ -284,7 +267,7 @@ OPERATORS = (
         ),
         _elemt_work,
     ),
-    _operator(
+    _step(
         "batch_norm_elemt_backward",
         "gradInput = (gradOut - sumDy / n - (input - mean) * invstd^2 * sumDyXmu / n) * invstd * weight, "
         "n = sum(counter)",
@@ -302,7 +285,7 @@ OPERATORS = (
         (
             present(*_GRADIENT),
             dtype_in(floating, "gradOut", "input", "mean", "invstd", "weight", "sumDy", "sumDyXmu"),
-            dtype_in(lambda product: (D.FLOAT, D.FLOAT16, D.INT32), "counter"),
+            dtype_in((D.FLOAT, D.FLOAT16, D.INT32), "counter"),
             dtype_in(floating, "gradInput"),
             public_format("gradOut", "input", "gradInput"),
             *_OF_X,
@@ -313,7 +296,7 @@ OPERATORS = (
         ),
         _elemt_backward_work,
     ),
-    _operator(
+    _step(
         "batch_norm_reduce_backward",
         "sumDy = sum(gradOut), sumDyXmu = sum(gradOut * (input - mean)), gradWeight = sumDyXmu * invstd, "
         "gradBias = sumDy",
@@ -346,7 +329,7 @@ OPERATORS = (
         ),
         _reduce_backward_work,
     ),
-    _operator(
+    _step(
         "batch_norm_gather_stats_with_counts",
         "meanAll, invstdAll: of all ranks' elements together; runningMean, runningVar move towards them by momentum",
         "Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.",
@@ -374,7 +357,7 @@ OPERATORS = (
         ),
         _gather_work,
     ),
-    _operator(
+    _step(
         "batch_norm_reduce",
         "sum = sum(x), squareSum = sum(x^2), of each channel",
         "Sums of each channel's elements and of their squares.",
@@ -387,17 +370,17 @@ OPERATORS = (
             present("x", "sum", "squareSum"),
             *_unless_x_is_empty(
                 dtype_in(floating, "x"),
-                dtype_in(_single, "sum", "squareSum"),
+                dtype_in((D.FLOAT,), "sum", "squareSum"),
                 each("format of planes", ("x",), _planes),
                 dims_between(4, 4, "x"),
                 shape_is("one for each channel", lambda call: _channels(call, "x"), "sum", "squareSum"),
             ),
         ),
         _reduce_work,
-        MODERN,
+        products=MODERN,
     ),
     replace(
-        _operator(
+        _step(
             "sync_batch_norm_gather_stats",
             "batchMean = sum(totalSum) / n, batchInvstd = 1 / sqrt(sum(totalSquareSum) / n - batchMean^2 + eps), "
             "n = sum(sampleCount); mean, variance move towards the batch's by momentum",

@@ -123,6 +123,5 @@ OPERATORS = (
             shape_is("the product", _result, "out"),
         ),
         work=_work,
-        in_header_of="transpose_batch_mat_mul",
     ),
 )

@@ -25,6 +25,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
 from aclnn.operators.library.common import (
+    INDEX_TYPES,
     INTEGERS,
     MODERN,
     WITH_TRAINING,
@@ -152,7 +153,7 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
             *contiguous,
             dtype_in(_DTYPES, "self"),
             same_dtype("out", "self"),
-            dtype_in(_INDICES, "indices"),
+            dtype_in(INDEX_TYPES, "indices"),
             dims_between(rank + 1, rank + 2, "self"),
             same_shape("indices", "self"),
             rule("planes have elements: self", _elements),

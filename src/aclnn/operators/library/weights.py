@@ -240,7 +240,6 @@ OPERATORS = (
             rule("even: weight", _packed_evenly),
         ),
         work=_weight_work,
-        in_header_of="weight_quant_batch_matmul_v2",
     ),
     Operator(
         name="trans_matmul_weight",
@@ -258,7 +257,6 @@ OPERATORS = (
         ),
         # Programs read it under either label, with the strides that it had: no order but the old one suits both.
         work=lambda call: Library(lambda weight: (), ("mmWeightRef",), ()),
-        in_header_of="trans_matmul_weight",
     ),
     Operator(
         name="npu_format_cast",
@@ -281,6 +279,5 @@ OPERATORS = (
         ),
         # As for aclnnTransMatmulWeight: no order but the old one suits programs that read under either label.
         work=lambda call: Library(lambda weight: weight, ("srcTensor",), ("dstTensor",)),
-        in_header_of="npu_format_cast",
     ),
 )
