@@ -141,23 +141,22 @@ class Overlaps:
 
     def among(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
         """The inputs that an output overlaps, by their addresses."""
+        addresses = (*inputs, *outputs)
+        if addresses == self._apart:
+            return []
         found = []
         for i, k, low, high, same in self._pairs:
             distance = outputs[k] - inputs[i]
             if low < distance < high and not (same and distance == 0):
                 found.append(i)
+        if not found:
+            self._apart = addresses
         return found
 
     def apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[Sequence[int], list[NDArray[np.uint8]]]:
         """Each input's address, or its copy's where an output overlaps it, and the copies."""
-        addresses = (*inputs, *outputs)
-        if addresses == self._apart:
-            return inputs, []
         which = self.among(inputs, outputs)
-        if which:
-            return self._copied(inputs, set(which))
-        self._apart = addresses
-        return inputs, []
+        return self._copied(inputs, set(which)) if which else (inputs, [])
 
     def _copied(self, inputs: Sequence[int], which: Collection[int]) -> tuple[list[int], list[NDArray[np.uint8]]]:
         addresses, copies = list(inputs), []
@@ -174,7 +173,11 @@ class Overlaps:
 Layouts = tuple[Layout | None, ...]
 
 _LINE_BYTES = 64
-"""A workspace begins at a multiple of these."""
+
+
+def whole_lines(number: int) -> int:
+    """A size or an address rounded up to whole cache lines; a workspace begins at one."""
+    return -(-number // _LINE_BYTES) * _LINE_BYTES
 
 
 def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence[int]) -> Plan:
@@ -198,25 +201,21 @@ class SharedOutputs:
         self._copying: Plan | None = None
         spans = [None if layout is None else layout.span for layout in outputs]
         self._overlaps = Overlaps(spans, spans, [(k, k) for k in range(len(outputs))])
-        self._apart: tuple[int, ...] = ()
-        """Addresses of the last call whose outputs were apart."""
         self.workspace_bytes = self._plan.workspace_bytes
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
-        addresses = tuple(outputs)
-        if addresses != self._apart and self._overlaps.among(outputs, outputs):
+        if self._overlaps.among(outputs, outputs):
             self._run_copying(inputs, outputs)
-            return
-        self._apart = addresses
-        self._plan.run(inputs, outputs, workspace)
+        else:
+            self._plan.run(inputs, outputs, workspace)
 
     def _run_copying(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Run with outputs in memory of their own; the workspace may be too small for that."""
         moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
         plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
         room = np.empty(plan.workspace_bytes + _LINE_BYTES, np.uint8)
-        plan.run(inputs, outputs, -(-room.ctypes.data // _LINE_BYTES) * _LINE_BYTES)
+        plan.run(inputs, outputs, whole_lines(room.ctypes.data))
 
 
 class Matrices:

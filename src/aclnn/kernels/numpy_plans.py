@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -216,8 +216,10 @@ class LibraryPlan:
         return results if self._dtype is None else [convert(result, self._dtype) for result in results]
 
 
-def _apart(results: Sequence[Any], written: Sequence[Array]) -> list[tuple[Any, Array]]:
+def _apart(results: Sequence[Any], written: Sequence[Array]) -> Iterable[tuple[Any, Array]]:
     """Pair results with where they go; one that is a view of what is written before it is copied first."""
+    if len(written) == 1:
+        return zip(results, written, strict=True)
 
     def lies_in(result: Any, targets: Sequence[Array]) -> bool:
         is_view = isinstance(result, np.ndarray) and result.base is not None

@@ -170,7 +170,7 @@ class Stream:
     def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
         """Wait until a task (None: every task queued so far) has finished; whether that came within the time.
 
-        Without a time limit this thread does what has not begun. Within a task it is told at once that all is done.
+        Without a time limit this thread does what has not begun. Within a task it returns true at once.
 
         Raises:
             AclnnError: 107000, within a task, for a ticket.

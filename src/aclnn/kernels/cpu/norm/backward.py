@@ -27,12 +27,11 @@ from aclnn.kernels.cpu.norm.structs import (
     BlockArgs,
     NormSpec,
     View,
-    aligned,
 )
 from aclnn.kernels.cpu.simd.memory import FORMATS
 from aclnn.kernels.cpu.simd.vector import LANES
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.layouts import Overlaps, in_order, same_elements
+from aclnn.kernels.layouts import Overlaps, in_order, same_elements, whole_lines
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
 """A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows and 2^16
@@ -147,7 +146,7 @@ class NormPlan:
         db_offset = sum_bytes + (2048 + 128 - sum_bytes) % 4096 if both else 0
         partial_bytes = db_offset + sum_bytes * (self.spec.dw or self.spec.db)
         batch = -(-self._batch_rows // GROUP) * GROUP if self._batched else 0
-        partials_at = aligned(4 * self._n) if self._copies_weight() else 0
+        partials_at = whole_lines(4 * self._n) if self._copies_weight() else 0
         sums_at = partials_at + partial_bytes * self._blocks
         args = BlockArgs(
             m=self._m,
@@ -158,7 +157,7 @@ class NormPlan:
             batch_rows=self._batch_rows,
             partials_at=partials_at,
             sums_at=sums_at,
-            coefficients_at=aligned(sums_at + SUMS_BYTES * self._segments * batch),
+            coefficients_at=whole_lines(sums_at + SUMS_BYTES * self._segments * batch),
             copies_weight=self._copies_weight(),
             partial_bytes=partial_bytes,
             db_offset=db_offset,
@@ -175,7 +174,7 @@ class NormPlan:
             args.tile_rows = max(GROUP, TILE_ELEMENTS // max(1, columns) // GROUP * GROUP)
             args.tile_dtype, args.tile_itemsize = int(self._dtype), self._dtype.itemsize
             # Three tiles, and one in the type of the tensor; each may be read and written to the end of a vector.
-            args.room_bytes = 4 * (aligned(min(args.tile_rows, self._m) * columns * 4) + 128)
+            args.room_bytes = 4 * (whole_lines(min(args.tile_rows, self._m) * columns * 4) + 128)
         views = (*self._matrices[:2], *self._statistics, self._vectors[0], *self._matrices[2:3], *self._vectors[1:])
         names = ("dy", "x", "mean", "rstd", "weights", "dx", "dw", "db")
         for name, view in zip(names, views if self.spec.dx else (*views[:5], None, *views[5:]), strict=True):
@@ -258,7 +257,7 @@ class NormPlan:
         _ADDRESSES.pack_into(args, 0, *inputs, *outputs, workspace)
         if self._packed:
             rooms = np.empty(threads.shared().threads * args.room_bytes + 64, np.uint8)
-            args.room = (rooms.ctypes.data + 63) & -64
+            args.room = whole_lines(rooms.ctypes.data)
         address = ctypes.addressof(args)
         if self._alone and not self._empty:
             args.phase = blocks.ALL

@@ -275,11 +275,6 @@ def copy_words(source: Any, target: Any, nbytes: int) -> None:
         copies[i] = words[i]
 
 
-def aligned(size: int) -> int:
-    """The size rounded up to whole cache lines."""
-    return -(-size // 64) * 64
-
-
 @register_jitable
 def offset(dims: Any, count: int, index: int) -> int:
     """Byte offset of the element with this logical index."""

@@ -26,7 +26,7 @@ from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.cpu.threads import Loop
-from aclnn.kernels.layouts import Layouts, Overlaps, SharedOutputs
+from aclnn.kernels.layouts import Layouts, Overlaps, SharedOutputs, whole_lines
 from aclnn.kernels.numpy_plans import ReductionPlan
 from aclnn.kernels.trace import COLUMNS, Step, trace
 
@@ -187,18 +187,13 @@ class _Walked:
         if found is not None and last is not None and extents[last] > 1 and not apart:
             self.copies |= found[last] not in ((1,) if written else (0, 1))
         self.strides = _dense(extents, last) if self.copies or found is None else found
-        self.nbytes = _room(math.prod(extents) * self.dtype.itemsize) if self.copies else 0
+        self.nbytes = whole_lines(math.prod(extents) * self.dtype.itemsize) if self.copies else 0
         if self.copies:
             self.copy = _copy(layout, Layout(self.dtype, extents, self.strides), to_tensor=written)
 
     def step(self, axis: int | None) -> int:
         """Bytes from one element to the next along an axis."""
         return 0 if axis is None else self.strides[axis] * self.dtype.itemsize
-
-
-def _room(nbytes: int) -> int:
-    """The bytes rounded up to whole lines."""
-    return -(-nbytes // 64) * 64
 
 
 class _Sum:
