@@ -86,7 +86,7 @@ def elementwise(
             raise TypeError(f"{formula.__name__}: expected {wanted}, got {signature(formula)}")
         program = trace(formula, len(given))
         conditions = [step.result for step in program.steps if step.template in CONDITIONS]
-        names = [outputs] if isinstance(outputs, str) else outputs
+        names = _listed(outputs)
         if not inputs or len(program.results) != len(names) or not {*conditions}.isdisjoint(program.results):
             wanted = f"a formula of tensors with numbers for {listing(names, 'and')}"
             raise TypeError(f"{formula.__name__}: expected {wanted}, got {program.source.splitlines()[-1].strip()}")
@@ -154,6 +154,10 @@ def array_function(
     return declare
 
 
+def _listed(names: str | Sequence[str]) -> Sequence[str]:
+    return [names] if isinstance(names, str) else names
+
+
 def _parameters(function: Function) -> list[Parameter]:
     """Return the parameters that a function's are."""
     found = []
@@ -186,7 +190,7 @@ def _operator(
     shapes: Callable[..., Any] | None = None,
 ) -> Operator:
     name = function.__name__
-    names = [outputs] if isinstance(outputs, str) else outputs
+    names = _listed(outputs)
     results = [
         Parameter(_camel(each, "Out") if names[1:] else "out", each, Kind.OUTPUT, Kind.OUTPUT.label, c_type=_CONST)
         for each in names
@@ -253,16 +257,14 @@ def _column(name: str, entry: str | Sequence[str], tensors: Sequence[str]) -> Co
 
 
 def _shapes(call: Call, given: Sequence[Parameter], count: int, shapes: Callable[..., Any] | None) -> list[Shape]:
-    values = {p.python_name: call[p.name] for p in given}
-    values |= {p.python_name: call[p.name].shape for p in given if p.kind is Kind.INPUT and call[p.name] is not None}
+    tensors = [p for p in given if p.kind is Kind.INPUT and call[p.name] is not None]
+    extents_of = {p.python_name: call[p.name].shape for p in tensors}
     if shapes is None:
-        found = broadcast_shape(
-            *(values[p.python_name] for p in given if p.kind is Kind.INPUT and values[p.python_name] is not None)
-        )
+        found = broadcast_shape(*extents_of.values())
         if found is None:
             raise ValueError("they do not broadcast")
         return [found] * count
-    result = shapes(**values)
+    result = shapes(**{p.python_name: call[p.name] for p in given} | extents_of)
     return [tuple(shape) for shape in (result if isinstance(result, list) else [result])]
 
 
