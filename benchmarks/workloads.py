@@ -17,11 +17,11 @@ import aclnn
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import threads
-from aclnn.kernels.cpu.elementwise import contiguous, plans
-from aclnn.kernels.cpu.elementwise.fitted import Fast
-from aclnn.kernels.cpu.jit import kernel, register_jitable
+from aclnn.kernels.cpu.elementwise import general, plans
+from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.target import STREAM_BYTES
+from aclnn.kernels.trace import trace
 from aclnn.operators import BY_NAME
 from aclnn.operators.fast_gelu import fast_gelu_gradient
 from aclnn.operators.gelu import gelu_erf_gradient, gelu_tanh_gradient
@@ -150,8 +150,8 @@ def limit(nbytes: int) -> Call:
     def itself(x: Any) -> Any:
         return x
 
-    fast = Fast(register_jitable(forceinline=True)(itself), math.inf)
-    run = kernel("limit", (), lambda: contiguous.loop(Gradient(itself), fast, DataType.FLOAT))
+    types = (DataType.FLOAT,) * 2, (DataType.FLOAT,)
+    run = kernel("limit", (), lambda: general.loop(trace(Gradient(itself), 2), *types, numbers=0, double=False))
     size = max(1, nbytes // 12)
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -26,24 +27,31 @@ from numba.core import config, types  # noqa: E402
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
 
 from aclnn.core.dtypes import DataType  # noqa: E402
-from aclnn.kernels.cpu.elementwise import contiguous  # noqa: E402
-from aclnn.kernels.cpu.elementwise.fitted import fast  # noqa: E402
+from aclnn.kernels.cpu.elementwise import fitted, general, lut16  # noqa: E402
+from aclnn.kernels.trace import trace  # noqa: E402
 from aclnn.operators.gelu import gelu_tanh_gradient  # noqa: E402
 from aclnn.operators.silu import silu_gradient  # noqa: E402
 
 
-def loop(dtype: DataType, formula: Any = silu_gradient, fitted: bool = True) -> Any:
-    """The loop over contiguous elements."""
-    return contiguous.loop(formula, fast(formula, dtype) if fitted else None, dtype)
+def by_version(formula: Any) -> Any:
+    """The loop of a gradient in float32 by its fitted version."""
+    write = partial(fitted.write, formula, DataType.FLOAT)
+    types = (DataType.FLOAT,) * 2, (DataType.FLOAT,)
+    return general.loop(trace(formula, 2), *types, numbers=0, double=False, instead=write)
+
+
+def by_table(dtype: DataType, near: bool = False) -> Any:
+    """The loop of a gradient in 16 bits by its table, near zero by a fitted version."""
+    return lut16.loop(dtype, True, fitted.fast(silu_gradient, dtype) if near else None)
 
 
 for name, function in {
-    "contiguous": loop(DataType.FLOAT),
-    "table": loop(DataType.FLOAT16, fitted=False),
-    "bfloat16": loop(DataType.BF16, fitted=False),
-    "exact": loop(DataType.FLOAT, gelu_tanh_gradient),
-    "near_float16": loop(DataType.FLOAT16),
-    "near_bfloat16": loop(DataType.BF16),
+    "contiguous": by_version(silu_gradient),
+    "table": by_table(DataType.FLOAT16),
+    "bfloat16": by_table(DataType.BF16),
+    "exact": by_version(gelu_tanh_gradient),
+    "near_float16": by_table(DataType.FLOAT16, near=True),
+    "near_bfloat16": by_table(DataType.BF16, near=True),
 }.items():
     compiled = numba.njit(nogil=True)(function)
     compiled.compile((types.int64,) * function.__code__.co_argcount)

@@ -127,9 +127,9 @@ def lines(products: Sequence[Product], call: Callable[[Value], str]) -> Iterator
             if not before and len(product) > 1:
                 size = f"fma(y{k}, 0.0, {size})"  # NaN where the result is not finite
         yield f"size = bits(absolute({size}))"
-        yield f"outside = ({_pattern(bound)} - size){before}"
+        yield f"outside = ({pattern(bound)} - size){before}"
         if least:
-            yield f"outside = outside | ((size - {_pattern(least)}) & (0 - size))"
+            yield f"outside = outside | ((size - {pattern(least)}) & (0 - size))"
         before = " | outside"
 
 
@@ -149,5 +149,6 @@ def _multiplied(result: str, product: Product) -> Iterator[str]:
             yield f"{result} = {' * '.join(map(str, product))}"
 
 
-def _pattern(number: float) -> int:
+def pattern(number: float) -> int:
+    """Return the bits of a float32."""
     return int(np.float32(number).view(np.int32))

@@ -93,16 +93,16 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
 
 
 def lines(separated: Separated, program: Program) -> Iterator[str]:
-    """Write the lines that compute a program's results in float32, and the condition ``outside`` where none counts.
+    """Write the lines that compute a program's results in float32, and negative integers ``outside`` where none counts.
 
     So it is where one is not finite, or a product that is multiplied again has lost digits.
     """
     for result, template, operands in separated.steps:
         yield f"{result} = {_IN_FLOAT32.get(template, template).format(*operands)}"
-    lost = [f"(bits(absolute({name})) >= {_INFINITY})" for name in program.results]
+    lost = [f"({_INFINITY - 1} - bits(absolute({name})))" for name in program.results]
     for product, _, factors in separated.multiplied:
-        nonzero = (f"(bits(absolute({factor})) > 0)" for factor in factors)
-        lost.append(f"((bits(absolute({product})) < {_NORMAL}) & {' & '.join(nonzero)})")
+        nonzero = (f"(0 - bits(absolute({factor})))" for factor in factors)
+        lost.append(f"((bits(absolute({product})) - {_NORMAL}) & {' & '.join(nonzero)})")
     yield f"outside = {' | '.join(lost)}"
 
 

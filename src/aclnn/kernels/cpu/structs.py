@@ -169,7 +169,8 @@ def pointer_to(pointee: Any) -> Any:
     return cast
 
 
-bytes_at, float32_at, float64_at = pointer_to(None), pointer_to(ctypes.c_float), pointer_to(ctypes.c_double)
+bytes_at, int32_at = pointer_to(None), pointer_to(ctypes.c_int32)
+float32_at, float64_at = pointer_to(ctypes.c_float), pointer_to(ctypes.c_double)
 BYTES = _pointer(None)
 
 

@@ -368,7 +368,7 @@ def separable(program: Program, separated: Separated) -> Any:
     )
     narrowed = (f"x{k} = x{k}.to(tl.float32)" for k in range(program.arity))
     results, arguments = ", ".join(program.results), ", ".join(f"x{k}" for k in range(program.arity))
-    body = "\n    ".join((*look_ups, *narrowed, *lines(separated, program), f"return ({results},), outside"))
+    body = "\n    ".join((*look_ups, *narrowed, *lines(separated, program), f"return ({results},), outside < 0"))
     return _define("separable", _exact(f"def separable(table, {arguments}):\n    {body}\n"), names)
 
 

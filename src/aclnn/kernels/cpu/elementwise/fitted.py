@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ from aclnn.kernels.fitted import (
     slope,
     version,
 )
-from aclnn.kernels.products import Product, lines, values
+from aclnn.kernels.products import Product, lines, pattern, values
 from aclnn.kernels.trace import Program
 
 _ROUND = 1.5 * 2.0**23
@@ -69,9 +68,16 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
         return Fast(_by_segments(found, function), reach(found, function.symmetry))
     if isinstance(found, ShortSegments):
         return Fast(_by_short_segments(found), found.bound)
-    if isinstance(found, Bounded):
-        return Fast(on_float32(found.operations), found.bound, overflows=True)
-    return Fast(on_float32(found), math.inf)
+    return Fast(on_float32(found.operations), found.bound, overflows=True) if isinstance(found, Bounded) else None
+
+
+def operations(formula: Formula, dtype: DataType) -> Formula | None:
+    """Return a formula of float32 lanes with the same values for all x of a data type, if there is one."""
+    function = formula.derivative if isinstance(formula, Gradient) else formula
+    found = version(function, dtype) if isinstance(function, Fitted) and function.mirrored is None else None
+    if found is None or isinstance(found, Segments | ShortSegments | Bounded):
+        return None
+    return Gradient(found) if isinstance(formula, Gradient) else found
 
 
 def in_two(function: Fitted) -> Any:
@@ -90,9 +96,20 @@ def write_products(products: Sequence[Product], source: Source, program: Program
     They are float32 lanes. Results for which that is not accurate enough are evaluated in float64 instead.
     """
     source(*lines(products, lambda value: f"{value.function.__name__}({value.operand})"))
-    source("outside = outside < 0", *(f"{name} = y{k}" for k, name in enumerate(program.results)))
-    source.in_float64("outside", program, DataType.FLOAT)
+    source.outside("outside")
+    source(*(f"{name} = y{k}" for k, name in enumerate(program.results)))
     return {value.function.__name__: in_two(value.function) for value in values(products)}
+
+
+def write(formula: Formula, dtype: DataType, source: Source, program: Program) -> dict[str, Any]:
+    """Write operations that compute a function, or a gradient, by the fitted version; see ``general.Instead``."""
+    version = fast(formula, dtype)
+    assert version is not None
+    (result,), x = program.results, f"x{program.arity - 1}"
+    size, bound = f"bits(absolute({x}))", pattern(version.bound)
+    source.outside(f"{bound} - {size}", f"any_above({size}, {bound})")
+    source(f"{result} = {'x0 * ' if isinstance(formula, Gradient) else ''}fitted({x})")
+    return {"fitted": version.function}
 
 
 def _mirrored(function: Any, negated: bool) -> Any:

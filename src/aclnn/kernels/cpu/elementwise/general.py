@@ -27,10 +27,13 @@ from aclnn.kernels.cpu.simd.doubles import narrow, widen
 from aclnn.kernels.cpu.simd.memory import FORMATS
 from aclnn.kernels.cpu.simd.vector import LANES, QUARTERS, WIDE, any_lane, bits
 from aclnn.kernels.cpu.strided import Operands
+from aclnn.kernels.cpu.structs import int32_at
 from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.trace import Program, Step, trace
 
 LINE = 64
+_TILE = 512
+"""Elements among which those that are evaluated in float64 are brought side by side."""
 
 
 def _narrow_for(digits: int, halfway: int) -> Any:
@@ -52,6 +55,22 @@ def _narrow_for(digits: int, halfway: int) -> Any:
         return nearest
 
     return narrowed
+
+
+@register_jitable
+def _gather(values: Any, places: Any, count: int) -> None:
+    """Move float32 at ascending places to the front."""
+    words = int32_at(values)
+    for k in range(count):
+        words[k] = words[places[k]]
+
+
+@register_jitable
+def _scatter(values: Any, places: Any, count: int, destination: Any) -> None:
+    """Put float32 to their places."""
+    words, result = int32_at(values), int32_at(destination)
+    for k in range(count):
+        result[places[k]] = words[k]
 
 
 _ROUNDINGS = {
@@ -81,7 +100,9 @@ _NAMES |= {
     "float64": np.float64,
     "inf": math.inf,
     "nan": math.nan,
+    "gather": _gather,
     "operands_at": structs.pointer_to(Operands),
+    "scatter": _scatter,
 }
 for _dtype, _form in FORMATS.items():
     _NAMES |= {
@@ -124,6 +145,8 @@ class Source:
         self._double = double
         self.splat = "widen_wide" if wide else "widen"
         """The function that puts a number into all lanes."""
+        self.where_outside: tuple[str, ...] = ()
+        """What is done as soon as some lanes are outside."""
         self._wide, self._lines, self._margin = wide, list[str](), ""
 
     def __call__(self, *lines: str) -> None:
@@ -145,17 +168,16 @@ class Source:
         exec(compile("\n".join(self._lines) + "\n", f"<{name}>", "exec"), namespace)
         return namespace[name]
 
+    def outside(self, lanes: str, condition: str = "any_negative(outside)") -> None:
+        """Name integers that are negative in lanes that other operations do not serve, and tell if there are any."""
+        self(f"outside = {lanes}")
+        if self.where_outside:
+            with self.block(f"if {condition}:"):
+                self(*self.where_outside)
+
     def steps(self, steps: Iterable[Step], named: Callable[[str], str] = str) -> None:
         """Add operations of a program, their variables under the names that a function gives them."""
         self(*(f"{named(step.result)} = {step.template.format(*map(named, step.operands))}" for step in steps))
-
-    def in_float64(self, where: str, program: Program, dtype: DataType) -> None:
-        """Evaluate a program of float32 in float64 where a condition holds, and round its results to a data type."""
-        with self.block(f"if any_lane({where}):"):
-            self(*(f"wide_x{k} = widen(x{k})" for k in range(program.arity)))
-            self.steps(program.steps, _wide)
-            for name in program.results:
-                self(f"{name} = select({where}, rounded_{dtype.name}({_wide(name)}), {name})")
 
     def vectors(self, value: str) -> list[str]:
         """Name the vectors of lanes."""
@@ -165,6 +187,21 @@ class Source:
         """Name the element at an address, in all lanes."""
         lanes = f"{self.splat}({SINGLES[dtype].format(place)})"
         return lanes if self._double else f"narrow({lanes})"
+
+    def numbers(self, first: int, count: int) -> None:
+        """Load numbers, the program's arguments from the first on, into all lanes."""
+        for k in range(count):
+            self(f"x{first + k} = {self.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
+
+    def read(self, operands: Iterable[Elements], places: Iterable[str]) -> None:
+        """Load operands' lanes from these addresses on, and prefetch what comes later."""
+        for (value, dtype, _, ahead), place in zip(operands, places, strict=False):
+            self(f"place = {place}")
+            fetch = "prefetch_near" if ahead else f"prefetch_{dtype.name}"
+            first = f"place + {ahead}" if ahead else "place"
+            lines = range(0, 0 if ahead is None else self._bytes(dtype), LINE)
+            self(*(f"{fetch}({_on(first, line)})" for line in lines))
+            self.load(value, dtype, "place")
 
     def load(self, value: str, dtype: DataType, place: str) -> None:
         """Load lanes from an address on."""
@@ -185,6 +222,16 @@ class Source:
         """Store rounded lanes from an address on."""
         for number, part in enumerate(self.vectors(value)):
             self(f"{way}_{dtype.name}({_on(place, number * LANES * dtype.itemsize)}, {part})")
+
+    def write(self, value: str, dtype: DataType, place: str, streams: str) -> None:
+        """Store rounded lanes, around the cache where a condition, if there is one, holds."""
+        if not streams:
+            self.store(value, dtype, place)
+            return
+        with self.block(f"if {streams}:"):
+            self.store(value, dtype, place, "stream")
+        with self.block("else:"):
+            self.store(value, dtype, place)
 
     def _bytes(self, dtype: DataType) -> int:
         return self.lanes * dtype.itemsize
@@ -236,24 +283,14 @@ class Source:
                 for one, place, part in zip(read, places, parts, strict=False):
                     self.bring(one.dtype, place, part, "count")
             self(*(f"before_{name} = {name}" for name in found))
-            with self.block(f"for i in range(0, count, {self.lanes}):"):
-                for (value, dtype, _, ahead), place in zip(read, here, strict=False):
-                    self(f"place = {place}")
-                    fetch = "prefetch_near" if ahead else f"prefetch_{dtype.name}"
-                    first = f"place + {ahead}" if ahead else "place"
-                    lines = range(0, 0 if ahead is None else self._bytes(dtype), LINE)
-                    self(*(f"{fetch}({_on(first, line)})" for line in lines))
-                    self.load(value, dtype, "place")
+            self("i = 0")
+            with self.block("while i < count:"):
+                self.read(read, here)
                 yield
                 for k, ((value, dtype, *_), place) in enumerate(zip(written, here[len(read) :], strict=True)):
                     self(f"place = {place}", f"rounded = {self.rounded(value, dtype)}")
-                    if k < streamed:
-                        with self.block("if policy and whole:"):
-                            self.store("rounded", dtype, "place", "stream")
-                        with self.block("else:"):
-                            self.store("rounded", dtype, "place")
-                    else:
-                        self.store("rounded", dtype, "place")
+                    self.write("rounded", dtype, "place", "policy and whole" if k < streamed else "")
+                self(f"i += {self.lanes}")
             with self.block("if not whole:"):
                 self("pass")
                 self(*(f"{name} = select(first_lanes(limit), {name}, before_{name})" for name in found))
@@ -301,6 +338,11 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
     return max(kinds.get(result, _DOUBLE) for result in program.results) <= _ROUNDED
 
 
+Instead = Callable[[Source, Program], dict[str, Any]]
+"""A function that writes operations of float32 lanes that compute a program's results, and says in which lanes they do
+not (``Source.outside``); it returns the meanings of the names in them."""
+
+
 def loop(
     program: Program,
     inputs: tuple[DataType, ...],
@@ -308,17 +350,18 @@ def loop(
     numbers: int,
     double: bool = True,
     single: int | None = None,
-    instead: Callable[[Source, Program], dict[str, Any]] | None = None,
+    instead: Instead | None = None,
 ) -> Loop:
     """Compute a program of inputs and numbers for contiguous elements (see ``Operands``), given their types.
 
-    Of the input ``single`` there is one element for all. ``instead`` writes other operations that compute the same, and
-    returns the meanings of the names in them.
+    Of the input ``single`` there is one element for all. What is ``outside`` of the operations ``instead`` is evaluated
+    in float64.
     """
     source = Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
     pairs = zip(program.results, outputs, strict=True)
     written = [Elements(result, dtype, f"output{k}") for k, (result, dtype) in enumerate(pairs)]
+    names = {} if double else _FLOAT32_WORDS
     with source.block("def part(arguments, begin, last):"):
         source("operands = operands_at(arguments)", "policy, end = operands.policy, last - begin")
         for k, elements in enumerate((*written, *read)):
@@ -326,20 +369,64 @@ def loop(
         if single is not None:
             value, dtype, *_ = read.pop(single)
             source(f"{value} = {source.single(dtype, f'operands.addresses[{len(outputs) + single}]')}")
-        for k in range(numbers):
-            source(f"x{len(inputs) + k} = {source.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
+        source.numbers(len(inputs), numbers)
         source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
-        names = {} if double else _FLOAT32_WORDS
         # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
         streams = instead is None or source.lanes * outputs[0].itemsize >= LINE
         with source.stretch(read, written, len(written) if streams else 0):
             if instead is None:
                 source.steps(program.steps)
             else:
-                names = instead(source, program)
+                places = (f"part{k} + i * {one.dtype.itemsize}" for k, one in enumerate((*read, *written)))
+                source.where_outside = (
+                    f"several = min(count - i, {_TILE})",
+                    f"tile(operands, policy and whole, several, {', '.join(places)})",
+                    "i += several",
+                    "continue",
+                )
+                names = instead(source, program) | {"tile": _tile(program, read, written, instead, streams)}
         with source.block("if policy:"):
             source("finish_streams()")
     return chunked(source.function("part", **names))
+
+
+def _tile(
+    program: Program, read: Sequence[Elements], written: Sequence[Elements], instead: Instead, streams: bool
+) -> Any:
+    """Compute up to ``_TILE`` elements; those that are outside of other operations are brought side by side."""
+    source, operands = Source(wide=False, double=False), [one.value for one in read]
+    numbers, parts = program.arity - len(read), [f"part{k}" for k in range(len((*read, *written)))]
+    here = [f"{part} + i * {one.dtype.itemsize}" for part, one in zip(parts, (*read, *written), strict=True)]
+    with source.block(f"def tile(operands, policy, count, {', '.join(parts)}):"):
+        source(f"places, found = int32_at(stack_alloc({4 * (_TILE + LANES)})), 0")
+        for name in dict.fromkeys((*operands, *program.results)):
+            source(f"all_{name}, some_{name} = stack_alloc({4 * _TILE}), stack_alloc({4 * _TILE})")
+        source.numbers(len(read), numbers)
+        with source.block(f"for i in range(0, count, {LANES}):"):
+            source.read(read, here)
+            names = instead(source, program)
+            for name in program.results:
+                source.store(name, DataType.FLOAT, f"all_{name} + 4 * i")
+            with source.block("if any_negative(outside):"):
+                for name in operands:
+                    source.store(name, DataType.FLOAT, f"some_{name} + 4 * i")
+                source("mask = outside < 0", "store_places(places + found, i, mask)", "found += count_lanes(mask)")
+        source(*(f"gather(some_{name}, places, found)" for name in operands))
+        for k in range(numbers):
+            source(f"wide_x{len(read) + k} = widen({SINGLES[DataType.DOUBLE].format(f'operands.constants + {8 * k}')})")
+        with source.block(f"for at in range(0, 4 * found, {4 * LANES}):"):
+            source(*(f"wide_{name} = widen(load_float32(some_{name} + at))" for name in operands))
+            source.steps(program.steps, _wide)
+            for name, one in zip(program.results, written, strict=True):
+                source(
+                    f"exact = rounded_{one.dtype.name}(widen({_wide(name)}))", f"store_float32(some_{name} + at, exact)"
+                )
+        source(*(f"scatter(some_{name}, places, found, all_{name})" for name in program.results))
+        with source.block(f"for i in range(0, count, {LANES}):"):
+            for place, one in zip(here[len(read) :], written, strict=True):
+                source(f"result = load_float32(all_{one.value} + 4 * i)")
+                source.write("result", one.dtype, place, "policy" if streams else "")
+    return register_jitable(source.function("tile", **names))
 
 
 _FLOAT32_WORDS = {

@@ -3,6 +3,9 @@
 A derivative's entry is what the fitted version gives for that input, where there is one, so that both give the same
 bits; else it is the formula's value in float64, rounded to odd, which rounding once more makes exact. A second table
 holds these values times 2^150, for those that are too small for all of their digits to fit into a float32.
+
+A gradient multiplies entries with dy, or in the range of a fitted version that version's values, which takes less time
+than looking entries up.
 """
 
 from __future__ import annotations
@@ -16,12 +19,27 @@ from numpy.typing import NDArray
 from aclnn.core.dtypes import DataType
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula
+from aclnn.kernels.cpu import target
+from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
-from aclnn.kernels.cpu.elementwise.general import Source
+from aclnn.kernels.cpu.elementwise.general import LINE, Source
 from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
-from aclnn.kernels.cpu.simd.memory import FORMATS, load_entries, store_float32
-from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, bits, select
-from aclnn.kernels.cpu.structs import optimization_barrier
+from aclnn.kernels.cpu.simd.memory import (
+    FORMATS,
+    any_above,
+    any_tiny_bfloat16,
+    copy,
+    copy_in,
+    load_entries,
+    store_entries,
+    store_float32,
+    stream_entries,
+)
+from aclnn.kernels.cpu.simd.prefetch import prefetch_ahead_16
+from aclnn.kernels.cpu.simd.vector import LANES, WIDE, absolute, any_lane, bits, select
+from aclnn.kernels.cpu.strided import NONTEMPORAL, Operands
+from aclnn.kernels.cpu.structs import address, optimization_barrier, pointer_to, stack_alloc
+from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.locks import lock_across_forks
 from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import Program, trace
@@ -40,10 +58,12 @@ _LEAST = -(2**31) - 1
 _LIMIT = ((127 - 100) << 23) + _LEAST
 _TINY_STEP = 2.0**-75
 _LARGEST = (2.0 - 2.0**-23) * 2.0**127
+_operands_at = pointer_to(Operands)
+_REST = 3 * LINE
 
 
 @register_jitable(forceinline=True)
-def by_entries(table: Any, x: Any, dy: Any) -> Any:
+def _by_entries(table: Any, x: Any, dy: Any) -> Any:
     """dy times the entries for the sixteen 16-bit x at an address.
 
     Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
@@ -131,3 +151,102 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
 def overflows(table: NDArray[np.float32]) -> bool:
     """Return true if a finite value exceeds float32: a small dy may bring its product back."""
     return bool((np.abs(table[0]) == np.finfo(np.float32).max).any())
+
+
+@register_jitable(forceinline=True)
+def _look_up(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
+    if nontemporal:
+        stream_entries(table, x, out)
+    else:
+        store_entries(table, x, out)
+
+
+def _multiply(dtype: DataType) -> Any:
+    """A function that does sixteen elements of a gradient."""
+    _, load, store, stream, *_ = FORMATS[dtype]
+
+    @register_jitable(forceinline=True)
+    def vector(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
+        value = _by_entries(table, x, load(dy))
+        if nontemporal:
+            stream(out, value)
+        else:
+            store(out, value)
+
+    return vector
+
+
+def _multiply_fitted(fitted: Fast, dtype: DataType) -> Any:
+    """A function that does a wide vector of a gradient and says so, unless some of it is out of range."""
+    ways, function = FORMATS[dtype].wide, fitted.function
+    assert ways is not None
+    load, store, stream = ways
+    shrinks = dtype == DataType.BF16
+    bound = int(np.array(fitted.bound).astype(dtype.numpy).view(np.uint16))
+
+    @register_jitable(forceinline=True)
+    def wide(nontemporal: int, dy: Any, x: Any, out: Any) -> bool:
+        if any_above(x, bound) or (shrinks and any_tiny_bfloat16(dy)):
+            return False
+        values = load(dy) * function(load(x))
+        if nontemporal:
+            stream(out, values)
+        else:
+            store(out, values)
+        return True
+
+    return wide
+
+
+def loop(dtype: DataType, gradient: bool, fitted: Fast | None) -> Loop:
+    """Contiguous elements by a table: out = f(x), or dy·f(x). It may work in place, the output being an input."""
+    # Only where a vector is one register: elsewhere a wide one would not fit into the registers.
+    wide = _multiply_fitted(fitted, dtype) if fitted is not None and gradient and target.has_wide_registers() else None
+    vector, last_input = _multiply(dtype) if gradient else _look_up, 2 if gradient else 1
+    has_wide, most = wide is not None, 2 * WIDE * LANES // LINE if fitted else 1
+
+    def part(arguments: int, first: int, last: int) -> None:
+        operands = _operands_at(arguments)
+        policy, table, begin, left = operands.policy, operands.constants, 2 * first, 2 * (last - first)
+        out, dy, x = (
+            operands.addresses[0] + begin,
+            operands.addresses[1] + begin,
+            operands.addresses[last_input] + begin,
+        )
+        rest = stack_alloc(_REST)
+        while left > 0:
+            # Up to the output's first whole line, whole lines, what is left: parts of lines go through a buffer.
+            head = -address(out) & (LINE - 1) if policy else 0
+            if head == 0 and left >= LINE:
+                here, nontemporal = left & -LINE, policy
+                dy_at, x_at, out_at = dy, x, out
+            else:
+                here, nontemporal = min(left, head) if head else left, 0
+                if gradient:
+                    copy_in(dy, here, rest)
+                copy_in(x, here, rest + LINE)
+                dy_at, x_at, out_at = rest, rest + LINE, rest + 2 * LINE
+            at, count = 0, (here + LINE - 1) // LINE
+            while count > 0:
+                if has_wide:
+                    while count >= most and wide(nontemporal, dy_at + at, x_at + at, out_at + at):
+                        for _ in range(most):
+                            prefetch_ahead_16(x_at + at)
+                            prefetch_ahead_16(dy_at + at)
+                            at += LINE
+                        count -= most
+                for _ in range(min(count, most)):
+                    prefetch_ahead_16(x_at + at)
+                    if gradient:
+                        prefetch_ahead_16(dy_at + at)
+                    for _ in range(LINE // (2 * LANES)):
+                        vector(nontemporal, table, dy_at + at, x_at + at, out_at + at)
+                        at += 2 * LANES
+                    count -= 1
+            if address(out_at) != address(out):
+                copy(out, out_at, here)
+            dy, x, out, left = dy + here, x + here, out + here, left - here
+        if policy == NONTEMPORAL:
+            finish_streams()
+
+    return chunked(part)

@@ -17,7 +17,7 @@ from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Nothing, Plan
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import contiguous, fitted, general, lut16, separable
+from aclnn.kernels.cpu.elementwise import fitted, general, lut16, separable
 from aclnn.kernels.cpu.jit import Kernel, address_of, kernel
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, Operands
 from aclnn.kernels.cpu.structs import bytes_at, call_pointer, pointer_to, stack_alloc
@@ -93,11 +93,15 @@ class _Evaluator:
         double = not (alike and general.float32_suffices(program, dtype, numbers, closely))
         name = "-".join((formula.__name__, *(operand.dtype.name for operand in (*inputs, *outputs))))
 
-        def evaluation(double: bool) -> Kernel:
-            make = partial(general.loop, program, read, written, len(numbers), double, single)
-            return kernel(f"general-{name}", (program.digest, len(numbers), double, single), make)
+        def evaluation(double: bool, way: str = "general", instead: general.Instead | None = None) -> Kernel:
+            own = None if instead else single
+            make = partial(general.loop, program, read, written, len(numbers), double, own, instead)
+            return kernel(f"{way}-{name}", (program.digest, len(numbers), double, own), make)
 
-        if alike and double and len(outputs) == 1 and len(inputs) == 1 + gradient:
+        of_one = alike and double and len(outputs) == 1 and len(inputs) == 1 + gradient
+        if of_one and not numbers and (operations := fitted.operations(formula, dtype)):
+            program, double = trace(operations, len(inputs)), False
+        elif of_one:
             fast = None if numbers else fitted.fast(formula, dtype)
             tabled = dtype != DataType.FLOAT and not (fast and fast.overflows)
             table = lut16.table(formula, dtype, numbers) if tabled else None
@@ -108,8 +112,11 @@ class _Evaluator:
                 tried = _numbers_for(evaluation(double=False), formula, dtype, as_bytes(numbers))
             if tried is not None:
                 self.constants, double = tried, False
-            elif table is not None or fast is not None:
-                self.constants, self.kernel = table, _contiguous_kernel(formula, dtype)
+            elif table is not None:
+                self.constants, self.kernel = table, _by_table(formula, dtype, fast)
+                return
+            elif fast is not None:
+                self.kernel = evaluation(False, "fitted", partial(fitted.write, formula, dtype))
                 return
         if alike and double and dtype.itemsize == 2 and len(inputs) > 1:
             by_tables = separable.plan(formula, len(inputs), dtype, as_bytes(numbers))
@@ -118,9 +125,7 @@ class _Evaluator:
                 return
         factors = products(formula, len(inputs)) if alike and dtype == DataType.FLOAT and not numbers else None
         if factors is not None:
-            write = partial(fitted.write_products, factors)
-            make = partial(general.loop, program, read, written, 0, False, None, write)
-            self.kernel = kernel(f"products-{name}", (program.digest,), make)
+            self.kernel = evaluation(False, "products", partial(fitted.write_products, factors))
             return
         self.kernel, self.single = evaluation(double), single
 
@@ -148,14 +153,13 @@ def _numbers_for(run: Kernel, formula: Formula, dtype: DataType, numbers: bytes)
     return None
 
 
-def _contiguous_kernel(formula: Formula, dtype: DataType) -> Kernel:
-    binary = isinstance(formula, Gradient)
-    form, fast = "binary" if binary else "unary", fitted.fast(formula, dtype)
-    if fast is None:
-        return kernel(f"contiguous-{dtype.name}-{form}", (), lambda: contiguous.loop(formula, None, dtype))
-    digest = trace(formula, 1 + binary).digest
-    name = f"contiguous-{formula.__name__}-{dtype.name}-{form}"
-    return kernel(name, (digest,), lambda: contiguous.loop(formula, fast, dtype))
+def _by_table(formula: Formula, dtype: DataType, fast: fitted.Fast | None) -> Kernel:
+    gradient = isinstance(formula, Gradient)
+    form = f"{'gradient' if gradient else 'values'}-{dtype.name}"
+    if fast is None or not gradient:
+        return kernel(f"table-{form}", (), lambda: lut16.loop(dtype, gradient, None))
+    digest = trace(formula, 2).digest
+    return kernel(f"table-{form}-{formula.__name__}", (digest,), lambda: lut16.loop(dtype, gradient, fast))
 
 
 def _call() -> Any:

@@ -43,7 +43,7 @@ def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> Plan
             table = f"operands.constants + {len(numbers) + k * _TABLE_BYTES}"
             source.look_up(name, table, f"part{operand} + i * {dtype.itemsize}")
         source(*lines(separated, program))
-        source.in_float64("outside", program, dtype)
+        source.outside("outside")
         return {}
 
     def make() -> Any:

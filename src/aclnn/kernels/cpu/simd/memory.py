@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 
@@ -40,7 +39,7 @@ from aclnn.kernels.cpu.simd.vector import (
     MASK,
     WIDE,
     WIDE_FLOATS,
-    WIDE_INTS,
+    above,
     apart,
     broadcast,
     call_llvm,
@@ -378,10 +377,6 @@ def _each_pair(value: int) -> ir.Constant:
     return constant_splat(_INT32, value, _PAIRS.count)
 
 
-def _wide_float32(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    return builder.load(pointer(builder, address, WIDE_FLOATS.llvm), align=1)
-
-
 def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
     # Loaded again where they were looked at before: instructions that take registers apart cost more.
     base = reloaded(builder, address)
@@ -393,10 +388,6 @@ def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir
     pairs = builder.load(pointer(builder, address, _PAIRS), align=1)
     lower, upper = builder.shl(pairs, _each_pair(16)), builder.and_(pairs, _each_pair(-65536))
     return builder.bitcast(joined(builder, [lower, upper]), WIDE_FLOATS.llvm)
-
-
-def _wide_registers(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
-    return pieces(builder, builder.bitcast(value, WIDE_INTS.llvm), LANES)
 
 
 def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
@@ -438,33 +429,16 @@ def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) ->
     return unlikely(builder, builder.icmp_unsigned("<", least, limit))
 
 
-def _any_above(word: ir.IntType, doc: str) -> Any:
+@intrinsic(types.boolean, ADDRESS, types.int64)
+def any_above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
+    """Return true if any of a wide vector of float16 or bfloat16 is above a bound in magnitude, or NaN.
+
+    The bound is a bit pattern; see ``vector.any_above``.
+    """
     lanes = WIDE * LANES
-    register = LANES * 32 // word.width
-
-    def above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
-        raw = builder.load(pointer(builder, address, ir.VectorType(word, lanes)), align=1)
-        magnitudes = builder.and_(raw, constant_splat(word, (1 << (word.width - 1)) - 1, lanes))
-        # Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
-        largest, *others = pieces(builder, magnitudes, register)
-        for other in others:
-            largest = call_llvm(builder, f"llvm.umax.v{register}i{word.width}", largest.type, largest, other)
-        limit = broadcast(builder, builder.trunc(bound, word), register)
-        return unlikely(builder, builder.icmp_unsigned(">", largest, limit))
-
-    return intrinsic(types.boolean, ADDRESS, types.int64, doc=doc)(above)
-
-
-any_above_32 = _any_above(
-    _INT32,
-    """Return true if any of a wide vector of float32 is above ``bound`` (a bit pattern) in magnitude, or NaN.
-
-    Marked as unlikely, so that what is done then does not take registers from what is done otherwise.
-    """,
-)
-any_above_16 = _any_above(
-    _INT16, "Return true if any of a wide vector of float16 or bfloat16 is above ``bound`` in magnitude, or NaN."
-)
+    raw = builder.load(pointer(builder, address, ir.VectorType(_INT16, lanes)), align=1)
+    magnitudes = builder.and_(raw, constant_splat(_INT16, 0x7FFF, lanes))
+    return above(builder, magnitudes, builder.trunc(bound, _INT16), 2 * LANES)
 
 
 def _in_two(write: Any) -> Any:
@@ -489,27 +463,24 @@ class Format(NamedTuple):
     lines: Stores | None = None
     """Ways to write 64 bytes, of one vector or of two."""
     wide: tuple[Any, Any, Any] | None = None
-    """Load, store and stream a wide vector; of bfloat16 every second element comes first, and NaNs from bfloat16."""
-    any_above: Any = None
-    pattern: Any = None
-    """NumPy's type of bit patterns, such as ``any_above`` takes for a bound."""
+    """Load, store and stream a wide vector of 16 bits; of bfloat16 every second element comes first, and NaNs from
+    bfloat16."""
 
 
 FORMATS = {
     DataType.FLOAT: Format(
         4, load_float32, store_float32, stream_float32, trickle_float32, load_float32_part, store_float32_part,
         Stores(store_float32, stream_float32, trickle_float32),
-        _wide(_wide_float32, _wide_registers, "float32"), any_above_32, np.uint32,
     ),
     DataType.FLOAT16: Format(
         2, load_float16, store_float16, stream_float16, trickle_float16, load_float16_part, store_float16_part,
         Stores(*map(_in_two, (store_float16, stream_float16, trickle_float16))),
-        _wide(_wide_float16, _narrow_wide_float16, "float16"), any_above_16, np.uint16,
+        _wide(_wide_float16, _narrow_wide_float16, "float16"),
     ),
     DataType.BF16: Format(
         2, load_bfloat16, store_bfloat16, stream_bfloat16, trickle_bfloat16, load_bfloat16_part, store_bfloat16_part,
         _stores(narrow_two_bfloat16, "twice sixteen values rounded to bfloat16", vectors=2),
-        _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"), any_above_16, np.uint16,
+        _wide(_wide_bfloat16, _narrow_wide_bfloat16, "bfloat16"),
     ),
     DataType.DOUBLE: Format(8, load_doubles, store_doubles, store_doubles),
 }  # fmt: skip

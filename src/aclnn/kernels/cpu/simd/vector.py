@@ -175,7 +175,10 @@ def call_llvm(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value
 
 
 def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Return true if any bit of a mask is set, which LLVM is not to expect."""
+    """Return true if any bit of a mask is set, which LLVM is not to expect.
+
+    So what is done then does not take registers from what is done otherwise.
+    """
     whole = ir.IntType(mask.type.count)
     found = builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
     return call_llvm(builder, "llvm.expect.i1", _INT1, found, _INT1(0))
@@ -257,6 +260,36 @@ def any_lane(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
     """True when the mask is set in at least one lane."""
     whole = ir.IntType(mask.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
+
+
+def above(builder: ir.IRBuilder, value: ir.Value, bound: ir.Value, width: int) -> ir.Value:
+    """Return true if a lane of registers of ``width`` lanes is above a bound, as unsigned integers; see ``unlikely``.
+
+    Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
+    """
+    largest, *others = pieces(builder, value, width)
+    for other in others:
+        largest = call_llvm(builder, f"llvm.umax.v{width}i{bound.type.width}", largest.type, largest, other)
+    return unlikely(builder, builder.icmp_unsigned(">", largest, broadcast(builder, bound, width)))
+
+
+def _integers_and_bound(value: Any, bound: Any) -> Any:
+    return types.boolean(value, types.int32) if has_lanes(value, _INT32) and isinstance(bound, types.Integer) else None
+
+
+@jit.generic(_integers_and_bound)
+def any_above(builder: ir.IRBuilder, value: ir.Value, bound: ir.Value) -> ir.Value:
+    """True when an integer from 0 on is above a bound in at least one lane, which is not to be expected."""
+    return above(builder, value, bound, LANES)
+
+
+@jit.generic(lambda value: types.boolean(value) if has_lanes(value, _INT32) else None)
+def any_negative(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
+    """True when an integer is negative in at least one lane, which is not to be expected."""
+    first, *others = pieces(builder, value, LANES)
+    for other in others:
+        first = builder.or_(first, other)
+    return unlikely(builder, builder.icmp_signed("<", first, ir.Constant(first.type, None)))
 
 
 @jit.generic(lambda value, chosen, otherwise: value(value, value, value) if has_lanes(value, _FLOAT) else None)
