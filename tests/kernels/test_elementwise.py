@@ -21,7 +21,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels.cpu import strided, threads
-from aclnn.kernels.cpu.elementwise import lut16
+from aclnn.kernels.cpu.elementwise import fitted, lut16
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import address_of, kernel, register_jitable
 from aclnn.kernels.cpu.structs import call_pointer
@@ -68,9 +68,10 @@ def bits(array: Array) -> Array:
 
 
 def expected(formula: Any, dtype: np.dtype[Any], dy: Array, x: Array) -> Array:
-    """The result from contiguous operands; of one 16-bit type, by the table's entries."""
+    """The result from contiguous operands; of one 16-bit type, by the table's entries if there are no operations."""
     dy, x = (np.array(array, order="C") for array in (dy, x))
-    if dtype.itemsize > 2 or x.dtype != dtype or dy.dtype != dtype:
+    operations = fitted.operations(gradient(formula), D.of_numpy(x.dtype))
+    if operations or dtype.itemsize > 2 or x.dtype != dtype or dy.dtype != dtype:
         return run(formula, np.empty(x.shape, dtype), dy, x)
     entry, lifted = lut16.table(gradient(formula), D.of_numpy(x.dtype), ())[:, x.view(np.uint16)]
     wide, step = dy.astype(np.float32), np.float32(2.0**-75)

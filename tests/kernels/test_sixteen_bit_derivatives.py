@@ -48,7 +48,9 @@ ALLOWED = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
 """Relative error of a derivative, 0.01 units of the 16-bit type: with half a unit of rounding, 0.51."""
 
 PAIRS = [(name, dtype) for name in FORMULAS for dtype in FORMS if version(FORMULAS[name], dtype) is not None]
-EVERY = pytest.mark.parametrize(("name", "dtype"), PAIRS, ids=lambda value: getattr(value, "name", value))
+OF_SOME = [(name, dtype) for name, dtype in PAIRS if fast(FORMULAS[name], dtype)]
+"""Those whose versions serve some x; of others the operations serve every one."""
+SERVING = pytest.mark.parametrize(("name", "dtype"), OF_SOME, ids=lambda value: getattr(value, "name", value))
 BOTH = pytest.mark.parametrize("dtype", FORMS, ids=lambda dtype: dtype.name)
 
 
@@ -78,7 +80,7 @@ def served(name: str, dtype: DataType) -> NDArray[np.bool_]:
 
 
 @pytest.mark.slow
-@EVERY
+@SERVING
 def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: DataType) -> None:
     among = served(name, dtype) & np.isfinite(all_inputs(dtype))
     x = all_inputs(dtype)[among]
@@ -91,7 +93,24 @@ def test_every_derivative_rounds_to_the_nearest_and_is_close(name: str, dtype: D
     assert np.all(np.abs(got - exact) <= ALLOWED[dtype] * np.abs(exact))
 
 
-@EVERY
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "dtype"), sorted({*PAIRS} - {*OF_SOME}), ids=str)
+def test_operations_for_every_x_round_to_the_nearest(name: str, dtype: DataType) -> None:
+    x = np.arange(65536, dtype=np.uint16).view(FORMS[dtype])
+    with np.errstate(over="ignore"):
+        wanted = round_to_odd(evaluate(FORMULAS[name], all_inputs(dtype))).astype(FORMS[dtype])
+    compared = np.isfinite(all_inputs(dtype))
+    np.testing.assert_array_equal(bits(gradients(name, np.ones_like(x), x))[compared], bits(wanted)[compared])
+
+
+def gradients(name: str, dy: NDArray[Any], x: NDArray[Any]) -> NDArray[Any]:
+    layout, out = Layout(DataType.of_numpy(x.dtype), x.shape, (1,)), np.empty_like(x)
+    plan = kernels.elementwise(Gradient(FORMULAS[name]), (layout, layout), (layout,))
+    plan.run([dy.ctypes.data, x.ctypes.data], [out.ctypes.data], 0)
+    return out
+
+
+@SERVING
 def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> None:
     """Every x with gradients of all sizes: vectors wholly, partly and not at all near, whole lines and what is left.
 
@@ -103,11 +122,8 @@ def test_wide_vectors_give_the_bits_of_the_table(name: str, dtype: DataType) -> 
     x = np.arange(65536, dtype=np.uint16).view(form)
     for dy in (x[::-1], np.roll(x, 77), np.full_like(x, 1), np.random.default_rng(3).permutation(x)):
         for count in (65536, 64 * 3 + 17):
-            inputs, out = [np.ascontiguousarray(array[:count]) for array in (dy, x)], np.empty(count, form)
-            layout = Layout(dtype, (count,), (1,))
-            kernels.elementwise(Gradient(formula), (layout, layout), (layout,)).run(
-                [array.ctypes.data for array in inputs], [out.ctypes.data], 0
-            )
+            inputs = [np.ascontiguousarray(array[:count]) for array in (dy, x)]
+            out = gradients(name, *inputs)
             wanted, near = by_table(formula, dtype, *inputs), compared[inputs[1].view(np.uint16)]
             np.testing.assert_array_equal(bits(out)[near], bits(wanted)[near])
 
