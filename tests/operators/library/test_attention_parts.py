@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,23 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import attention_parts
-from tests.cases.table import NULL, Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import Arguments, T, dtype, shape
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+    wide,
+)
 
 RING, PARTS = "ring_attention_update_v2", "attention_update"
 S, B, N, SIZE = 3, 2, 2, 4
@@ -37,9 +50,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     RING: _ring,
     PARTS: lambda d: {
         "lse": (T(D.FLOAT, (3,)),) * 2,
-        "localOut": (T(d, (3, 4)),) * 2,
+        "localOut": (T(d, (3, 8)),) * 2,
         "updateType": 1,
-        "out": T(d, (3, 4)),
+        "out": T(d, (3, 8)),
         "lseOut": T(D.FLOAT, (3,)),
     },
 }
@@ -84,13 +97,9 @@ def _packed_call(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
     return {**outs, **statistics, **lengths, **change}
 
 
-def _given(o: Any, name: str) -> Break:
-    change = {name: None}
-    return Break(_packed_call(o, change) if o.name == RING else change, "an object")
-
-
 BREAKS: Mapping[str, Breaking] = {
-    "given": _given,
+    "given": lambda o, name: Break(_packed_call(o, {name: None}), "an object"),
+    "given or not": lambda o, name: Break({name: None}, "an object with updateType 1"),
     "data type": lambda o, name: Break(
         _packed_call(o, {name: T(D.INT32, (3,))}) if name == "actualSeqQlenOptional" else dtype(D.DOUBLE, name), "ACL_"
     ),
@@ -109,13 +118,14 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "same shape as prevSoftmaxMax": lambda o, name: Break(shape((B, N, S, 1), name), "[2, 2, 3, 8]"),
     "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
-    "at least one": lambda o, name: Break({"lse": (), "localOut": ()}, "at least one"),
-    "as many as in lse": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)),)}, "2 elements"),
+    "number of parts": lambda o, name: Break({"lse": (), "localOut": ()}, "1 to 128 tensors"),
+    "as many as in lse": lambda o, name: Break({name: (T(D.FLOAT, (3, 8)),)}, "2 elements"),
     "data type of each": lambda o, name: Break({name: (T(D.DOUBLE, (3,)),) * 2}, "a data type"),
-    "one data type": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)), T(D.FLOAT16, (3, 4)))}, "ACL_FLOAT"),
-    "same shape as the first": lambda o, name: Break({name: (T(D.FLOAT, (3, 4)), T(D.FLOAT, (2, 4)))}, "[3, 4]"),
+    "one data type": lambda o, name: Break({name: (T(D.FLOAT, (3, 8)), T(D.FLOAT16, (3, 8)))}, "ACL_FLOAT"),
+    "same shape as the first": lambda o, name: Break({name: (T(D.FLOAT, (3, 8)), T(D.FLOAT, (2, 8)))}, "[3, 8]"),
     "rows of localOut": lambda o, name: Break({name: (T(D.FLOAT, (4,)),) * 2}, "each row"),
-    "as localOut": lambda o, name: Break(shape((3, 5), name), "[3, 4]"),
+    "columns": lambda o, name: Break({name: (T(D.FLOAT, (3, 12)),) * 2}, "a multiple of 8 up to 512"),
+    "as localOut": lambda o, name: Break(shape((3, 5), name), "[3, 8]"),
     "shape is one for each row": lambda o, name: Break(shape((4,), name), "[3]"),
 }
 
@@ -144,13 +154,41 @@ class TestParts(LibraryTests):
         references={PARTS: _parts_reference},
         default=TRAINED,
         empty={
-            PARTS: {"lse": (T(D.FLOAT, (0,)),), "localOut": (T(D.FLOAT, (0, 4)),)}
-            | shape((0, 4), "out")
+            PARTS: {"lse": (T(D.FLOAT, (0,)),), "localOut": (T(D.FLOAT, (0, 8)),)}
+            | shape((0, 8), "out")
             | shape((0,), "lseOut")
         },
         breaks=BREAKS,
-        codes={"given": NULL},
     )
+
+
+def _parts(lse: Sequence[Array]) -> dict[str, Any]:
+    """A call of parts whose numbers are 1, 2 …"""
+    rows = len(lse[0])
+    parts = tuple(np.full((rows, 8), at + 1, np.float32) for at in range(len(lse)))
+    outs = {"out": np.zeros((rows, 8), np.float32), "lseOut": np.zeros(rows, np.float32)}
+    return {"lse": tuple(lse), "localOut": parts, "updateType": 1} | outs
+
+
+def test_parts_whose_scores_are_all_masked_have_no_share() -> None:
+    found = computed(PARTS, _parts([np.array([np.inf, 0.5], "f4"), np.array([1.5, 0.5], "f4")]))
+    np.testing.assert_allclose(found["out"][:, 0], [2, 1.5])
+    np.testing.assert_allclose(found["lseOut"], [1.5, 0.5 + math.log(2)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("update", [0, 1])
+def test_lse_out_is_given_where_it_is_written_before_anything_else_is_looked_at(update: int) -> None:
+    change = {"updateType": update, "lse": None} | ({"lseOut": None} if update else {})
+    with pytest.raises(AclnnError, match=f"with updateType {update}") as caught:
+        computed(PARTS, _parts([np.zeros(2, "f4")]) | change)
+    assert caught.value.code == ACLNN_ERR_PARAM_INVALID
+
+
+def test_950_takes_fewer_parts() -> None:
+    call = _parts([np.zeros(2, "f4")] * 17)
+    np.testing.assert_allclose(computed(PARTS, call)["out"], 9, rtol=1e-6)
+    with pytest.raises(AclnnError, match="lse: expected 1 to 16 tensors"):
+        computed(PARTS, call, Product.ASCEND_950)
 
 
 @pytest.mark.parametrize("layout", ["TND", "", "SBH"])

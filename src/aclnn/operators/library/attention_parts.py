@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     one_of,
-    only_if,
     present,
     restricted,
     rule,
@@ -24,6 +23,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import alike, as_many, each_of, not_null, of_types
@@ -32,6 +32,8 @@ Array = np.ndarray[Any, Any]
 _COPIES = 8
 """How often a row's maximum and sum are repeated."""
 _MOST_HEADS, _MOST_COLUMNS, _UNIT = 256, 768, 64
+_MOST_PARTS, _MOST_OF_PARTS, _STEP = (128, 16), 512, 8
+"""Of ``aclnnAttentionUpdate``: tensors in a list, before Ascend 950 and there; columns, and what divides them."""
 _LENGTHS, _LAYOUT, _SOFTMAX_LAYOUT = "actualSeqQlenOptional", "inputLayoutOptional", "inputSoftmaxLayoutOptional"
 _OUTPUTS = ("prevAttnOut", "curAttnOut", "attnOutOut")
 _STATISTICS = ("prevSoftmaxMax", "prevSoftmaxSum", "curSoftmaxMax", "curSoftmaxSum", "softmaxMaxOut", "softmaxSumOut")
@@ -126,6 +128,8 @@ def _parts_work(call: Call) -> Library | None:
 
     def update(*operands: Array) -> tuple[Array, ...]:
         logarithms = np.stack([each.astype(np.float64) for each in operands[:count]])
+        # What attention returns for rows whose scores are all masked.
+        logarithms[logarithms == np.inf] = -np.inf
         most = logarithms.max(0)
         whole = most + np.log(np.exp(logarithms - most).sum(0))
         out = sum(part * np.exp(lse - whole)[:, None] for part, lse in zip(operands[count:], logarithms, strict=True))
@@ -156,12 +160,24 @@ def _rows_of_parts(call: Call) -> str | None:
     return f"lse[0]: expected one for each row of localOut[0], got shapes {list(lse)} and {list(part)}"
 
 
-def _some_parts(call: Call) -> str | None:
-    return None if len(call["lse"]) else "lse: expected at least one tensor, got none"
+def _number_of_parts(call: Call) -> str | None:
+    most, got = _MOST_PARTS[call.product in CLASS_950], len(call["lse"])
+    return None if 1 <= got <= most else f"lse: expected 1 to {most} tensors on {call.product.title}, got {got}"
+
+
+def _columns_of_parts(call: Call) -> str | None:
+    got = call["localOut"][0].shape[-1]
+    if got and got % _STEP == 0 and got <= _MOST_OF_PARTS:
+        return None
+    return f"localOut[0]: expected a multiple of {_STEP} up to {_MOST_OF_PARTS} columns, got {got}"
 
 
 def _lse_out(call: Call) -> str | None:
-    return "lseOut: expected an object (with updateType 1), got null" if call["lseOut"] is None else None
+    wanted, given = _returns_lse(call), call["lseOut"] is not None
+    if wanted == given:
+        return None
+    expected, got = ("an object", "null") if wanted else ("null", "a tensor")
+    return f"lseOut: expected {expected} with updateType {call['updateType']}, got {got}"
 
 
 _WITH_LSE = "with updateType 1"
@@ -229,25 +245,31 @@ OPERATORS = (
         summary="Put together attention over any number of parts of the keys.",
         formula="l = ln(sum of e^lse), out = sum of localOut * e^(lse - l), lseOut = l",
         parameters=(
-            Parameter("lse", "lse", Kind.INPUT_LIST, "of each row, the logarithm of its sum of exponentials; FLOAT"),
+            Parameter(
+                "lse",
+                "lse",
+                Kind.INPUT_LIST,
+                "of each row, the log of its sum of exponentials, infinity for no share",
+            ),
             Parameter("localOut", "local_out", Kind.INPUT_LIST, "(rows, columns) each"),
             attribute("updateType", Kind.INT64, "1: lseOut is written too, else 0"),
             tensor_out("out", "(rows, columns)"),
-            tensor_out("lseOut", "of each row", optional=True),
+            tensor_out("lseOut", "of each row; null with updateType 0", optional=True),
         ),
         support=support(FLOATING, MODERN),
         checks=(
+            one_of("updateType", 0, 1),
+            rule("given or not: lseOut", _lse_out),
             present("lse", "localOut", "out"),
             each_of("no null among them", ("lse", "localOut"), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            one_of("updateType", 0, 1),
-            only_if(Check("given: lseOut", ACLNN_ERR_PARAM_NULLPTR, _lse_out), _WITH_LSE, _returns_lse),
-            rule("at least one: lse", _some_parts),
+            rule("number of parts: lse", _number_of_parts),
             as_many("lse", ("localOut",)),
             each_of("data type of each", ("lse",), of_types((D.FLOAT,))),
             each_of("data type of each", ("localOut",), of_types(FLOATING)),
             each_of("one data type", ("localOut",), alike("localOut")),
             each_of("same shape as the first", ("lse", "localOut"), _as_the_first),
             rule("rows of localOut: lse", _rows_of_parts),
+            rule("columns: localOut", _columns_of_parts),
             rule("as localOut: out", _out_of_parts),
             *restricted(
                 _WITH_LSE,
