@@ -9,15 +9,16 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import latent_caches
-from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import Arguments, T, changed, dtype, shape
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, computed, described, torch, wide
 
 NAME = "kv_rms_norm_rope_cache"
-B, S, VALUES, KEYS, PLACES = 2, 3, 32, 16, 5
+B, S, VALUES, KEYS, PLACES = 2, 3, 512, 64, 5
 EPSILON = float(np.float32(1e-5))
 INDEX = np.array([[4, 0, 2], [1, -1, 3]])
 QUANTIZATION = ("kRopeScaleOptional", "cKvScaleOptional", "kRopeOffsetOptional", "cKvOffsetOptional")
@@ -61,9 +62,18 @@ def _cached(a: Mapping[str, Any]) -> Any:
 
 
 TILING = (
-    *("null", "allowed value", "4 dimensions", "1 dimension", "one head", "pairs to turn", "shape is of angles"),
-    *("same shape as cos", "shape is of places", "shape of a cache", "shape is of values"),
+    *("null", "same data type as kv", "allowed value", "4 dimensions", "1 dimension", "one head", "pairs to turn"),
+    *("columns", "whole columns", "angles", "same shape as cos", "as many elements as places", "shape of a cache"),
+    *("shape is of turned numbers", "shape is of normalised numbers"),
 )
+
+
+def _small(change: Mapping[str, Any]) -> Break:
+    """A call with 8 columns of both kinds, as Ascend 950 takes them."""
+    of_keys, of_values = (shape((B, 1, S, 8), name) for name in ("kRopeOut", "cKvOut"))
+    caches = shape((B, 1, PLACES, 8), "kCacheRef", "ckvCacheRef")
+    inputs = shape((B, 1, S, 16), "kv") | shape((8,), "gamma") | shape((B, 1, S, 8), "cos", "sin")
+    return Break({**of_keys, **of_values, **caches, **inputs, **change}, "multiples of 16", product=Product.ASCEND_950)
 
 
 class TestLatentCaches(LibraryTests):
@@ -73,63 +83,126 @@ class TestLatentCaches(LibraryTests):
         references={NAME: _cached},
         default=(D.FLOAT16, D.BF16),
         empty={
-            NAME: {
-                name: {"shape": (0, *of.shape[1:])}
-                for name, of in _call(D.FLOAT16).items()
-                if isinstance(of, T) and name != "gamma"
-            }
-            | {"gamma": {"shape": (VALUES,)}}
+            NAME: {name: {"shape": (0, *of.shape[1:])} for name, of in _call(D.FLOAT16).items() if isinstance(of, T)}
             | dict.fromkeys(QUANTIZATION)
         },
         breaks={
-            "data type": lambda o, name: Break(dtype(D.FLOAT if name == "kv" else D.INT32, name), "ACL_"),
-            "same data type as kv": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16", D.FLOAT16),
+            "data types that go together": lambda o, name: Break(
+                dtype(D.FLOAT if name == "kv" else D.INT32, name), "ACL_"
+            ),
+            "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
+            "same data type as kv": lambda o, name: Break(dtype(D.INT8, name), "ACL_FLOAT16", D.FLOAT16),
             "null": lambda o, name: Break({name: T(D.FLOAT, (KEYS,))}, "null"),
             "allowed value": lambda o, name: Break({name: "PA_BLK_NZ"}, "'PA_NZ'"),
             "4 dimensions": lambda o, name: Break(shape((B, S, VALUES + KEYS), name), "4 dimensions"),
             "1 dimension": lambda o, name: Break(shape((1, VALUES), name), "1 dimension"),
             "one head": lambda o, name: Break(shape((B, 2, S, VALUES + KEYS), name), "[samples, 1, tokens, columns]"),
-            "pairs to turn": lambda o, name: Break(shape((B, 1, S, VALUES), name), "above 32"),
-            "shape is of angles": lambda o, name: Break(shape((B, 1, S, 2), name), "[2, 1, 3, 16]"),
-            "same shape as cos": lambda o, name: Break(shape((B, 1, S, 2), name), "[2, 1, 3, 16]"),
-            "shape is of places": lambda o, name: Break(shape((B * S,), name), "[2, 3]"),
-            "shape of a cache": lambda o, name: Break(shape((B, 1, PLACES, 8), name), "[2, 1, N"),
-            "shape is of values": lambda o, name: Break(shape((B, 1, S, 2), name), "[2, 1, 3, 32]"),
+            "pairs to turn": lambda o, name: Break(shape((B, 1, S, VALUES), name), "above 512"),
+            "columns": lambda o, name: Break(shape((B, 1, S, VALUES + 32), name), "512 columns"),
+            "whole columns": lambda o, name: _small({"cacheModeOptional": "PA_NZ"}),
+            "angles": lambda o, name: Break(shape((B, 1, 2, KEYS), name), "[2, 1, 3 or 1, 64]"),
+            "same shape as cos": lambda o, name: Break(shape((B, 1, 1, KEYS), name), "[2, 1, 3, 64]"),
+            "as many elements as places": lambda o, name: Break(shape((B * S + 1,), name), "6 elements"),
+            "shape of a cache": lambda o, name: Break(
+                shape((B, 1, PLACES + 1, VALUES if "ckv" in name else 8), name),
+                "[2 or more, 1, 5, 512]" if "ckv" in name else "[2 or more, 1, N, 64]",
+            ),
+            "shape is of turned numbers": lambda o, name: Break(shape((B, 1, S, 2), name), "[2, 1, 3, 64]"),
+            "shape is of normalised numbers": lambda o, name: Break(shape((B, 1, S, 2), name), "[2, 1, 3, 512]"),
         },
         numbers=lambda operator, name, array: INDEX if name == "index" else array,
         codes=dict.fromkeys(TILING, ACLNN_ERR_INNER_TILING_ERROR),
     )
 
 
-def _in_blocks(mode: str, slots: Array) -> tuple[Any, Array]:
-    """The rows of keys, and their cache of two blocks of four tokens."""
+SIZE = 16
+"""Tokens of a block."""
+
+
+def _arrays() -> dict[str, Array]:
     random = np.random.default_rng(3)
-    arrays = {
+    return {
         name: random.normal(size=of.shape).astype(np.float16)
         for name, of in _call(D.FLOAT16).items()
         if isinstance(of, T) and name not in ("index", "kRopeOut", "cKvOut")
     }
-    caches = {name: np.zeros((2, 4, 1, n), np.float16) for name, n in (("kCacheRef", KEYS), ("ckvCacheRef", VALUES))}
-    placed = {name: Placed(each, "contiguous") for name, each in (arrays | caches | {"index": slots}).items()}
-    unwritten = {"kRopeOut": None, "cKvOut": None, "isOutputKv": False, "cacheModeOptional": mode}
-    call = _call(D.FLOAT16) | unwritten | {name: each.tensor for name, each in placed.items()}
-    prepare(BY_NAME[NAME], call, Product.ATLAS_A2).run()
-    rows = _rows({name: torch.from_numpy(each) for name, each in arrays.items()})
-    return rows[1].reshape(B * S, VALUES), placed["ckvCacheRef"].view
+
+
+def _in_blocks(mode: str | None, slots: Array, **arrays: Array) -> tuple[Any, Array]:
+    """The normalised rows, and their cache of two blocks."""
+    given = _arrays() | arrays
+    caches = {name: np.zeros((2, SIZE, 1, n), np.float16) for name, n in (("kCacheRef", KEYS), ("ckvCacheRef", VALUES))}
+    unwritten = {"isOutputKv": False, "cacheModeOptional": mode}
+    results = {name: np.zeros((0,), np.float16) for name in ("kRopeOut", "cKvOut")}
+    found = computed(NAME, _call(D.FLOAT16) | given | caches | results | {"index": slots} | unwritten)
+    rows = _rows({name: torch.from_numpy(each) for name, each in given.items()})
+    return rows[1].reshape(B * S, VALUES), found["ckvCacheRef"]
 
 
 @pytest.mark.parametrize("mode", ["PA", "PA_BNSD", "PA_NZ"])
 def test_slots_of_blocks(mode: str) -> None:
-    slots = np.array([5, 0, -1, 7, 2, 6])
+    slots = np.array([5, 0, -1, 31, 16, 6])
     rows, cache = _in_blocks(mode, slots)
     if mode == "PA_NZ":  # columns of 16 numbers, each of all tokens of a block
-        cache = cache.reshape(2, VALUES // 16, 4, 16).swapaxes(1, 2)
-    cache = cache.reshape(8, VALUES)
+        cache = cache.reshape(2, VALUES // 16, SIZE, 16).swapaxes(1, 2)
+    cache = cache.reshape(2 * SIZE, VALUES)
     used = slots >= 0
     np.testing.assert_allclose(cache[slots[used]], rows[used], rtol=1e-3, atol=1e-3)
-    assert not cache[[1, 3, 4]].any()
+    assert not cache[[1, 3, 4, 30]].any()
 
 
 def test_slots_beyond_the_blocks_are_refused() -> None:
-    with pytest.raises(AclnnError, match="index: expected numbers below 8, got 8"):
-        _in_blocks("PA", np.array([5, 0, -1, 8, 2, 6]))
+    with pytest.raises(AclnnError, match="index: expected numbers below 32, got 32"):
+        _in_blocks("PA", np.array([5, 0, -1, 32, 2, 6]))
+
+
+def test_blocks_of_other_sizes_are_refused_where_they_do_not_hold_whole_columns() -> None:
+    caches = {name: T(D.FLOAT16, (2, 8, 1, n)) for name, n in (("kCacheRef", KEYS), ("ckvCacheRef", VALUES))}
+    with pytest.raises(AclnnError, match="a multiple of 16, 1, 64") as caught:
+        prepare(BY_NAME[NAME], described(_call(D.FLOAT16) | caches | {"cacheModeOptional": "PA"}), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+def test_one_row_of_angles_serves_all_tokens_and_places_lie_in_any_shape() -> None:
+    arrays = _arrays() | {"index": INDEX.reshape(-1)}
+    arrays |= {name: arrays[name][:, :, :1] for name in ("cos", "sin")}
+    results = {"kRopeOut": np.zeros((B, 1, S, KEYS), np.float16), "cKvOut": np.zeros((B, 1, S, VALUES), np.float16)}
+    found = computed(NAME, _call(D.FLOAT16) | arrays | results | {"cacheModeOptional": None})
+    wanted = _cached({name: torch.from_numpy(np.array(each)) for name, each in arrays.items()})
+    for name, each in zip(("kCacheRef", "ckvCacheRef", "kRopeOut", "cKvOut"), wanted, strict=True):
+        np.testing.assert_allclose(found[name], each, rtol=2e-3, atol=2e-3, err_msg=name)
+
+
+@pytest.mark.parametrize("name", ["kRopeOut", "cKvOut"])
+def test_results_that_are_not_wanted_are_given_all_the_same(name: str) -> None:
+    call = described(_call(D.FLOAT16) | {"isOutputKv": False, name: None})
+    with pytest.raises(AclnnError, match=f"{name}: expected an object, got null") as caught:
+        prepare(BY_NAME[NAME], call, Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_PARAM_NULLPTR
+
+
+def test_no_tokens_for_a_cache_are_refused() -> None:
+    call = _call(D.FLOAT16) | {name: T(D.FLOAT16, (B, 1, 0, n)) for name, n in (("kv", 576), ("cos", 64), ("sin", 64))}
+    with pytest.raises(AclnnError, match="kv: expected shape") as caught:
+        prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+def test_950_takes_other_columns() -> None:
+    call = changed(_call(D.BF16), {**_small({}).change})
+    prepare(BY_NAME[NAME], described(call), Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="kv: expected 512 columns"):
+        prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
+
+
+def test_caches_of_more_samples_are_written_before_950() -> None:
+    caches = {
+        name: np.zeros((B + 1, 1, PLACES, n), np.float16) for name, n in (("kCacheRef", 64), ("ckvCacheRef", 512))
+    }
+    results = {name: np.zeros(0, np.float16) for name in ("kRopeOut", "cKvOut")}
+    call = _call(D.FLOAT16) | _arrays() | caches | results | {"index": INDEX, "isOutputKv": False}
+    found = computed(NAME, call)["ckvCacheRef"]
+    assert found[0, 0, INDEX[0]].any(axis=-1).all()
+    assert not found[B].any()
+    with pytest.raises(AclnnError, match="kCacheRef: expected shape"):
+        computed(NAME, call, Product.ASCEND_950)

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
     dims_between,
-    dtype_in,
     each,
+    elsewhere,
     extents,
-    floating,
+    generated,
+    nothing_to_write,
     one_of,
-    present,
     restricted,
     rule,
     same_dtype,
     same_shape,
     shape_is,
-    with_code,
+    size_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
-from aclnn.core.operator import Call, Check, Kind, Library, Operator
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
@@ -33,14 +34,30 @@ _RESULTS = ("kRopeOut", "cKvOut")
 _QUANTIZATION = ("kRopeScaleOptional", "cKvScaleOptional", "kRopeOffsetOptional", "cKvOffsetOptional")
 _MODE = "cacheModeOptional"
 _OF_SAMPLES, _OF_BLOCKS, _IN_COLUMNS = "Norm", ("PA", "PA_BNSD"), "PA_NZ"
-_WIDTH = 16
-"""Numbers of a column in memory with PA_NZ."""
+_UNIT = 16
+"""What divides the tokens of a block, and with PA_NZ the numbers of a token; numbers of a column in memory there."""
+_COLUMNS = (512, 64)
+"""Numbers of a row that are normalised and turned, before Ascend 950."""
+
+
+def _mode(call: Call) -> str:
+    return call[_MODE] or _OF_SAMPLES
 
 
 def _sizes(call: Call) -> tuple[int, int]:
     """How many of a row's numbers are normalised, and how many are turned."""
-    columns = call["gamma"].shape[-1]
+    columns = call["gamma"].shape[0]
     return columns, call["kv"].shape[3] - columns
+
+
+def _types(product: Product) -> list[tuple[D, ...]]:
+    """Tensors of one type, but for caches that are quantised."""
+    return [
+        (d, d, d, d, D.INT64, key, value, d, d)
+        for d in (D.FLOAT16, D.BF16)
+        for key in (d, D.INT8)
+        for value in (d, D.INT8)
+    ]
 
 
 def _is_null(name: str) -> Check:
@@ -57,32 +74,56 @@ def _pairs_to_turn(call: Call) -> str | None:
     return f"kv: expected an even number of columns above {columns} (those of gamma), got {columns + turned}"
 
 
-def _angles(call: Call) -> tuple[int, ...]:
+def _fixed_columns(call: Call) -> str | None:
+    got = _sizes(call)
+    if got == _COLUMNS:
+        return None
+    expected = f"{_COLUMNS[0]} columns as gamma has and {_COLUMNS[1]} more on {call.product.title}"
+    return f"kv: expected {expected}, got {got[0]} and {got[1]}"
+
+
+def _angles(call: Call, name: str) -> str | None:
     samples, _, tokens, _ = call["kv"].shape
-    return samples, 1, tokens, _sizes(call)[1]
+    turned, got = _sizes(call)[1], call[name].shape
+    if (got[:2], got[3]) == ((samples, 1), turned) and got[2] in (1, tokens):
+        return None
+    return f"expected shape [{samples}, 1, {tokens} or 1, {turned}], got {extents(got)}"
 
 
 def _one_head(call: Call) -> str | None:
     got = call["kv"].shape
-    return None if got[1] == 1 else f"kv: expected shape [samples, 1, tokens, columns], got {extents(got)}"
+    if got[0] and got[1] == 1 and got[2]:
+        return None
+    return f"kv: expected shape [samples, 1, tokens, columns], none of them 0, got {extents(got)}"
 
 
 def _of_cache(call: Call, name: str) -> str | None:
-    columns, got = _sizes(call)[_CACHES[::-1].index(name)], call[name].shape
-    if call[_MODE] == _OF_SAMPLES:
-        fits = (got[0], got[1], got[3]) == (call["kv"].shape[0], 1, columns)
-        return None if fits else f"expected shape [{call['kv'].shape[0]}, 1, N, {columns}], got {extents(got)}"
-    fits = got[2:] == (1, columns) and (call[_MODE] != _IN_COLUMNS or columns % _WIDTH == 0)
-    return None if fits else f"expected shape [blocks, tokens, 1, {columns}], got {extents(got)}"
+    columns, got, first = _sizes(call)[_CACHES[::-1].index(name)], call[name].shape, call[_CACHES[0]].shape
+    if _mode(call) == _OF_SAMPLES:
+        samples, exact = call["kv"].shape[0], call.product in CLASS_950
+        tokens = first[2] if name != _CACHES[0] else "N"
+        enough = got[0] == samples if exact else got[0] >= samples
+        fits = enough and got[1:] == (1, first[2], columns)
+        more = "" if exact else " or more"
+        return None if fits else f"expected shape [{samples}{more}, 1, {tokens}, {columns}], got {extents(got)}"
+    tokens = first[1] if name != _CACHES[0] else f"a multiple of {_UNIT}"
+    fits = got[1:] == (first[1], 1, columns) and first[1] % _UNIT == 0
+    return None if fits else f"expected shape [blocks, {tokens}, 1, {columns}], got {extents(got)}"
 
 
-def _places(call: Call) -> tuple[int, ...]:
-    samples, _, tokens, _ = call["kv"].shape
-    return (samples, tokens) if call[_MODE] == _OF_SAMPLES else (samples * tokens,)
+def _whole_columns(call: Call) -> str | None:
+    got = _sizes(call)
+    if _mode(call) != _IN_COLUMNS or not (got[0] % _UNIT or got[1] % _UNIT):
+        return None
+    return f"kv: expected multiples of {_UNIT} columns as gamma has and more with {_IN_COLUMNS}, got {got[0]}, {got[1]}"
 
 
-def _outputs(call: Call) -> tuple[str, ...]:
-    return _RESULTS if call["isOutputKv"] else ()
+def _places(call: Call) -> int:
+    return int(call["kv"].shape[0] * call["kv"].shape[2])
+
+
+def _result(of: int) -> Callable[[Call], tuple[int, ...]]:
+    return lambda call: (*call["kv"].shape[:3], _sizes(call)[of])
 
 
 def _written(*checks: Check) -> tuple[Check, ...]:
@@ -96,7 +137,7 @@ def _put(cache: Array, rows: Array, index: Array, mode: str) -> Array:
         places = written[:, 0]
     elif mode == _IN_COLUMNS:
         blocks, size, _, columns = written.shape
-        places = written.reshape(blocks, columns // _WIDTH, size, _WIDTH).swapaxes(1, 2)
+        places = written.reshape(blocks, columns // _UNIT, size, _UNIT).swapaxes(1, 2)
     else:
         places = written[:, :, 0]
     count = places.shape[1] if mode == _OF_SAMPLES else places.shape[0] * places.shape[1]
@@ -112,10 +153,11 @@ def _put(cache: Array, rows: Array, index: Array, mode: str) -> Array:
 
 
 def _work(call: Call) -> Library | None:
-    epsilon, mode, wanted = float32(call["epsilon"]), call[_MODE], _outputs(call)
-    columns, _ = _sizes(call)
-    if call["kv"].size == 0:
+    if nothing_to_write(call, (*_CACHES, *_RESULTS)):
         return None
+    epsilon, mode, wanted = float32(call["epsilon"]), _mode(call), _RESULTS if call["isOutputKv"] else ()
+    columns, _ = _sizes(call)
+    index_shape = call["kv"].shape[::2] if mode == _OF_SAMPLES else (_places(call),)
 
     def update(kv: Array, gamma: Array, cos: Array, sin: Array, index: Array, *caches: Array) -> tuple[Array, ...]:
         kv = kv.astype(np.float64)
@@ -124,7 +166,8 @@ def _work(call: Call) -> Library | None:
         first, second = pairs[..., ::2], pairs[..., 1::2]
         halves = np.concatenate([first, second], -1), np.concatenate([-second, first], -1)
         key = halves[0] * cos + halves[1] * sin
-        kept = (_put(cache, rows[:, 0], index, mode) for cache, rows in zip(caches, (key, value), strict=True))
+        places = index.reshape(index_shape)
+        kept = (_put(cache, rows[:, 0], places, mode) for cache, rows in zip(caches, (key, value), strict=True))
         return *kept, *((key, value) if wanted else ())
 
     return Library(update, ("kv", "gamma", "cos", "sin", "index", *_CACHES), (*_CACHES, *wanted))
@@ -140,43 +183,41 @@ OPERATORS = (
         parameters=(
             tensor_in("kv", "(B, 1, S, Dv + Dk)"),
             tensor_in("gamma", "(Dv)"),
-            tensor_in("cos", "(B, 1, S, Dk)"),
-            tensor_in("sin", "(B, 1, S, Dk)"),
-            tensor_in("index", "(B, S): places; with blocks (B * S): slots; INT64"),
+            tensor_in("cos", "(B, 1, S, Dk), or (B, 1, 1, Dk)"),
+            tensor_in("sin", "as cos"),
+            tensor_in("index", "B * S places, with blocks slots; INT64"),
             tensor_out("kCacheRef", "(B, 1, N, Dk), or (blocks, tokens, 1, Dk)"),
             tensor_out("ckvCacheRef", "(B, 1, N, Dv), or (blocks, tokens, 1, Dv)"),
             *(optional_in(name, "null") for name in _QUANTIZATION),
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
-            attribute(_MODE, Kind.STRING, "Norm, or of blocks PA, PA_BNSD or PA_NZ"),
+            Parameter(_MODE, _MODE, Kind.STRING, "Norm, or of blocks PA, PA_BNSD or PA_NZ; null: Norm", optional=True),
             attribute("isOutputKv", Kind.BOOL, "whether kRopeOut and cKvOut are written"),
-            tensor_out("kRopeOut", "(B, 1, S, Dk)", optional=True),
-            tensor_out("cKvOut", "(B, 1, S, Dv)", optional=True),
+            tensor_out("kRopeOut", "(B, 1, S, Dk)", const=True),
+            tensor_out("cKvOut", "(B, 1, S, Dv)", const=True),
         ),
         support=support((D.FLOAT16, D.BF16), MODERN),
-        checks=(
-            present("kv", "gamma", "cos", "sin", "index", *_CACHES),
-            *_written(present(*_RESULTS)),
-            dtype_in(lambda product: floating(product) - {D.FLOAT}, "kv"),
-            *(same_dtype(name, "kv") for name in ("gamma", "cos", "sin", *_CACHES)),
-            *_written(same_dtype("kRopeOut", "kv"), same_dtype("cKvOut", "kv")),
-            dtype_in((D.INT64,), "index"),
-            *with_code(
-                ACLNN_ERR_INNER_TILING_ERROR,
-                *map(_is_null, _QUANTIZATION),
-                one_of(_MODE, _OF_SAMPLES, *_OF_BLOCKS, _IN_COLUMNS),
-                dims_between(4, 4, "kv", *_CACHES),
-                dims_between(1, 1, "gamma"),
-                rule("one head: kv", _one_head),
-                rule("pairs to turn: kv", _pairs_to_turn),
-                shape_is("of angles", _angles, "cos"),
-                same_shape("sin", "cos"),
-                shape_is("of places", _places, "index"),
-                each("shape of a cache", _CACHES, _of_cache),
-                *_written(
-                    shape_is("of angles", _angles, "kRopeOut"),
-                    shape_is("of values", lambda call: (*_angles(call)[:3], _sizes(call)[0]), "cKvOut"),
-                ),
+        checks=generated(
+            ("kv", "gamma", "cos", "sin", "index", *_CACHES),
+            _RESULTS,
+            _types,
+            *map(_is_null, _QUANTIZATION),
+            *(same_dtype(name, "kv") for name in _CACHES),
+            one_of(_MODE, _OF_SAMPLES, *_OF_BLOCKS, _IN_COLUMNS, None),
+            dims_between(4, 4, "kv", "cos", *_CACHES),
+            dims_between(1, 1, "gamma"),
+            rule("one head: kv", _one_head),
+            rule("pairs to turn: kv", _pairs_to_turn),
+            *elsewhere(CLASS_950, rule("columns: kv", _fixed_columns)),
+            rule("whole columns: kv", _whole_columns),
+            each("angles", ("cos",), _angles),
+            same_shape("sin", "cos"),
+            size_is("places", _places, "index"),
+            each("shape of a cache", _CACHES, _of_cache),
+            *_written(
+                shape_is("of turned numbers", _result(1), "kRopeOut"),
+                shape_is("of normalised numbers", _result(0), "cKvOut"),
             ),
+            written=(*_CACHES, *_RESULTS),
         ),
         work=_work,
     ),
