@@ -10,11 +10,11 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import paged_caches
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, computed, described
 
 NAME = "scatter_pa_kv_cache"
 TOKENS, HEADS, BLOCKS, SIZE = 4, 2, 3, 5
@@ -47,10 +47,19 @@ def _scattered(a: Mapping[str, Any]) -> Any:
     return found
 
 
-TILING = (
-    *("allowed value", "null", "3 dimensions", "4 dimensions", "shape is one for each token", "as many as keys"),
-    *("its place in a block", "as keyCacheRef"),
+INNER = (
+    *("allowed value", "null", "types that go together", "3 dimensions", "dimensions of a cache", "as keys"),
+    *("shape is one for each token", "whole columns", "shape of a cache", "few tokens of a block", "room"),
 )
+
+
+def _columns(key: D = D.FLOAT16, value: D = D.FLOAT16, numbers: int = 16, size: int = SIZE) -> dict[str, Any]:
+    """What makes a call one with PA_NZ."""
+    widths = {of: 32 // of.itemsize for of in (key, value)}
+    found = {name: T(of, (TOKENS, HEADS, numbers)) for name, of in (("key", key), ("value", value))}
+    for name, of in (("keyCacheRef", key), ("valueCacheRef", value)):
+        found[name] = T(of, (BLOCKS, HEADS * numbers // widths[of], size, widths[of]))
+    return {**found, "cacheModeOptional": "PA_NZ"}
 
 
 class TestPagedCaches(LibraryTests):
@@ -58,52 +67,98 @@ class TestPagedCaches(LibraryTests):
         paged_caches.OPERATORS,
         calls={NAME: _call},
         references={NAME: _scattered},
-        default=(*TRAINED, D.INT8),
+        default=(D.FLOAT16, D.BF16, D.INT8),
         empty={
-            NAME: {name: {"shape": (0, *of.shape[1:])} for name, of in _call(D.FLOAT).items() if isinstance(of, T)}
+            NAME: {name: {"shape": (0, *of.shape[1:])} for name, of in _call(D.FLOAT16).items() if isinstance(of, T)}
             | dict.fromkeys(ABSENT)
         },
         breaks={
             "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
-            "same data type as key": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-            "same data type as value": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+            "same data type as key": lambda o, name: Break(
+                dtype(D.BF16, *([name, "valueCacheRef"] if name == "value" else [name])), "ACL_FLOAT16"
+            ),
+            "same data type as value": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
             "allowed value": lambda o, name: Break({name: "Rope"}, "'None'" if "scatter" in name else "'PA_NZ'"),
             "null": lambda o, name: Break({name: T(D.INT32, (1,))}, "null"),
-            "3 dimensions": lambda o, name: Break(shape((TOKENS, 6), name), "3 dimensions"),
-            "4 dimensions": lambda o, name: Break(shape((BLOCKS, SIZE, 6), name), "4 dimensions"),
+            "types that go together": lambda o, name: Break(_columns(D.FLOAT16, D.INT8), "beside ACL_FLOAT16"),
+            "3 to 4 dimensions": lambda o, name: Break(shape((TOKENS, 6), name), "3 to 4 dimensions"),
+            "0, 3 or 4 dimensions": lambda o, name: Break(shape((TOKENS, 6), name), "0, 3 or 4 dimensions"),
+            "3 dimensions": lambda o, name: Break(shape((TOKENS, 1, HEADS, 3), name), "3 dimensions"),
+            "dimensions of a cache": lambda o, name: Break(shape((BLOCKS, SIZE, 6), name), "4 dimensions"),
             "shape is one for each token": lambda o, name: Break(shape((3,), name), "[4]"),
-            "as many as keys": lambda o, name: Break(shape((3, HEADS, 2), name), "4 tokens"),
-            "its place in a block": lambda o, name: Break(shape((TOKENS, 3, 3), name), "as many heads"),
-            "as keyCacheRef": lambda o, name: Break(shape((BLOCKS, 4, HEADS, 2), name), "[3, 5, 2, 3]"),
+            "as keys": lambda o, name: Break(shape((3, HEADS, 2), name), "4 tokens of 2 heads"),
+            "whole columns": lambda o, name: Break(_columns() | {name: T(D.FLOAT16, (TOKENS, HEADS, 8))}, "of 16"),
+            "shape of a cache": lambda o, name: Break(
+                shape((BLOCKS, 4, HEADS, 2), name), "[3, 5, 2, 2]" if "value" in name else "[3, 4, 2, 3]"
+            ),
+            "few tokens of a block": lambda o, name: Break(_columns(size=2**16), "at most 65535"),
+            "room": lambda o, name: Break(
+                shape((1, 3, HEADS, 3), name) | shape((1, 3, HEADS, 2), "valueCacheRef"), "4 tokens"
+            ),
         },
         numbers=lambda operator, name, array: SLOTS if name == "slotMapping" else array,
-        codes=dict.fromkeys(TILING, ACLNN_ERR_INNER_TILING_ERROR),
+        codes=dict.fromkeys(INNER, ACLNN_ERR_INNER_NULLPTR),
     )
 
 
-def _run(slots: Array) -> tuple[Array, Array]:
+def _run(slots: Array, caches: tuple[int, ...] = (BLOCKS, 2, SIZE, 16), **change: Any) -> tuple[Array, Array]:
     """With PA_NZ: the keys given, and their cache."""
-    random = np.random.default_rng(3)
-    key = random.normal(size=(len(slots), HEADS, 8)).astype(np.float16)
-    placed = {
-        "key": Placed(key, "contiguous"),
-        "value": Placed(key, "contiguous"),
-        "slotMapping": Placed(slots, "contiguous"),
-        **{
-            name: Placed(np.zeros((BLOCKS, 4, SIZE, 4), np.float16), "contiguous")
-            for name in ("keyCacheRef", "valueCacheRef")
-        },
-    }
+    key = np.random.default_rng(3).normal(size=(len(slots), HEADS, 16)).astype(np.float16)
+    arrays = {"key": key, "value": key, "slotMapping": slots}
+    arrays |= {name: np.zeros(caches, np.float16) for name in CACHES}
     call = {**dict.fromkeys(ABSENT), "cacheModeOptional": "PA_NZ", "scatterModeOptional": "None"}
-    prepare(BY_NAME[NAME], call | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
-    return key, placed["keyCacheRef"].view
+    return key, computed(NAME, call | arrays | change)["keyCacheRef"]
 
 
-def test_tokens_in_columns_of_one_width() -> None:
-    key, cache = _run(np.array([6, 2], np.int32))
-    np.testing.assert_array_equal(cache[1, :, 1].reshape(HEADS, 8), key[0])
-    np.testing.assert_array_equal(cache[0, :, 2].reshape(HEADS, 8), key[1])
+@pytest.mark.parametrize("by_heads", [False, True])
+def test_tokens_in_columns_of_one_width(by_heads: bool) -> None:
+    key, cache = _run(np.array([6, 2], np.int32), (BLOCKS, HEADS, 1, SIZE, 16) if by_heads else (BLOCKS, 2, SIZE, 16))
+    cache = cache.reshape(BLOCKS, 2, SIZE, 16)
+    np.testing.assert_array_equal(cache[1, :, 1].reshape(HEADS, 16), key[0])
+    np.testing.assert_array_equal(cache[0, :, 2].reshape(HEADS, 16), key[1])
     assert np.count_nonzero(cache) == np.count_nonzero(key)
+
+
+def test_columns_of_another_width_than_32_bytes_are_refused() -> None:
+    with pytest.raises(AclnnError, match=f"keyCacheRef: expected shape .{BLOCKS}, 2, {SIZE}, 16. or") as caught:
+        _run(np.array([6, 2]), (BLOCKS, 4, SIZE, 8))
+    assert caught.value.code == ACLNN_ERR_INNER_NULLPTR
+
+
+def test_values_in_columns_have_a_type_of_their_own() -> None:
+    value = np.arange(2 * HEADS * 16).reshape(2, HEADS, 16).astype(np.float16)
+    key = np.arange(2 * HEADS * 32).reshape(2, HEADS, 32).astype(np.int8)
+    keys = {"key": key, "keyCacheRef": np.zeros((BLOCKS, HEADS, SIZE, 32), np.int8)}
+    cache = _run(np.array([3, 0]), **keys, value=value)[1]
+    np.testing.assert_array_equal(cache[0, :, 3], key[0])
+    with pytest.raises(AclnnError, match="value: expected data type ACL_INT8"):
+        _run(np.array([3, 0]), **keys, value=value, cacheModeOptional="Norm")
+
+
+def test_keys_alone_are_put_into_their_cache_before_950() -> None:
+    key = np.arange(24).reshape(4, 2, 3).astype(np.float16)
+    arrays = {"key": key, "slotMapping": np.array([7, -1, 14, 0]), "keyCacheRef": np.zeros((3, 5, 2, 3), np.float16)}
+    arrays |= {name: np.array(7, np.float16) for name in ("value", "valueCacheRef")}
+    call = {**dict.fromkeys(ABSENT), "cacheModeOptional": None, "scatterModeOptional": None}
+    found = computed(NAME, call | arrays)
+    np.testing.assert_array_equal(found["keyCacheRef"].reshape(15, 2, 3)[[7, 14, 0]], key[[0, 2, 3]])
+    assert found["valueCacheRef"] == 7
+    with pytest.raises(AclnnError, match="value: expected 3 dimensions"):
+        computed(NAME, call | arrays, Product.ASCEND_950)
+
+
+@pytest.mark.parametrize("of", [D.FLOAT, D.UINT8, D.INT16, D.UINT16, D.INT32, D.UINT32])
+def test_950_takes_more_types(of: D) -> None:
+    call = described(_call(of))
+    prepare(BY_NAME[NAME], call, Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="key: expected data type ACL_FLOAT16, ACL_INT8 or ACL_BF16") as caught:
+        prepare(BY_NAME[NAME], call, Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_PARAM_INVALID
+
+
+def test_nothing_is_looked_at_where_keys_and_values_are_empty() -> None:
+    call = _call(D.FLOAT16) | {"key": T(D.DOUBLE, (0,)), "valueCacheRef": T(D.BOOL, (0, 1)), "cacheModeOptional": "x"}
+    prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2).run()
 
 
 def test_slots_beyond_the_cache_are_refused() -> None:
