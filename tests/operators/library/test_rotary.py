@@ -15,7 +15,19 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import rotary
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    described,
+    torch,
+    wide,
+)
 
 TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
 #: Two samples of five tokens with three heads of 32.
@@ -249,26 +261,28 @@ def test_950_refuses_other_pairs_and_angles(size: int, mode: str, angles: tuple[
         _applied(x, x, turns, turns, 1, mode, Product.ASCEND_950)
 
 
-TOKENS, HEAD, TURNED, ROWS = 5, 6, 4, 7
+TOKENS, HEAD, TURNED, ROWS = 5, 160, 128, 7
+SECTION = (16, 24, 24)
 TABLE, INTERLEAVED = "rope_with_sin_cos_cache", "interleave_rope"
 
 
 def _table_call(d: D) -> Arguments:
     return {
-        "positions": T(D.INT64, (2, TOKENS)),
+        "positions": T(D.INT64, (3, TOKENS)),
         **{f"query{way}": T(d, (TOKENS, 3 * HEAD)) for way in ("In", "Out")},
         **{f"key{way}": T(d, (TOKENS, 2 * HEAD)) for way in ("In", "Out")},
         "cosSinCache": T(d, (ROWS, TURNED)),
-        "mropeSection": (1, 1),
+        "mropeSection": SECTION,
         "headSize": HEAD,
         "isNeoxStyle": True,
     }
 
 
 def _looked_up(a: Mapping[str, Any]) -> Any:
-    """vLLM's, in PyTorch's words; the second angle is that of the second row of positions."""
-    rows = wide(a["cosSinCache"])[a["positions"].long()]
-    cos, sin = (torch.stack([part[0, :, 0], part[1, :, 1]], -1)[:, None] for part in rows.chunk(2, -1))
+    """vLLM's, in PyTorch's words."""
+    rows, section = wide(a["cosSinCache"])[a["positions"].long()], [*a["mropeSection"]]
+    parts = ([*enumerate(half.split(section, -1))] for half in rows.chunk(2, -1))
+    cos, sin = (torch.cat([part[at] for at, part in each], -1)[:, None] for each in parts)
     mode = 0 if a["isNeoxStyle"] else 1
     repeat = (lambda x: torch.cat((x, x), -1)) if mode == 0 else (lambda x: x.repeat_interleave(2, -1))
     results = []
@@ -302,7 +316,7 @@ class TestInterleaved(LibraryTests):
             "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
             "4 dimensions": lambda o, name: Break(shape((2, 5, 64), name), "4 dimensions"),
             "columns of a head": lambda o, name: Break(shape((2, 3, 5, 32), name), "64 columns"),
-            "beside x": lambda o, name: Break(shape((1, 1, 5, 64), name), "as many samples"),
+            "beside x": lambda o, name: Break(shape((1, 1, 5, 64), name), "[2, 1, 5 or 1, 64]"),
             "same shape as cos": lambda o, name: Break(shape((2, 3, 5, 64), name), "[2, 1, 5, 64]"),
             "same shape as x": lambda o, name: Break(shape((2, 1, 5, 64), name), "[2, 3, 5, 64]"),
         },
@@ -319,33 +333,36 @@ class TestTable(LibraryTests):
         calls={TABLE: _table_call},
         references={TABLE: _looked_up},
         default=TRAINED,
+        # Empty tensors are refused; this is the least there may be.
         empty={
-            TABLE: {"positions": {"shape": (2, 0)}, "cosSinCache": {"shape": (ROWS, TURNED)}}
-            | shape((0, 3 * HEAD), "queryIn", "queryOut")
-            | shape((0, 2 * HEAD), "keyIn", "keyOut")
+            TABLE: {"positions": {"shape": (3, 1)}, "cosSinCache": {"shape": (1, TURNED)}}
+            | shape((1, HEAD), "queryIn", "queryOut", "keyIn", "keyOut")
         },
         breaks={
-            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
+            "data type": lambda o, name: Break(dtype(D.INT32 if name == "positions" else D.DOUBLE, name), "ACL_"),
             "same data type as queryIn": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
             "2 dimensions": lambda o, name: Break(shape((TOKENS,), name), "2 dimensions"),
-            "shape is a row for each token": lambda o, name: Break(shape((4, 2 * HEAD), name), "[5, 12]"),
-            "turned elements of a head": lambda o, name: Break({name: 3}, "at least 4"),
-            "whole heads": lambda o, name: Break(shape((TOKENS, 2 * HEAD + 1), name), "a multiple of 6"),
-            "of all angles": lambda o, name: Break({name: (1, 2)}, "add up to 2"),
-            "of each token": lambda o, name: Break(shape((TOKENS,), name), "[2, 5]"),
-            "same shape as queryIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 18]"),
-            "same shape as keyIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 12]"),
+            "not empty": lambda o, name: Break(shape((0, TURNED), name), "elements"),
+            "shape is a row for each token": lambda o, name: Break(shape((4, 2 * HEAD), name), "[5, 320]"),
+            "turned elements of a head": lambda o, name: Break({name: 150}, "multiples of 16, 128"),
+            "whole heads": lambda o, name: Break(
+                shape((TOKENS, 2 * HEAD + 1), name, name.replace("In", "Out")), "a multiple of 160"
+            ),
+            "of all angles": lambda o, name: Break({name: (20, 22, 22)}, "[8, 12, 12] or [16, 16, 16, 16]"),
+            "of each token": lambda o, name: Break(shape((TOKENS,), name), "[3, 5]"),
+            "same shape as queryIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 480]"),
+            "same shape as keyIn": lambda o, name: Break(shape((TOKENS, HEAD), name), "[5, 320]"),
         },
         numbers=_positions,
     )
 
 
-@pytest.mark.parametrize("section", [None, (0, 0, 0)])
+@pytest.mark.parametrize("section", [None, (0, 0, 0), (0, 16, 16)])
 def test_tokens_have_one_position_each_without_sections(section: tuple[int, ...] | None) -> None:
     random = np.random.default_rng(5)
     query, key = (random.normal(size=(TOKENS, heads * HEAD)).astype(np.float32) for heads in (3, 2))
     tensors = {
-        "positions": np.array([6, 0, 3, 3, 1], np.int32),
+        "positions": np.array([6, 0, 3, 3, 1]),
         "queryIn": query,
         "keyIn": key,
         "cosSinCache": random.normal(size=(ROWS, TURNED)).astype(np.float32),
@@ -357,9 +374,55 @@ def test_tokens_have_one_position_each_without_sections(section: tuple[int, ...]
     call = attributes | {name: each.tensor for name, each in placed.items()}
     prepare(BY_NAME[TABLE], call, Product.ATLAS_A2).run()
     given = {name: torch.from_numpy(array) for name, array in tensors.items()}
-    wanted = _looked_up(given | attributes | {"positions": given["positions"].expand(2, -1)})
+    wanted = _looked_up(given | attributes | {"positions": given["positions"].expand(3, -1), "mropeSection": SECTION})
     for name, each in zip(("queryOut", "keyOut"), wanted, strict=True):
         np.testing.assert_allclose(placed[name].view, each, rtol=1e-6, atol=1e-6)
     placed["positions"].view[0] = ROWS
     with pytest.raises(AclnnError, match="positions: expected numbers from 0 to 6"):
         prepare(BY_NAME[TABLE], call, Product.ATLAS_A2).run()
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_sections_are_three_or_four_numbers(size: int) -> None:
+    with pytest.raises(AclnnError, match="mropeSection: expected 3 or 4 numbers"):
+        prepare(BY_NAME[TABLE], described(_table_call(D.FLOAT) | {"mropeSection": (0,) * size}), Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("section", [(16, 24, 24), (24, 20, 20), (8, 12, 12), (16, 16, 16, 16)])
+def test_sections_that_a_product_has(section: tuple[int, ...]) -> None:
+    positions = T(D.INT64, (len(section), TOKENS))
+    heads = {f"{name}{way}": T(D.FLOAT, (TOKENS, 128)) for name in ("query", "key") for way in ("In", "Out")}
+    table = {"cosSinCache": T(D.FLOAT, (ROWS, 2 * sum(section))), "headSize": 128}
+    call = described(_table_call(D.FLOAT) | heads | table | {"mropeSection": section, "positions": positions})
+    prepare(BY_NAME[TABLE], call, Product.ATLAS_A3)
+    if section in ((16, 24, 24), (24, 20, 20)):
+        prepare(BY_NAME[TABLE], call, Product.ASCEND_950)
+    else:
+        with pytest.raises(AclnnError, match="24, 20, 20] on Ascend 950"):
+            prepare(BY_NAME[TABLE], call, Product.ASCEND_950)
+
+
+def test_heads_of_16_bits_are_multiples_of_32_elements() -> None:
+    sizes = {f"{name}{way}": T(D.FLOAT16, (TOKENS, 144)) for name in ("query", "key") for way in ("In", "Out")}
+    call = _table_call(D.FLOAT16) | sizes | {"headSize": 144}
+    with pytest.raises(AclnnError, match="headSize: expected multiples of 32, 128"):
+        prepare(BY_NAME[TABLE], described(call), Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("angles", [(2, 3, 5, 64), (2, 1, 5, 1), (2, 1, 4, 64)])
+def test_interleaved_angles_are_those_of_one_head(angles: tuple[int, ...]) -> None:
+    call = dict.fromkeys(("x", "out"), T(D.BF16, (2, 3, 5, 64))) | dict.fromkeys(("cos", "sin"), T(D.BF16, angles))
+    with pytest.raises(AclnnError, match="cos: expected shape") as caught:
+        prepare(BY_NAME[INTERLEAVED], described(call), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
+
+
+def test_950_interleaves_float32_by_angles_of_one_sample() -> None:
+    random = np.random.default_rng(2)
+    x, cos, sin = (random.normal(size=of).astype(np.float32) for of in ((2, 3, 5, 64), *((1, 1, 1, 64),) * 2))
+    call = {"x": x, "cos": cos, "sin": sin, "out": np.zeros_like(x)}
+    wanted = _turned(*(wide(torch.from_numpy(each)) for each in (x, cos, sin)), 3)
+    found = computed(INTERLEAVED, call, Product.ASCEND_950)["out"]
+    np.testing.assert_array_equal(found, wanted.numpy().astype(np.float32))
+    with pytest.raises(AclnnError, match="x: expected data type ACL_FLOAT16 or ACL_BF16"):
+        computed(INTERLEAVED, call)

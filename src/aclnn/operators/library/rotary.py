@@ -28,10 +28,9 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
-    INDEX_TYPES,
     MODERN,
     attribute,
     camel,
@@ -319,6 +318,10 @@ _COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines 
 
 _COLUMNS = 64
 """Of a head that ``aclnnInterleaveRope`` turns."""
+_SECTIONS = ((16, 24, 24), (24, 20, 20), (8, 12, 12), (16, 16, 16, 16))
+"""How many angles each row of positions may decide, the first two also on Ascend 950."""
+_HEAD_BYTES = 64
+"""What the bytes of a head, and of its turned elements, are multiples of where a table has the angles."""
 
 
 def _turned_columns(call: Call) -> str | None:
@@ -327,10 +330,12 @@ def _turned_columns(call: Call) -> str | None:
 
 
 def _beside_heads(call: Call, name: str) -> str | None:
-    x, got = call["x"].shape, call[name].shape
-    if broadcast_shape(x, got) == x and got[0] == x[0]:
+    (samples, _, tokens, columns), got = call["x"].shape, call[name].shape
+    shared = (1, samples) if call.product in CLASS_950 else (samples,)
+    if got[0] in shared and got[1] == 1 and got[2] in (1, tokens) and got[3] == columns:
         return None
-    return f"expected a shape that broadcasts to {extents(x)} (that of x), with as many samples, got {extents(got)}"
+    of = " or ".join(map(str, shared))
+    return f"expected shape [{of}, 1, {tokens} or 1, {columns}], got {extents(got)}"
 
 
 def _interleave_work(call: Call) -> Library | None:
@@ -342,7 +347,7 @@ def _interleave_work(call: Call) -> Library | None:
 def _parts_of_angles(call: Call) -> tuple[int, ...]:
     """How many angles each row of positions decides; none where there is one row."""
     section = tuple(call["mropeSection"] or ())
-    return section if any(section) else ()
+    return section if section and section[0] > 0 else ()
 
 
 def _positions(call: Call) -> str | None:
@@ -352,17 +357,23 @@ def _positions(call: Call) -> str | None:
 
 
 def _sections(call: Call) -> str | None:
-    parts, angles = _parts_of_angles(call), call["cosSinCache"].shape[1] // 2
-    if not parts or (sum(parts) == angles and min(parts) >= 0):
+    given, parts, angles = call["mropeSection"], _parts_of_angles(call), call["cosSinCache"].shape[1] / 2
+    if given is not None and (len(given) not in (3, 4) or min(given) < 0):
+        return f"mropeSection: expected 3 or 4 numbers of 0 or more, got {extents(given)}"
+    if not parts:
         return None
-    return f"mropeSection: expected numbers that add up to {angles}, got {extents(parts)}"
+    known = _SECTIONS[:2] if call.product in CLASS_950 else _SECTIONS
+    if parts in known and sum(parts) == angles:
+        return None
+    listed = listing(map(extents, known))
+    return f"mropeSection: expected {listed} on {call.product.title}, {angles:g} in all, got {extents(parts)}"
 
 
 def _head(call: Call) -> str | None:
-    size, turned = call["headSize"], call["cosSinCache"].shape[1]
-    if turned % 2 == 0 and turned <= size:
+    size, turned, unit = call["headSize"], call["cosSinCache"].shape[1], _HEAD_BYTES // call["queryIn"].dtype.itemsize
+    if size % unit == 0 and turned % unit == 0 and turned <= size:
         return None
-    return f"headSize: expected at least {turned}, an even number (the columns of cosSinCache), got {size}"
+    return f"headSize: expected multiples of {unit}, {turned} (the columns of cosSinCache) or more, got {size}"
 
 
 def _whole_heads(call: Call, name: str) -> str | None:
@@ -374,11 +385,8 @@ def _as_many_rows(call: Call) -> tuple[int, int]:
     return call["queryIn"].shape[0], call["keyIn"].shape[1]
 
 
-def _cache_work(call: Call) -> Library | None:
+def _cache_work(call: Call) -> Library:
     mode, size, parts = _HALVES if call["isNeoxStyle"] else _NEIGHBOURS, call["headSize"], _parts_of_angles(call)
-    names = [(f"{name}In", f"{name}Out") for name in ("query", "key") if call[f"{name}Out"].size]
-    if not names:
-        return None
 
     def look_up(positions: Any, cache: Any) -> list[Any]:
         """The cosines and sines of each token, each twice, where the mode has the elements of a pair."""
@@ -401,7 +409,7 @@ def _cache_work(call: Call) -> Library | None:
             results.append(heads.reshape(given.shape))
         return tuple(results)
 
-    return Library(turn, ("positions", "cosSinCache", *(read for read, _ in names)), tuple(to for _, to in names))
+    return Library(turn, ("positions", "cosSinCache", "queryIn", "keyIn"), ("queryOut", "keyOut"))
 
 
 def _same_pairs(numbers: Any, mode: int) -> tuple[Any, Any, tuple[int, int]]:
@@ -450,15 +458,15 @@ OPERATORS = (
         formula="out = z * cos + rotate_half(z) * sin, z = the even elements of x, then the odd ones",
         parameters=(
             tensor_in("x", "(B, N, S, 64)"),
-            tensor_in("cos", "the cosines, which broadcast to x"),
+            tensor_in("cos", "the cosines, (B, 1, S or 1, 64)"),
             tensor_in("sin", "the sines"),
             tensor_out("out", "the result"),
         ),
-        support=support((D.FLOAT16, D.BF16), MODERN),
+        support={**support((D.FLOAT16, D.BF16), A2_CLASS), **support(FLOATING, CLASS_950)},
         checks=generated(
             ("x", "cos", "sin"),
             ("out",),
-            lambda product: [(d,) * 4 for d in (D.FLOAT16, D.BF16)],
+            lambda product: [(d,) * 4 for d in (FLOATING if product in CLASS_950 else (D.FLOAT16, D.BF16))],
             dims_between(4, 4, "x", "cos"),
             rule("columns of a head: x", _turned_columns),
             each("beside x", ("cos",), _beside_heads),
@@ -473,7 +481,7 @@ OPERATORS = (
         summary="Turn the first elements of heads by angles of a table, looked up by tokens' positions.",
         formula="queryOut = query * cos + rotate(query) * sin, cos and sin: the halves of cosSinCache[positions]",
         parameters=(
-            tensor_in("positions", "of each token; (3, tokens) with mropeSection; INT32 or INT64"),
+            tensor_in("positions", "of each token; a row of them for each number of mropeSection; INT64"),
             tensor_in("queryIn", "(tokens, heads * headSize)"),
             tensor_in("keyIn", "(tokens, heads * headSize)"),
             tensor_in("cosSinCache", "(positions, turned elements of a head)"),
@@ -481,7 +489,7 @@ OPERATORS = (
                 "mropeSection",
                 "mrope_section",
                 Kind.INT_ARRAY,
-                "how many angles each row of positions decides; null or zeros: there is one",
+                "how many angles each row of positions decides; null, or 0 first: there is one",
                 optional=True,
             ),
             attribute("headSize", Kind.INT64, "elements of a head"),
@@ -492,17 +500,18 @@ OPERATORS = (
         support=support(FLOATING, MODERN),
         checks=(
             present("positions", "queryIn", "keyIn", "cosSinCache", "queryOut", "keyOut"),
-            dtype_in(INDEX_TYPES, "positions"),
+            dtype_in((D.INT64,), "positions"),
             dtype_in(floating, "queryIn"),
             *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),
             dims_between(2, 2, "queryIn", "keyIn", "cosSinCache"),
+            each("not empty", ("queryIn", "keyIn", "cosSinCache", "positions"), _not_empty),
             shape_is("a row for each token", _as_many_rows, "keyIn"),
-            rule("turned elements of a head: headSize", _head),
-            each("whole heads", ("queryIn", "keyIn"), _whole_heads),
-            rule("of all angles: mropeSection", _sections),
-            rule("of each token: positions", _positions),
             same_shape("queryOut", "queryIn"),
             same_shape("keyOut", "keyIn"),
+            rule("of all angles: mropeSection", _sections),
+            rule("turned elements of a head: headSize", _head),
+            each("whole heads", ("queryIn", "keyIn"), _whole_heads),
+            rule("of each token: positions", _positions),
         ),
         work=_cache_work,
     ),
