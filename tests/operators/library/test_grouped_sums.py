@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped_sums
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Placed, Subject, described, torch, wide
 
 FIRST, SECOND = "grouped_matmul_add", "grouped_matmul_add_v2"
 SIZES = np.array([2, 0, 3])
@@ -56,6 +57,8 @@ class TestGroupedSums(LibraryTests):
                 {name: {"transposeX": False, "transposeWeight": True}.get(name, 3)},
                 {"transposeX": "True", "transposeWeight": "False", "groupType": "2"}.get(name, "0 or 1"),
             ),
+            "plain format": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+            "some columns": lambda o, name: Break(shape((ROWS, 0), name), "at least 1 column"),
             "2 dimensions": lambda o, name: Break(shape((ROWS,), name), "2 dimensions"),
             "1 dimension": lambda o, name: Break(shape((3, 1), name), "1 dimension"),
             "as many rows as x": lambda o, name: Break(shape((5, N), name), "6 rows"),
@@ -63,6 +66,10 @@ class TestGroupedSums(LibraryTests):
         },
         numbers=lambda operator, name, array: (
             (SIZES if operator == SECOND else SIZES.cumsum()) if name == "groupList" else array
+        ),
+        codes=dict.fromkeys(
+            ("2 dimensions", "1 dimension", "some columns", "as many rows as x", "a sum for each group"),
+            ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )
 
@@ -84,3 +91,21 @@ def test_sums_of_two_dimensions() -> None:
 def test_groups_end_one_after_another_within_the_rows(ends: list[int]) -> None:
     with pytest.raises(AclnnError, match="groupList: expected ends of groups up to 3"):
         _run(np.array(ends))
+
+
+def test_950_takes_sums_of_three_dimensions_alone() -> None:
+    call = described(_call(D.BF16) | {"yRef": T(D.FLOAT, (len(SIZES) * K, N))})
+    prepare(BY_NAME[FIRST], call, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match="3, 3, 4], got"):
+        prepare(BY_NAME[FIRST], call, Product.ASCEND_950)
+
+
+def test_shapes_are_looked_at_before_data_types() -> None:
+    call = described(_call(D.FLOAT16) | {"yRef": T(D.DOUBLE, (1, K, N))})
+    with pytest.raises(AclnnError, match="yRef: expected shape"):
+        prepare(BY_NAME[FIRST], call, Product.ATLAS_A2)
+
+
+def test_sums_may_have_a_format_of_three_dimensions() -> None:
+    call = _call(D.FLOAT16) | {"yRef": T(D.FLOAT, (len(SIZES), K, N), format=Format.FORMAT_NCL)}
+    prepare(BY_NAME[FIRST], described(call), Product.ATLAS_A2)

@@ -6,14 +6,39 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, floating, one_of, present, rule, same_dtype
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    with_code,
+)
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Kind, Library, Operator
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
 
 #: That groups divide the rows of both factors, which the products sum over.
 _INNER = 2
 _ENDS, _SIZES = 0, 1
+
+
+def _plain_format(call: Call, name: str) -> str | None:
+    allowed, got = (Format.FORMAT_ND, *([Format.FORMAT_NCL] if name == "yRef" else [])), call[name].format
+    expected = " or ".join(each.c_name for each in allowed)
+    return None if got in allowed else f"expected format {expected}, got {got.c_name}"
+
+
+def _some_columns(call: Call) -> str | None:
+    got = call["x"].shape
+    return None if got[1] else f"x: expected at least 1 column, got {extents(got)}"
 
 
 def _as_many_rows(call: Call) -> str | None:
@@ -23,10 +48,11 @@ def _as_many_rows(call: Call) -> str | None:
 
 def _sums(call: Call) -> str | None:
     groups, k, n = call["groupList"].size, call["x"].shape[1], call["weight"].shape[1]
+    allowed: list[tuple[int, ...]] = [(groups, k, n)]
+    if call.product not in CLASS_950:
+        allowed.append((groups * k, n))
     got = call["yRef"].shape
-    if got in ((groups, k, n), (groups * k, n)):
-        return None
-    return f"yRef: expected shape [{groups}, {k}, {n}] or [{groups * k}, {n}], got {extents(got)}"
+    return None if got in allowed else f"yRef: expected shape {' or '.join(map(extents, allowed))}, got {extents(got)}"
 
 
 def _work(call: Call) -> Library | None:
@@ -58,7 +84,7 @@ def _declared(version: int) -> Operator:
             tensor_in("x", "(rows, K)"),
             tensor_in("weight", "(rows, N)"),
             tensor_in("groupList", "where each group ends; INT64"),
-            tensor_out("yRef", "(groups, K, N), or (groups * K, N); FLOAT"),
+            tensor_out("yRef", "(groups, K, N), before Ascend 950 also (groups * K, N); FLOAT"),
             attribute("transposeX", Kind.BOOL, "true"),
             attribute("transposeWeight", Kind.BOOL, "false"),
             attribute("groupType", Kind.INT64, "2: groups divide rows"),
@@ -67,18 +93,23 @@ def _declared(version: int) -> Operator:
         support=support((D.FLOAT16, D.BF16), MODERN),
         checks=(
             present("x", "weight", "groupList", "yRef"),
-            dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
-            same_dtype("weight", "x"),
-            dtype_in((D.INT64,), "groupList"),
-            dtype_in((D.FLOAT,), "yRef"),
+            *(one_of(of.name, _ENDS, _SIZES) for of in kind),
             one_of("transposeX", True),
             one_of("transposeWeight", False),
             one_of("groupType", _INNER),
-            *(one_of(each.name, _ENDS, _SIZES) for each in kind),
-            dims_between(2, 2, "x", "weight"),
-            dims_between(1, 1, "groupList"),
-            rule("as many rows as x: weight", _as_many_rows),
-            rule("a sum for each group: yRef", _sums),
+            each("plain format", ("x", "weight", "groupList", "yRef"), _plain_format),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                dims_between(2, 2, "x", "weight"),
+                dims_between(1, 1, "groupList"),
+                rule("some columns: x", _some_columns),
+                rule("as many rows as x: weight", _as_many_rows),
+                rule("a sum for each group: yRef", _sums),
+            ),
+            dtype_in((D.FLOAT,), "yRef"),
+            dtype_in((D.INT64,), "groupList"),
+            dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
+            same_dtype("weight", "x"),
         ),
         work=_work,
     )
