@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import transposed_products
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Break, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import BY_NAME, TRAINED, Break, LibraryTests, Placed, Subject, described, torch, wide
 
 NAME = "transpose_batch_mat_mul"
 B, M, K, N = 4, 3, 5, 2
@@ -39,15 +41,29 @@ class TestTransposedProducts(LibraryTests):
         calls={NAME: _call},
         references={NAME: lambda a: torch.einsum("mbk,bkn->mbn", wide(a["x1"]), wide(a["x2"]))},
         default=TRAINED,
-        empty={
-            NAME: {"x1": {"shape": (0, B, K)}, "x2": {"shape": (B, K, N)}, "out": {"shape": (0, B, N)}}
-            | dict.fromkeys(("bias", "scale"))
-        },
+        # Empty tensors are refused; this is the least there may be.
+        empty={NAME: shape((1, 1, 1), "x1", "x2", "out") | dict.fromkeys(("bias", "scale"))},
         breaks={
             "null": lambda o, name: Break({name: T(D.FLOAT, (N,))}, "null"),
             "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
             "same data type as x1": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-            "allowed value": lambda o, name: Break({name: 4}, "0, 1, 2 or 3"),
+            "allowed value": lambda o, name: Break({name: 5}, "0, 1, 2, 3 or 4"),
+            "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
+            "elements": lambda o, name: Break(
+                shape((0, B, K), name) if name == "x1" else shape((B, K, 0), name), "elements"
+            ),
+            "small extents": lambda o, name: Break(
+                shape((B, K, 2**16), "x2")
+                if name == "x2"
+                else shape((B, M, 2**16), "x1") | shape((B, 2**16, N), "x2") | {"permX1": (0, 1, 2)},
+                "below 65536",
+            ),
+            "narrow rows": lambda o, name: Break(
+                shape((M, B, 2**14), "x1") | shape((B, 2**14, N), "x2") | {name: 2}, "expected 1 for 65536"
+            ),
+            "untransposed": lambda o, name: Break(
+                shape((B, N, K), "x2") | {name: (0, 2, 1), "batchSplitFactor": 2}, "[0, 1, 2] without permX1 [1, 0, 2]"
+            ),
             "3 dimensions": lambda o, name: Break(shape((B, K), name), "3 dimensions"),
             "an order of dimensions": lambda o, name: Break(
                 {name: (2, 1, 0)}, "[1, 0, 2]" if name != "permX2" else "[0, 2, 1]"
@@ -71,5 +87,21 @@ def test_parts_of_the_batch_side_by_side(parts: int, turned: bool) -> None:
     placed = {name: Placed(each, "contiguous") for name, each in {"x1": x1, "x2": x2, "out": out}.items()}
     orders: dict[str, Any] = {"permX1": (0, 1, 2), "permX2": (0, 2, 1) if turned else (0, 1, 2)}
     call = _call(D.FLOAT) | orders | {"batchSplitFactor": parts} | {name: each.tensor for name, each in placed.items()}
-    prepare(BY_NAME[NAME], call, Product.ATLAS_A2).run()
+    prepare(BY_NAME[NAME], call, Product.ASCEND_950 if turned else Product.ATLAS_A2).run()
     np.testing.assert_allclose(placed["out"].view.reshape(np.shape(wanted)), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_no_exact_accumulation_on_950() -> None:
+    call = described(_call(D.FLOAT) | {"cubeMathType": 4})
+    prepare(BY_NAME[NAME], call, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match="cubeMathType: expected 0, 1, 2 or 3 on"):
+        prepare(BY_NAME[NAME], call, Product.ASCEND_950)
+
+
+def test_a_transposed_second_factor_beside_a_transposed_first_before_950() -> None:
+    call = _call(D.FLOAT16) | {"x2": T(D.FLOAT16, (B, N, K)), "permX2": (0, 2, 1)}
+    prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)
+    call |= {"x1": T(D.FLOAT16, (B, M, K)), "permX1": (0, 1, 2)}
+    prepare(BY_NAME[NAME], described(call), Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="permX2: expected"):
+        prepare(BY_NAME[NAME], described(call), Product.ATLAS_A2)

@@ -10,19 +10,27 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
+    each,
+    elsewhere,
     extents,
     floating,
-    one_of,
+    listing,
     present,
+    public_format,
     rule,
     same_dtype,
     shape_is,
 )
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 
 _ORDERS = {"permX1": ((0, 1, 2), (1, 0, 2)), "permX2": ((0, 1, 2), (0, 2, 1)), "permY": ((1, 0, 2),)}
 _UNUSED = ("bias", "scale")
+_BOUND = 2**16
+"""What B, N and K of an x1 that is not transposed stay below before Ascend 950."""
+_USE_FP32_ADD = 4
+"""Of ``cubeMathType``; counts as 0 on the A2 class."""
 
 
 def _factors(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -38,6 +46,38 @@ def _fit(call: Call) -> str | None:
     if (batch, inner) == (other_batch, other_inner):
         return None
     return f"x2: expected {batch} matrices of {inner} rows, got {other_batch} of {other_inner}"
+
+
+def _cube(call: Call) -> str | None:
+    allowed, got = range(_USE_FP32_ADD + (call.product in A2_CLASS)), call["cubeMathType"]
+    if got in allowed:
+        return None
+    return f"cubeMathType: expected {listing(map(str, allowed))} on {call.product.title}, got {got}"
+
+
+def _small(call: Call) -> str | None:
+    (batch, _, inner), (_, _, columns) = _factors(call)
+    sizes = {"x2": (batch, columns)} | ({} if call["permX1"][0] else {"x1": (inner,)})
+    name, got = next(((of, n) for of, found in sizes.items() for n in found if n >= _BOUND), (None, None))
+    return None if name is None else f"{name}: expected extents below {_BOUND}, got {got}"
+
+
+def _untransposed(call: Call) -> str | None:
+    if tuple(call["permX2"]) == _ORDERS["permX2"][0] or (call["permX1"][0] and call["batchSplitFactor"] == 1):
+        return None
+    expected = f"{extents(_ORDERS['permX2'][0])} without permX1 {extents(_ORDERS['permX1'][1])} and batchSplitFactor 1"
+    return f"permX2: expected {expected} on {call.product.title}, got {extents(call['permX2'])}"
+
+
+def _narrow_rows(call: Call) -> str | None:
+    (batch, _, inner), _ = _factors(call)
+    if not call["permX1"][0] or batch * inner < _BOUND or call["batchSplitFactor"] == 1:
+        return None
+    return f"batchSplitFactor: expected 1 for {_BOUND} numbers or more in a row of x1, got {call['batchSplitFactor']}"
+
+
+def _some(call: Call, name: str) -> str | None:
+    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
 
 
 def _divides(call: Call) -> str | None:
@@ -69,10 +109,8 @@ def _order(name: str) -> Check:
     return rule(f"an order of dimensions: {name}", complain)
 
 
-def _work(call: Call) -> Library | None:
+def _work(call: Call) -> Library:
     first, second, shape = call["permX1"], call["permX2"], call["out"].shape
-    if call["out"].size == 0:
-        return None
 
     def multiply(x1: Any, x2: Any) -> Any:
         product = x1.transpose(first).astype(np.float64) @ x2.transpose(second).astype(np.float64)
@@ -98,7 +136,7 @@ OPERATORS = (
             Parameter("permX1", "perm_x1", Kind.INT_ARRAY, "[0, 1, 2], or [1, 0, 2]"),
             Parameter("permX2", "perm_x2", Kind.INT_ARRAY, "[0, 1, 2], or [0, 2, 1]"),
             Parameter("permY", "perm_y", Kind.INT_ARRAY, "[1, 0, 2]"),
-            attribute("cubeMathType", Kind.INT8, "0 to 3; float32 is computed in float64 whatever it says"),
+            attribute("cubeMathType", Kind.INT8, "0 to 3, or 4 for 0; float32 is computed in float64 whatever it says"),
             Parameter(
                 "batchSplitFactor",
                 "batch_split_factor",
@@ -111,15 +149,23 @@ OPERATORS = (
         support=support(FLOATING, MODERN),
         checks=(
             present("x1", "x2", "permX1", "permX2", "permY", "out"),
-            *map(_absent, _UNUSED),
+            dims_between(3, 3, "x1", "x2"),
+            rule("allowed value: cubeMathType", _cube),
+            public_format("x1", "x2", "out"),
             dtype_in(floating, "x1"),
             same_dtype("x2", "x1"),
             same_dtype("out", "x1"),
-            one_of("cubeMathType", *range(4)),
-            dims_between(3, 3, "x1", "x2"),
             *map(_order, _ORDERS),
             rule("factors that fit: x2", _fit),
+            *elsewhere(
+                CLASS_950,
+                rule("small extents: x1, x2", _small),
+                rule("narrow rows: batchSplitFactor", _narrow_rows),
+                rule("untransposed: permX2", _untransposed),
+            ),
             rule("a divisor of the batch: batchSplitFactor", _divides),
+            each("elements", ("x1", "x2"), _some),
+            *map(_absent, _UNUSED),
             shape_is("the product", _result, "out"),
         ),
         work=_work,
