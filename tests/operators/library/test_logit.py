@@ -14,7 +14,7 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import logit
 from tests.cases.table import NINE, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject, computed, torch, wide
 
 TILING = ("at most 8 dimensions", "same shape as input", "same shape as x")
 
@@ -46,7 +46,7 @@ class TestLogit(LibraryTests):
     )
 
 
-@pytest.mark.parametrize("eps", [-1.0, 0.0, 0.25, 0.5])
+@pytest.mark.parametrize("eps", [-1.0, 0.0, 0.25, 0.5, 0.75, 1.0])
 def test_odds_at_and_beyond_the_bounds(eps: float) -> None:
     given = np.array([-0.5, 0, 0.125, 0.5, 0.875, 1, 1.5], np.float32)
     x, dy, y, dx = (Placed(each, "contiguous") for each in (given, given + 1, np.zeros(7, "f4"), np.zeros(7, "f4")))
@@ -58,3 +58,10 @@ def test_odds_at_and_beyond_the_bounds(eps: float) -> None:
     wanted.backward(torch.from_numpy(given + 1).double())
     np.testing.assert_allclose(y.view, wanted.detach(), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(dx.view, leaf.grad, rtol=1e-6)
+
+
+def test_eps_is_rounded_to_float32() -> None:
+    least = np.float32(0.35)
+    assert float(least) < 0.35
+    found = computed("logit_grad", {"x": least[None], "dy": np.ones(1, "f4"), "eps": 0.35, "out": np.zeros(1, "f4")})
+    np.testing.assert_allclose(found["out"], 1 / (0.35 * 0.65), rtol=1e-6)

@@ -7,20 +7,21 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import FLOATING, generated, limited_dims, same_shape
+from aclnn.core.dtypes import float32
 from aclnn.core.operator import Check, Kind
 from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
 
-_EPS = attribute("eps", Kind.DOUBLE, "how far from 0 and 1 the input is kept; below 0 it is left as it is")
+_EPS = attribute("eps", Kind.DOUBLE, "how far from 0 and 1 the input is kept, in float32; below 0 it is left as it is")
 
 
 def _logit(x: Any, eps: float) -> Any:
-    x = x.astype(np.float64)
-    kept = np.clip(x, eps, 1.0 - eps) if eps >= 0 else x
+    x, eps = x.astype(np.float64), float32(eps)
+    kept = np.where(x < eps, eps, np.where(x > 1.0 - eps, 1.0 - eps, x)) if eps >= 0 else x
     return np.log(kept / (1.0 - kept))
 
 
 def _gradient(x: Any, dy: Any, eps: float) -> Any:
-    x = x.astype(np.float64)
+    x, eps = x.astype(np.float64), float32(eps)
     low, outside = (eps, 0.0) if eps >= 0 else (0.0, np.nan)
     return np.where((x < low) | (x > 1.0 - low), outside, dy / (x * (1.0 - x)))
 
