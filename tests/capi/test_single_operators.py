@@ -14,6 +14,7 @@ import aclnn
 from aclnn import cann
 from aclnn.capi.op_types import TYPES
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.products import set_soc_name
 from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal
 
 Array = np.ndarray[Any, Any]
@@ -113,7 +114,7 @@ ROW_SHARES /= ROW_SHARES.sum(-1, keepdims=True)
 #: Of each type: inputs, attributes, and the results that the Python function of another door gives.
 CASES: dict[str, tuple[Sequence[Any], Attributes, Any]] = {
     "ArgMaxWithValue": ((X,), {"dimension": 1, "keep_dims": True}, (X.argmax(1)[:, None], X.max(1, keepdims=True))),
-    "ArgMinWithValue": ((X,), {}, (X.argmin(0), X.min(0))),
+    "ArgMinWithValue": ((X,), {"dimension": 0}, (X.argmin(0), X.min(0))),
     "BroadcastTo": ((X[:, :1].copy(), OnHost([3, 5])), {}, np.broadcast_to(X[:, :1], (3, 5))),
     "Cast": ((X,), {"dst_type": 1}, X.astype(np.float16)),
     "ConfusionTransposeD": (
@@ -404,6 +405,41 @@ def test_values_may_be_constants_of_the_description(device: None) -> None:
     np.testing.assert_array_equal(out, X.T)
 
 
+#: From 0 to 6 in each row.
+ROWS = np.tile(np.arange(7, dtype=np.float32), (3, 1))
+
+
+@pytest.mark.parametrize(
+    ("soc", "mode", "pooling", "end", "expected"),
+    [
+        ("Ascend910B1", 0, "avg", 4, 3),
+        ("Ascend910B1", 0, "avg", 2, 2.5),
+        ("Ascend910B1", 1, "avg", 4, 3.5),
+        ("Ascend910B1", 1, "max", 4, 4.25),
+        ("Ascend950PR_9589", 1, "avg", 4, 4),
+        ("Ascend910B1", 2, "avg", 4, 2.5),
+        ("Ascend910B1", 2, "avg", 3, 2),
+        ("Ascend910B1", 3, "max", 4, 3),
+    ],
+)
+def test_ends_and_pooling_of_a_rectangle(
+    device: None, soc: str, mode: int, pooling: str, end: int, expected: float
+) -> None:
+    """From 2 on, with two points in its bin; a side of less than a pixel counts as one in modes 0 and 1."""
+    out, roi = np.empty((1, 1, 1, 1), np.float32), np.array([[0, 2, 0, end, 0]], np.float32)
+    attributes = {"spatial_scale": 1.0, "pooled_height": 1, "pooled_width": 1, "roi_end_mode": mode}
+    set_soc_name(soc)
+    assert call("ROIAlign", (ROWS[None, None], roi), [out], attributes | {"pool_mode": pooling}) == 0, refusal()
+    assert out.item() == expected
+
+
+def test_the_mean_of_margins_by_default(device: None) -> None:
+    out, marks = np.empty((), np.float32), np.empty((2, 2), np.float32)
+    x, target = np.array([[0.5, 1.0], [0.5, 0.5]], np.float32), np.array([[1, -1], [0, -1]])
+    assert call("MultilabelMarginLoss", (x, target), [out, marks]) == 0, refusal()
+    assert out == np.float32(0.375)
+
+
 def test_a_reshape_before_the_transposition(device: None) -> None:
     out = np.empty((6, 2), np.float32)
     attributes = {"perm": (1, 0), "shape": (2, 6), "transpose_first": False}
@@ -435,19 +471,35 @@ def test_a_reshape_before_the_transposition(device: None) -> None:
         ("LayerNormV3", (X, WEIGHT, BIAS), {"begin_norm_axis": 0.5}, 161002, "begin_norm_axis: expected a value such"),
         ("ArgMaxWithValue", (X,), {"dimension": 1.5}, 161002, "dimension: expected a value such as 0, got 1.5"),
         ("ScatterElements", (X, X, X), {"axis": float("inf")}, 161002, "axis: expected a value such as 0, got inf"),
-        ("SoftmaxV2", (X,), {"axes": (0.5,)}, 161002, "axes: expected a value such as (-1,), got (0.5,)"),
-        ("ConfusionTransposeD", (X,), {"perm": (1, 0), "shape": (4, 6)}, 161002, "shape: expected one of 12 elements"),
+        ("ArgMaxWithValue", (X,), {}, 161002, "dimension: expected a value such as 0, got None"),
+        ("Renorm", (X,), {"p": 1.0, "dim": 0}, 161002, "maxnorm: expected a value such as 1.0, got None"),
         (
             "ConfusionTransposeD",
             (X,),
-            {"perm": (1, 0), "shape": (-3, -4)},
+            {"perm": (1, 0), "shape": (3, 4)},
+            161002,
+            "transpose_first: expected a value such",
+        ),
+        ("OneHotD", (np.int64([1]), *np.float32([[5], [2]])), {"depth": 3}, 161002, "x: expected data type"),
+        ("SoftmaxV2", (X,), {"axes": (0.5,)}, 161002, "axes: expected a value such as (-1,), got (0.5,)"),
+        (
+            "ConfusionTransposeD",
+            (X,),
+            {"perm": (1, 0), "shape": (4, 6), "transpose_first": False},
+            161002,
+            "shape: expected one of 12 elements",
+        ),
+        (
+            "ConfusionTransposeD",
+            (X,),
+            {"perm": (1, 0), "shape": (-3, -4), "transpose_first": False},
             161002,
             "shape: expected one of 12 elements",
         ),
         (
             "ConfusionTransposeD",
             (X[:2].copy(),),
-            {"perm": (1, 0), "transpose_first": True},
+            {"perm": (1, 0), "shape": (), "transpose_first": True},
             161002,
             "shape: expected one of 12 elements, got [4, 2]",
         ),

@@ -65,13 +65,13 @@ class Given(NamedTuple):
             )
         return tuple(map(int, found.reshape(-1)))
 
-    def attribute(self, name: str, default: Any) -> Any:
+    def attribute(self, name: str, default: Any, *, required: bool = False) -> Any:
         """Return an attribute of the default's type, of any number that has this value; empty lists' are integers.
 
         Raises:
-            AclnnError: it has another type or value.
+            AclnnError: it has another type or value, or is required and missing.
         """
-        found = self.attributes.get(name, default)
+        found = self.attributes.get(name, None if required else default)
         converted = _converted(found, default)
         if converted is None:
             raise _invalid(f"{name}: expected a value such as {default!r}, got {found!r}")
@@ -110,6 +110,10 @@ def _attribute(name: str, default: Any) -> Value:
     return lambda given: given.attribute(name, default)
 
 
+def _required(name: str, example: Any) -> Value:
+    return lambda given: given.attribute(name, example, required=True)
+
+
 def _only(name: str) -> Value:
     """The only dimension of an attribute that is a list, by default the last."""
 
@@ -131,11 +135,11 @@ def _constant(value: int) -> Value:
     return lambda given: Scalar(D.INT64, D.INT64.encode(value))
 
 
-def _choice(name: str, words: Sequence[str]) -> Value:
-    """The place of an attribute among its words, by default the first."""
+def _choice(name: str, words: Sequence[str], default: int = 0) -> Value:
+    """The place of an attribute among its words."""
 
     def choose(given: Given) -> int:
-        found = given.attribute(name, words[0])
+        found = given.attribute(name, words[default])
         if found not in words:
             raise _invalid(f"{name}: expected {listing(words)}, got {found}")
         return words.index(found)
@@ -198,16 +202,20 @@ def _sliced(given: Given) -> Tensor:
     return _view(x, shape, x.strides, sum(map(math.prod, zip(offsets, x.strides, strict=True))))
 
 
+_transposes_first = _required("transpose_first", False)
+
+
 def _transposed(given: Given) -> Tensor:
     """The first input of ConfusionTransposeD, transposed before or after its new shape."""
-    x, perm, shape = given.tensor(), given.attribute("perm", ()), given.attribute("shape", ())
-    return _permuted(x if given.attribute("transpose_first", False) else _reshaped(x, shape), perm)
+    x = given.tensor()
+    perm, shape = (given.attribute(name, (), required=True) for name in ("perm", "shape"))
+    return _permuted(x if _transposes_first(given) else _reshaped(x, shape), perm)
 
 
 def _as_transposed(given: Given) -> Tensor:
     """The output viewed in the transposed input's shape."""
     y = given.output()
-    return _reshaped(y, _transposed(given).shape) if given.attribute("transpose_first", False) else y
+    return _reshaped(y, _transposed(given).shape) if _transposes_first(given) else y
 
 
 def _recurrent(operator: Operator, inputs: str = "") -> ByType:
@@ -365,10 +373,10 @@ TYPES: dict[str, ByType] = {
         maximize=_attribute("maximize", False),
     ),
     "ArgMaxWithValue": _function(
-        "aclnnMaxDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
+        "aclnnMaxDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
     "ArgMinWithValue": _function(
-        "aclnnMinDim", "self", "indices out", dim=_attribute("dimension", 0), keepdim=_attribute("keep_dims", False)
+        "aclnnMinDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
     "Add": _function("aclnnAdd", "self other", alpha=_constant(1)),
     "BatchMatMul": _product("aclnnBatchMatMul"),
@@ -414,8 +422,8 @@ TYPES: dict[str, ByType] = {
         of_types.LOG_SPACE,
         "assist",
         "y",
-        start=_attribute("start", 0.0),
-        end=_attribute("end", 0.0),
+        start=_required("start", 0.0),
+        end=_required("end", 0.0),
         steps=_attribute("steps", 100),
         base=_attribute("base", 10.0),
     ),
@@ -423,7 +431,7 @@ TYPES: dict[str, ByType] = {
         "aclnnMultilabelMarginLoss",
         "self target",
         "out isTarget",
-        reduction=_choice("reduction", ("none", "mean", "sum")),
+        reduction=_choice("reduction", ("none", "mean", "sum"), default=1),
     ),
     "NonMaxSuppressionV4": _operator(
         of_box_types.SUPPRESSION,
@@ -432,7 +440,7 @@ TYPES: dict[str, ByType] = {
         pad_to_max_output_size=_attribute("pad_to_max_output_size", False),
     ),
     "OneHotD": _operator(
-        of_types.ONE_HOT, "x on_value off_value", "y", depth=_attribute("depth", 0), axis=_attribute("axis", -1)
+        of_types.ONE_HOT, "x on_value off_value", "y", depth=_required("depth", 0), axis=_attribute("axis", -1)
     ),
     "Pdist": _function("aclnnPdist", p=_attribute("p", 2.0)),
     "Qr": _function("aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))),
@@ -440,19 +448,20 @@ TYPES: dict[str, ByType] = {
         of_box_types.ROI_ALIGN,
         "features rois",
         "y",
-        spatial_scale=_attribute("spatial_scale", 1.0),
-        pooled_height=_attribute("pooled_height", 1),
-        pooled_width=_attribute("pooled_width", 1),
+        spatial_scale=_required("spatial_scale", 1.0),
+        pooled_height=_required("pooled_height", 1),
+        pooled_width=_required("pooled_width", 1),
         sample_num=_attribute("sample_num", 2),
         roi_end_mode=_attribute("roi_end_mode", 1),
+        pool_mode=_attribute("pool_mode", "avg"),
     ),
     "Renorm": _operator(
         of_types.RENORM,
         "self",
         "y",
-        p=_attribute("p", 2.0),
-        dim=_attribute("dim", 0),
-        maxnorm=_attribute("maxnorm", 1.0),
+        p=_required("p", 2.0),
+        dim=_required("dim", 0),
+        maxnorm=_required("maxnorm", 1.0),
     ),
     "Round": _function("aclnnRoundDecimals", decimals=_attribute("decimals", 0)),
     "ScaledMaskedSoftmax": _function(

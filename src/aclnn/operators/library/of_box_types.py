@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, present, rule, same_dtype, shape_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.products import CLASS_950
 from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
@@ -223,21 +225,48 @@ def _suppressed(
     return np.pad(np.array(kept, np.int32), (0, int(most) - len(kept))), len(kept)
 
 
-def _align(x: Array, rois: Array, scale: float, height: int, width: int, samples: int, end: int) -> Array:
-    """Means of points in the bins of rectangles, between pixels weighted by their distances."""
-    found = np.zeros((len(rois), x.shape[1], height, width))
+def _align(
+    moved_starts: bool,
+    x: Array,
+    rois: Array,
+    scale: float,
+    height: int,
+    width: int,
+    samples: int,
+    end: int,
+    pooling: str,
+) -> Array:
+    """Pool points in the bins of rectangles, between pixels weighted by their distances.
+
+    Args:
+        moved_starts: where ends are moved a pixel starts are too.
+        x: planes of images.
+        rois: an image and two corners in each row.
+        scale: from corners to planes.
+        height: bins in a column.
+        width: bins in a row.
+        samples: points along each side of a bin; 0 for as many as cover it.
+        end: 1 moves corners a pixel before they are scaled, 2 and 3 move them half a pixel back after it.
+        pooling: avg or max.
+    """
+    before, after = {0: (0, 0.0), 1: (1, 0.0)}.get(end, (0, 0.5))
+    found = np.full((len(rois), x.shape[1], height, width), 0.0 if pooling == "avg" else -np.inf)
     for at, (image, *corners) in enumerate(rois.astype(np.float64)):
         if not 0 <= image < len(x):
             raise IndexError(f"rois: expected images from 0 to {len(x) - 1}, got {image}")
-        low, high = np.array(corners[:2]) * scale, (np.array(corners[2:]) + end) * scale
-        bins = np.maximum(high - low, 0) / (width, height)
-        counts = [samples or max(1, int(np.ceil(size))) for size in bins]
+        low = (np.array(corners[:2]) + before * moved_starts) * scale - after
+        high = (np.array(corners[2:]) + before) * scale - after
+        bins = (high - low if after else np.maximum(high - low, 1)) / (width, height)
+        counts = [samples or int(np.ceil(size)) for size in bins]
+        if min(counts) < 1:
+            continue
         columns, rows = (
             begin + size * (np.arange(bins_ * count) + 0.5) / count
             for begin, size, bins_, count in zip(low, bins, (width, height), counts, strict=True)
         )
         points = _between(x[int(image)].astype(np.float64), rows, columns)
-        found[at] = points.reshape(-1, height, counts[1], width, counts[0]).mean((2, 4))
+        points = points.reshape(-1, height, counts[1], width, counts[0])
+        found[at] = points.mean((2, 4)) if pooling == "avg" else points.max((2, 4))
     return found
 
 
@@ -269,6 +298,32 @@ def _some_bins(call: Call) -> str | None:
 def _five_columns(call: Call) -> str | None:
     got = call["rois"].shape
     return None if got[1] == 5 else f"rois: expected rows of an image and 4 numbers, got shape {extents(got)}"
+
+
+def _roi_align(moved_starts: bool) -> Operator:
+    return _typed(
+        "ROIAlign",
+        "y = means or largest of sample_num^2 points in each bin of rois * spatial_scale",
+        (
+            tensor_in("features", "(N, C, H, W)"),
+            tensor_in("rois", "images and corners in rows"),
+            _attribute("spatial_scale", Kind.DOUBLE),
+            *(_attribute(name, Kind.INT64) for name in ("pooled_height", "pooled_width", "sample_num", "roi_end_mode")),
+            _attribute("pool_mode", Kind.STRING),
+            tensor_out("y"),
+        ),
+        (
+            *_floats("features", "rois", "y"),
+            dims_between(4, 4, "features"),
+            dims_between(2, 2, "rois"),
+            rule("rows: rois", _five_columns),
+            rule("bins and points: sample_num", _some_bins),
+            one_of("roi_end_mode", 0, 1, 2, 3),
+            one_of("pool_mode", "avg", "max"),
+            shape_is("bins", _pooled, "y"),
+        ),
+        partial(_align, moved_starts),
+    )
 
 
 GIOU = _overlap("GIoU", "overlap = IoU - (hull - union) / hull", _generalised)
@@ -319,24 +374,5 @@ SUPPRESSION = _typed(
     _suppressed,
     (*_FLOATS, D.INT32),
 )
-ROI_ALIGN = _typed(
-    "ROIAlign",
-    "y = means of sample_num^2 points in each bin of rois * spatial_scale",
-    (
-        tensor_in("features", "(N, C, H, W)"),
-        tensor_in("rois", "images and corners in rows"),
-        _attribute("spatial_scale", Kind.DOUBLE),
-        *(_attribute(name, Kind.INT64) for name in ("pooled_height", "pooled_width", "sample_num", "roi_end_mode")),
-        tensor_out("y"),
-    ),
-    (
-        *_floats("features", "rois", "y"),
-        dims_between(4, 4, "features"),
-        dims_between(2, 2, "rois"),
-        rule("rows: rois", _five_columns),
-        rule("bins and points: sample_num", _some_bins),
-        one_of("roi_end_mode", 0, 1),
-        shape_is("bins", _pooled, "y"),
-    ),
-    _align,
-)
+_BEFORE_950, _ON_950 = map(_roi_align, (False, True))
+ROI_ALIGN = replace(_BEFORE_950, work=lambda call: (_ON_950 if call.product in CLASS_950 else _BEFORE_950).work(call))

@@ -23,7 +23,6 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.operators.library import optimizer
 from aclnn.operators.library.common import (
-    INDEX_TYPES,
     MODERN,
     library_operator,
     support,
@@ -139,6 +138,8 @@ def _one_hot(x: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
     return np.where(np.expand_dims(x, at) == columns, on.reshape(()), off.reshape(()))
 
 
+_VALUES = (*_TYPES, D.INT32, D.INT8, D.UINT8)
+
 #: Of integers, with values of another type.
 ONE_HOT = replace(
     library_operator(
@@ -155,7 +156,8 @@ ONE_HOT = replace(
         ),
         (
             present("x", "on_value", "off_value", "y"),
-            dtype_in(INDEX_TYPES, "x"),
+            dtype_in((D.INT32, D.UINT8), "x"),
+            dtype_in(_VALUES, "on_value"),
             same_dtype("off_value", "on_value"),
             same_dtype("y", "on_value"),
             size_is("one number", lambda call: 1, "on_value", "off_value"),
@@ -172,7 +174,7 @@ ONE_HOT = replace(
         ),
         _one_hot,
         header="",
-        dtypes=(D.INT32, D.INT64, D.FLOAT, D.FLOAT16),
+        dtypes=_VALUES,
         products=MODERN,
         attributes=("depth", "axis"),
     ),
