@@ -433,6 +433,21 @@ def test_ends_and_pooling_of_a_rectangle(
     assert out.item() == expected
 
 
+@pytest.mark.parametrize(("kind", "expected"), [("GIoU", 1), ("DIoU", 0)])
+def test_boxes_without_area(device: None, kind: str, expected: float) -> None:
+    box, out = np.ones((4, 1), np.float32), np.empty((1, 1), np.float32)
+    assert call(kind, (box, box), [out], {"is_cross": False}) == 0, refusal()
+    assert out.item() == expected
+
+
+def test_the_largest_ratio_bounds_an_angle(device: None) -> None:
+    """Of a box of width 1 and height 1e-5, whose ratio counts as 10^4, beside a square."""
+    boxes = [np.array([[0], [0], [1], [end]], np.float32) for end in (1e-5, 1)]
+    outputs = [np.empty((1, 1), np.float32) for _ in range(2)]
+    assert call("CIoU", boxes, outputs, {"is_cross": False}) == 0, refusal()
+    assert outputs[1].item() == np.float32(np.arctan(1) - np.arctan(1e4))
+
+
 def test_the_mean_of_margins_by_default(device: None) -> None:
     out, marks = np.empty((), np.float32), np.empty((2, 2), np.float32)
     x, target = np.array([[0.5, 1.0], [0.5, 0.5]], np.float32), np.array([[1, -1], [0, -1]])

@@ -17,6 +17,8 @@ from aclnn.operators.library.common import MODERN, library_operator, tensor_in, 
 
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
+_TINY, _LEAST_HEIGHT, _LARGEST_RATIO = 1e-16, 1e-9, 1e4
+"""What the kernels add to lengths, and how wide they take boxes to be, where a box has no area."""
 
 
 def _typed(
@@ -65,15 +67,18 @@ def _compared(boxes: Array, others: Array, by_centre: bool, crossed: bool, mode:
     if crossed:
         other_low, other_high = other_low[:, :, None], other_high[:, :, None]
         low, high = low[:, None], high[:, None]
-    sizes, other_sizes = high - low, other_high - other_low
+    sizes, other_sizes = high - low + _TINY, other_high - other_low + _TINY
     common = np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0.0).prod(0)
     whole = other_sizes.prod(0)
     if mode == "iou":
         whole = whole + sizes.prod(0) - common
-    hull = np.maximum(high, other_high) - np.minimum(low, other_low)
+    hull = np.maximum(high, other_high) - np.minimum(low, other_low) + _TINY
     apart = (low + high - other_low - other_high) / 2
-    turned = np.arctan(other_sizes[0] / other_sizes[1]) - np.arctan(sizes[0] / sizes[1])
-    return common / whole, whole, hull, apart, turned
+    angle, other_angle = (
+        np.arctan(np.minimum(width / (height + _LEAST_HEIGHT), _LARGEST_RATIO))
+        for width, height in (sizes, other_sizes)
+    )
+    return common / whole, whole, hull, apart, other_angle - angle
 
 
 def _generalised(*given: Any) -> Array:
@@ -83,7 +88,7 @@ def _generalised(*given: Any) -> Array:
 
 def _by_distance(*given: Any) -> Array:
     shared, _, hull, apart, _ = _compared(*given)
-    return np.atleast_2d(shared - (apart**2).sum(0) / (hull**2).sum(0))
+    return np.atleast_2d(shared - (apart**2).sum(0) / ((hull**2).sum(0) + _TINY))
 
 
 def _complete(*given: Any) -> tuple[Array, Array]:
