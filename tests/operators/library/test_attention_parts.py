@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import attention_parts
-from tests.cases.table import Arguments, T, dtype, shape
+from tests.cases.table import Arguments, T, changed, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     TRAINED,
@@ -25,6 +26,7 @@ from tests.helpers.library import (
     Placed,
     Subject,
     computed,
+    described,
     torch,
     wide,
 )
@@ -98,17 +100,24 @@ def _packed_call(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
 
 
 BREAKS: Mapping[str, Breaking] = {
-    "given": lambda o, name: Break(_packed_call(o, {name: None}), "an object"),
-    "given or not": lambda o, name: Break({name: None}, "an object with updateType 1"),
-    "data type": lambda o, name: Break(
-        _packed_call(o, {name: T(D.INT32, (3,))}) if name == "actualSeqQlenOptional" else dtype(D.DOUBLE, name), "ACL_"
+    "present": lambda o, name: Break(
+        _packed_call(o, {name: None}) if name == "actualSeqQlenOptional" else {name: None}, "an object"
     ),
+    "layout of maxima and sums": lambda o, name: Break(_packed_call(o, {name: "BSH"}), "TND"),
+    "lengths": lambda o, name: Break(_packed_call(o, {name: T(D.INT32, (3,))}), "ACL_INT64"),
+    "not empty": lambda o, name: Break({name: {"shape": (0, *(OUT if "Attn" in name else STATISTIC)[1:])}}, "elements"),
+    "no private format": lambda o, name: Break(
+        _packed_call(o, {name: T(D.INT64, (3,), format=Format.FORMAT_FRACTAL_NZ)})
+        if name == "actualSeqQlenOptional"
+        else {name: {"format": Format.FORMAT_FRACTAL_NZ}},
+        "ACL_FORMAT_ND",
+    ),
+    "given or not": lambda o, name: Break({name: None}, "an object with updateType 1"),
+    "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
     "same data type as prevAttnOut": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "allowed value": lambda o, name: Break(
-        _packed_call(o, {name: "BSH"}) if "Softmax" in name else {name: 2 if o.name == PARTS else "BSH"},
-        "0 or 1" if o.name == PARTS else "TND",
+        {name: 2 if o.name == PARTS else "BSH"}, "0 or 1" if o.name == PARTS else "TND"
     ),
-    "1 dimension": lambda o, name: Break(_packed_call(o, {name: T(D.INT64, (3, 1))}), "1 dimension"),
     "3 dimensions": lambda o, name: Break(shape((3, 4), name), "3 dimensions"),
     "same shape as prevAttnOut": lambda o, name: Break(shape((3, 2, 4), name), "[3, 2, 8]"),
     "as prevAttnOut": lambda o, name: Break(shape((B, 3, S, 8), name), "N a divisor of 8"),
@@ -130,21 +139,47 @@ BREAKS: Mapping[str, Breaking] = {
 }
 
 
+def _packed_ring(change: Mapping[str, Any]) -> Arguments:
+    return described(changed(_ring(D.FLOAT), _packed_call(BY_NAME[RING], change)))
+
+
 class TestRing(LibraryTests):
     subject = Subject(
         attention_parts.OPERATORS[:1],
         calls=CALLS,
         references={RING: _ring_reference},
         default=TRAINED,
+        # Refused: these have an element.
         empty={
-            RING: shape((0, B, 8), "prevAttnOut", "curAttnOut", "attnOutOut")
-            | shape((B, N, 0, 8), *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
+            RING: shape((1, 1, 8), "prevAttnOut", "curAttnOut", "attnOutOut")
+            | shape((1, 1, 1, 8), *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
             | {"actualSeqQlenOptional": None}
         },
         breaks=BREAKS,
         numbers=numbers,
-        codes=dict.fromkeys(("allowed value", "given", "1 dimension"), ACLNN_ERR_INNER_TILING_ERROR),
+        codes=dict.fromkeys(("layout of maxima and sums", "lengths"), ACLNN_ERR_INNER_TILING_ERROR),
     )
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"inputLayoutOptional": "BSH"}, ACLNN_ERR_PARAM_INVALID),
+        ({"actualSeqQlenOptional": None}, ACLNN_ERR_PARAM_NULLPTR),
+    ],
+)
+def test_layouts_and_missing_lengths_are_no_faults_of_tiling(change: Mapping[str, Any], code: int) -> None:
+    with pytest.raises(AclnnError) as caught:
+        prepare(BY_NAME[RING], _packed_ring(change), Product.ATLAS_A2)
+    assert caught.value.code == code
+
+
+def test_950_takes_any_columns() -> None:
+    outs = shape((5, N, 32), "prevAttnOut", "curAttnOut", "attnOutOut")
+    call = _packed_ring(outs)
+    prepare(BY_NAME[RING], call, Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="a multiple of 64"):
+        prepare(BY_NAME[RING], call, Product.ATLAS_A2)
 
 
 class TestParts(LibraryTests):

@@ -11,14 +11,20 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
+    each,
+    elsewhere,
+    extents,
     floating,
+    listing,
     one_of,
     present,
+    public_format,
     restricted,
     rule,
     same_dtype,
     same_shape,
     shape_is,
+    shown,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -75,8 +81,22 @@ def _few_columns(call: Call) -> str | None:
     )
 
 
-def _lengths_missing(call: Call) -> str | None:
-    return f"{_LENGTHS}: expected an object (of TND), got null" if call[_LENGTHS] is None else None
+def _not_empty(call: Call, name: str) -> str | None:
+    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
+
+
+def _softmax_layout(call: Call) -> str | None:
+    allowed, got = ("", "SBH", "TND"), call[_SOFTMAX_LAYOUT]
+    if got is None or got in allowed:
+        return None
+    return f"{_SOFTMAX_LAYOUT}: expected {listing(map(repr, allowed))}, got {shown(got)}"
+
+
+def _lengths(call: Call) -> str | None:
+    got = call[_LENGTHS]
+    if got.dtype == D.INT64 and len(got.shape) == 1:
+        return None
+    return f"{_LENGTHS}: expected 1 dimension of ACL_INT64, got {len(got.shape)} of {got.dtype.c_name}"
 
 
 def _by_token(statistic: Array, ends: Array) -> Array:
@@ -96,10 +116,8 @@ def _merged(first: Array, second: Array, maxima: Any, sums: Any) -> tuple[Array,
     return (first * weights[0] + second * weights[1]) / whole, most, whole
 
 
-def _ring_work(call: Call) -> Library | None:
+def _ring_work(call: Call) -> Library:
     packed, by_heads = _packed(call), call[_SOFTMAX_LAYOUT] != "TND"
-    if call["attnOutOut"].size == 0:
-        return None
 
     def update(*operands: Array) -> tuple[Array, ...]:
         first, max1, sum1, second, max2, sum2 = (each.astype(np.float64) for each in operands[:6])
@@ -216,25 +234,24 @@ OPERATORS = (
             same_dtype("curAttnOut", "prevAttnOut"),
             same_dtype("attnOutOut", "prevAttnOut"),
             dtype_in((D.FLOAT,), *_STATISTICS),
-            *with_code(
-                ACLNN_ERR_INNER_TILING_ERROR,
-                one_of(_LAYOUT, "SBH", "TND"),
-                *_of_packed(
-                    one_of(_SOFTMAX_LAYOUT, "", "SBH", "TND"),
-                    rule(f"given: {_LENGTHS}", _lengths_missing),
-                    dims_between(1, 1, _LENGTHS),
-                ),
-            ),
-            *_of_packed(dtype_in((D.INT64,), _LENGTHS)),
+            each("not empty", _GIVEN[:6], _not_empty),
+            one_of(_LAYOUT, "SBH", "TND"),
             dims_between(3, 3, "prevAttnOut"),
             same_shape("curAttnOut", "prevAttnOut"),
             same_shape("attnOutOut", "prevAttnOut"),
             *_of_samples(rule("as prevAttnOut: prevSoftmaxMax", _statistics_of_samples)),
-            *_of_packed(
-                shape_is("of tokens and heads", _statistics_of_packed, "prevSoftmaxMax"),
-                rule("few columns: prevAttnOut", _few_columns),
-            ),
+            *_of_packed(shape_is("of tokens and heads", _statistics_of_packed, "prevSoftmaxMax")),
             *(same_shape(name, "prevSoftmaxMax") for name in _STATISTICS[1:]),
+            *_of_packed(present(_LENGTHS), public_format(_LENGTHS)),
+            public_format(*_GIVEN),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                *_of_packed(
+                    rule(f"layout of maxima and sums: {_SOFTMAX_LAYOUT}", _softmax_layout),
+                    rule(f"lengths: {_LENGTHS}", _lengths),
+                ),
+            ),
+            *elsewhere(CLASS_950, *_of_packed(rule("few columns: prevAttnOut", _few_columns))),
         ),
         work=_ring_work,
         in_header_of="ring_attention_update",
