@@ -30,7 +30,7 @@ def _call(d: D, tokens: int = 5) -> Arguments:
         "stateRef": T(d, (6, 4, 2, 3)),
         "out": T(d, (tokens, 4, 2)),
         "g": T(D.FLOAT, (tokens, 4)),
-        "gk": None,
+        "gk": T(D.FLOAT, (tokens, 4, 3)),
         "scaleValue": 0.5,
         **{name: T(D.INT32, (tokens if name == "ssmStateIndices" else 2,)) for name in INDICES},
     }
@@ -39,13 +39,14 @@ def _call(d: D, tokens: int = 5) -> Arguments:
 def _reference(a: Mapping[str, Any]) -> Any:
     """Every head on its own, as the recurrence is written."""
     states, out = wide(a["stateRef"]).clone(), torch.zeros(5, 4, 2, dtype=torch.float64)
-    query, key, value, beta, g = (wide(a[name]) for name in ("query", "key", "value", "beta", "g"))
+    query, key, value, beta, g, gk = (wide(a[name]) for name in ("query", "key", "value", "beta", "g", "gk"))
     for tokens, accepted in ((range(3), 2), (range(3, 5), 1)):
         for head in range(4):
             state = states[PLACES[tokens[accepted - 1]], head].clone()
             for t in tokens:
                 k = key[t, head // 2]
-                state = state @ (g[t, head].exp() * (torch.eye(3) - beta[t, head] * torch.outer(k, k)).double())
+                decay = (g[t, head] + gk[t, head]).exp().diag()
+                state = state @ decay @ (torch.eye(3) - beta[t, head] * torch.outer(k, k)).double()
                 state = state + beta[t, head] * torch.outer(value[t, head], k)
                 states[PLACES[t], head] = state
                 out[t, head] = 0.5 * state @ query[t, head // 2]
@@ -53,16 +54,20 @@ def _reference(a: Mapping[str, Any]) -> Any:
 
 
 BREAKS: Mapping[str, Breaking] = {
-    "null": lambda o, name: Break({name: T(D.FLOAT, (5, 4, 3))}, "null"),
+    "not empty": lambda o, name: Break(shape((0,), name), "elements"),
     "3 dimensions": lambda o, name: Break(shape((5, 3), name), "3 dimensions"),
     "4 dimensions": lambda o, name: Break(shape((6, 4, 2), name), "4 dimensions"),
     "1 dimension": lambda o, name: Break(shape((2, 1), name), "1 dimension"),
     "same shape as query": lambda o, name: Break(shape((5, 2, 4), name), "[5, 2, 3]"),
     "heads and their numbers": lambda o, name: Break(
-        shape((5, 3, 2), name) if name == "value" else shape((5, 2, 257), name, "key"),
-        "multiple of the 2" if name == "value" else "at most 256",
+        shape((5, 3, 2), name) if name == "value" else shape((5, 2, 513), name, "key"),
+        "multiple of the 2" if name == "value" else "at most 512",
     ),
     "shape is a number for each token and head of value": lambda o, name: Break(shape((5, 2), name), "[5, 4]"),
+    "shape is a number for each token, head of value and number of key": lambda o, name: Break(
+        shape((5, 4, 2), name), "[5, 4, 3]"
+    ),
+    "a state for each token": lambda o, name: Break(shape((4, 4, 2, 3), name), "5 tokens"),
     "a state for each head": lambda o, name: Break(shape((6, 4, 3, 2), name), "[4, 2, 3]"),
     "shape is a number for each token": lambda o, name: Break(shape((4,), name), "[5]"),
     "same shape as actualSeqLengths": lambda o, name: Break(shape((3,), name), "[2]"),
@@ -81,28 +86,60 @@ class TestDeltaRule(LibraryTests):
         calls={"recurrent_gated_delta_rule": _call},
         references={"recurrent_gated_delta_rule": _reference},
         default=(D.BF16,),
-        empty={"recurrent_gated_delta_rule": _call(D.BF16, 0) | {name: T(D.INT32, (0,)) for name in INDICES}},
+        # Refused: this has a token.
+        empty={
+            "recurrent_gated_delta_rule": _call(D.BF16, 1)
+            | {name: T(D.INT32, (1,)) for name in INDICES}
+            | {"stateRef": T(D.FLOAT, (6, 4, 2, 3))}
+        },
         breaks=BREAKS,
         numbers=numbers,
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "wrong"), [("actualSeqLengths", 4), ("ssmStateIndices", 6), ("numAcceptedTokens", 3), ("g", None)]
-)
-def test_indices_that_lead_outside_are_told(name: str, wrong: int | None) -> None:
-    placed = {
+def _placed() -> dict[str, Placed]:
+    """A call of ones, without decays of keys."""
+    return {
         each: Placed(
             np.array(INDICES[each], np.int32) if each in INDICES else np.ones(T.shape, T.dtype.numpy), "contiguous"
         )
         for each, T in _call(D.BF16).items()
         if each not in ("gk", "scaleValue")
     }
-    arguments = {each: one.tensor for each, one in placed.items()} | {"gk": None, "scaleValue": 1.0}
-    if wrong is None:
-        arguments[name] = None
-        prepare(BY_NAME["recurrent_gated_delta_rule"], arguments, Product.ATLAS_A2).run()
-        return
+
+
+def _run(placed: Mapping[str, Placed], product: Product = Product.ATLAS_A2) -> None:
+    optional: dict[str, Any] = dict.fromkeys(("g", "gk", "numAcceptedTokens"))
+    arguments = optional | {name: each.tensor for name, each in placed.items()} | {"scaleValue": 1.0}
+    prepare(BY_NAME["recurrent_gated_delta_rule"], arguments, product).run()
+
+
+@pytest.mark.parametrize(("name", "wrong"), [("actualSeqLengths", 4), ("ssmStateIndices", 6), ("numAcceptedTokens", 3)])
+def test_indices_that_lead_outside_are_told(name: str, wrong: int) -> None:
+    placed = _placed()
     placed[name].view[-1] = wrong
     with pytest.raises(AclnnError, match=f"{name}: expected"):
-        prepare(BY_NAME["recurrent_gated_delta_rule"], arguments, Product.ATLAS_A2).run()
+        _run(placed)
+
+
+@pytest.mark.parametrize(("name", "neutral"), [("g", 0), ("numAcceptedTokens", 1)])
+def test_null_is_no_decay_and_the_first_state(name: str, neutral: int) -> None:
+    found = []
+    for given in (True, False):
+        placed = _placed()
+        placed["stateRef"].view[...] *= np.arange(6)[:, None, None, None]
+        placed[name].view[...] = neutral
+        if not given:
+            del placed[name]
+        _run(placed, Product.ASCEND_950)
+        found.append([placed[each].view.copy() for each in ("out", "stateRef")])
+    for with_it, without in zip(*found, strict=True):
+        np.testing.assert_array_equal(with_it, without)
+
+
+def test_states_of_float_are_not_rounded() -> None:
+    placed = _placed()
+    placed["stateRef"] = Placed(np.full((6, 4, 2, 3), 1 + 2**-12, np.float32), "contiguous")
+    placed["beta"].view[...] = placed["g"].view[...] = 0
+    _run(placed)
+    assert (placed["stateRef"].view == 1 + 2**-12).all()

@@ -7,19 +7,25 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, present, public_format, rule, same_shape, shape_is
+from aclnn.core.checks import dims_between, dtype_in, each, extents, present, public_format, rule, same_shape, shape_is
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import expect_within, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, expect_within, optional_in, support, tensor_in, tensor_out
 
-_MOST_STEPS, _MOST_HEADS, _MOST_EXTENT = 8, 256, 256
-_TENSORS = ("query", "key", "value", "beta", "stateRef", "out")
+_MOST_STEPS, _MOST_HEADS, _MOST_EXTENT = 8, 256, 512
+_OF_BF16 = ("query", "key", "value", "beta", "out")
 _INDICES = ("actualSeqLengths", "ssmStateIndices", "numAcceptedTokens")
+_INPUTS = ("query", "key", "value", "stateRef", "beta", *_INDICES[:2])
+_OPTIONAL = ("numAcceptedTokens", "g", "gk")
 
 
-def _no_gk(call: Call) -> str | None:
-    return None if call["gk"] is None else f"gk: expected null, got a tensor of shape {extents(call['gk'].shape)}"
+def _not_empty(call: Call, name: str) -> str | None:
+    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
+
+
+def _enough_states(call: Call) -> str | None:
+    got, tokens = call["stateRef"].shape[0], call["query"].shape[0]
+    return None if got >= tokens else f"stateRef: expected a state for each of {tokens} tokens at least, got {got}"
 
 
 def _heads(call: Call) -> str | None:
@@ -44,12 +50,20 @@ def _gates(call: Call) -> Sequence[int]:
     return shape[:2]
 
 
+def _gates_of_keys(call: Call) -> Sequence[int]:
+    return *_gates(call), call["query"].shape[2]
+
+
 def _work(call: Call) -> Library:
     """See the formula; a sequence begins with the state of its last accepted token, and each token's is kept."""
-    scale, gated = call["scaleValue"], call["g"] is not None
+    scale = call["scaleValue"]
+    given = tuple(name for name in _OPTIONAL if call[name] is not None)
 
-    def run(query: Any, key: Any, value: Any, beta: Any, states: Any, *others: Any) -> tuple[Any, Any]:
-        lengths, places, accepted = others[:3]
+    def run(
+        query: Any, key: Any, value: Any, beta: Any, states: Any, lengths: Any, places: Any, *others: Any
+    ) -> tuple[Any, Any]:
+        named = dict(zip(given, others, strict=True))
+        accepted = named.get("numAcceptedTokens", np.ones_like(lengths))
         expect_within("actualSeqLengths", lengths, 0, _MOST_STEPS)
         if lengths.sum() > len(query):
             raise IndexError(f"actualSeqLengths: expected at most {len(query)} tokens together, got {lengths.sum()}")
@@ -60,13 +74,17 @@ def _work(call: Call) -> Library:
         share = value.shape[1] // query.shape[1]
         q, k = (np.repeat(each.astype(np.float64), share, 1) for each in (query, key))
         v, rate = value.astype(np.float64), beta.astype(np.float64)[..., None]
-        decay = np.exp(others[3].astype(np.float64)) if gated else np.ones(value.shape[:2])
+        decay = np.ones((*value.shape[:2], 1, 1))
+        if "g" in named:
+            decay = decay * np.exp(named["g"].astype(np.float64))[:, :, None, None]
+        if "gk" in named:
+            decay = decay * np.exp(named["gk"].astype(np.float64))[:, :, None]
         left, out = states.astype(np.float64), np.zeros(value.shape)
         begin = 0
         for length, taken in zip(lengths.tolist(), accepted.tolist(), strict=True):
             state = left[places[begin + taken - 1]] if length else None
             for t in range(begin, begin + length):
-                state = decay[t][:, None, None] * state
+                state = decay[t] * state
                 error = rate[t] * (v[t] - np.einsum("hvk,hk->hv", state, k[t]))
                 state = state + error[..., None] * k[t][:, None, :]
                 left[places[t]] = state
@@ -74,7 +92,7 @@ def _work(call: Call) -> Library:
             begin += length
         return left, out
 
-    inputs = ("query", "key", "value", "beta", "stateRef", *_INDICES, *(["g"] if gated else []))
+    inputs = ("query", "key", "value", "beta", "stateRef", *_INDICES[:2], *given)
     return Library(run, inputs, ("stateRef", "out"))
 
 
@@ -83,36 +101,48 @@ OPERATORS = (
         name="recurrent_gated_delta_rule",
         function="aclnnRecurrentGatedDeltaRule",
         summary="Linear attention of a few tokens a sequence, whose state each of them corrects.",
-        formula="S = e^g * S; S = S + beta * (value - S key) key^T; out = scaleValue * S query",
+        formula="S = e^(g + gk) * S; S = S + beta * (value - S key) key^T; out = scaleValue * S query",
         parameters=(
             tensor_in("query", "(T, Nk, Dk) tokens of all sequences, heads, numbers"),
             tensor_in("key", "as query"),
             tensor_in("value", "(T, Nv, Dv)"),
             tensor_in("beta", "(T, Nv) how much a token corrects"),
-            Parameter("stateRef", "state_ref", Kind.OUTPUT, "(blocks, Nv, Dv, Dk) states, replaced"),
+            Parameter("stateRef", "state_ref", Kind.OUTPUT, "(blocks, Nv, Dv, Dk) states, replaced; BF16 or FLOAT"),
             tensor_in("actualSeqLengths", "(B) tokens of each sequence; INT32"),
             tensor_in("ssmStateIndices", "(T) the state that each token leaves; INT32"),
-            Parameter("g", "g", Kind.INPUT, "(T, Nv) logarithms of decays; FLOAT; null: 0", optional=True),
-            Parameter("gk", "gk", Kind.INPUT, "null", optional=True),
-            tensor_in("numAcceptedTokens", "(B) which of a sequence's states it begins with, from 1 on; INT32"),
+            optional_in("g", "(T, Nv) logarithms of decays; FLOAT; null: 0"),
+            optional_in("gk", "(T, Nv, Dk) the same; FLOAT; null: 0"),
+            Parameter(
+                "numAcceptedTokens",
+                "num_accepted_tokens",
+                Kind.INPUT,
+                "(B) which of a sequence's states it begins with, from 1 on; INT32; null: 1",
+                optional=True,
+            ),
             Parameter("scaleValue", "scale_value", Kind.FLOAT, "the factor of query"),
             tensor_out("out", "(T, Nv, Dv)"),
         ),
-        support=support((D.BF16,), A2_CLASS),
+        support=support((D.BF16,), MODERN),
         checks=(
-            present(*_TENSORS[:-1], *_INDICES, "out"),
-            rule("null: gk", _no_gk),
-            dtype_in({D.BF16}, *_TENSORS),
-            dtype_in({D.INT32}, *_INDICES),
-            dtype_in({D.FLOAT}, "g"),
-            public_format(*_TENSORS),
+            present(*_INPUTS, "out"),
+            dtype_in({D.BF16}, *_OF_BF16[:3]),
+            dtype_in({D.BF16, D.FLOAT}, "stateRef"),
+            dtype_in({D.BF16}, "beta"),
+            dtype_in({D.INT32}, *_INDICES[:2]),
+            dtype_in({D.FLOAT}, "g", "gk"),
+            dtype_in({D.INT32}, "numAcceptedTokens"),
+            dtype_in({D.BF16}, "out"),
+            public_format(*_INPUTS, *_OPTIONAL, "out"),
+            each("not empty", (*_INPUTS, *_OPTIONAL, "out"), _not_empty),
             dims_between(3, 3, "query", "value"),
             dims_between(4, 4, "stateRef"),
             dims_between(1, 1, *_INDICES),
             same_shape("key", "query"),
             rule("heads and their numbers: value, query", _heads),
             shape_is("a number for each token and head of value", _gates, "beta", "g"),
+            shape_is("a number for each token, head of value and number of key", _gates_of_keys, "gk"),
             rule("a state for each head: stateRef", _state),
+            rule("a state for each token: stateRef", _enough_states),
             shape_is("a number for each token", lambda call: call["query"].shape[:1], "ssmStateIndices"),
             same_shape("numAcceptedTokens", "actualSeqLengths"),
             same_shape("out", "value"),
