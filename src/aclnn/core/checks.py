@@ -331,6 +331,15 @@ def some_dims(*names: str) -> Check:
     return each("at least 1 dimension", names, complain)
 
 
+def not_empty(*names: str) -> Check:
+    """Require elements."""
+
+    def complain(call: Call, name: str) -> str | None:
+        return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
+
+    return each("not empty", names, complain)
+
+
 def axis(name: str, tensor: str) -> Check:
     """Require an attribute to be a dimension of a tensor (0 of one without); negative numbers count from the end."""
 

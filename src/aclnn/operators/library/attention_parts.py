@@ -11,11 +11,10 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
-    each,
     elsewhere,
-    extents,
     floating,
     listing,
+    not_empty,
     one_of,
     present,
     public_format,
@@ -79,10 +78,6 @@ def _few_columns(call: Call) -> str | None:
         f"prevAttnOut: expected at most {_MOST_HEADS} heads, and a multiple of {_UNIT} up to {_MOST_COLUMNS} columns, "
         f"got {heads} and {columns}"
     )
-
-
-def _not_empty(call: Call, name: str) -> str | None:
-    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
 
 
 def _softmax_layout(call: Call) -> str | None:
@@ -234,7 +229,7 @@ OPERATORS = (
             same_dtype("curAttnOut", "prevAttnOut"),
             same_dtype("attnOutOut", "prevAttnOut"),
             dtype_in((D.FLOAT,), *_STATISTICS),
-            each("not empty", _GIVEN[:6], _not_empty),
+            not_empty(*_GIVEN[:6]),
             one_of(_LAYOUT, "SBH", "TND"),
             dims_between(3, 3, "prevAttnOut"),
             same_shape("curAttnOut", "prevAttnOut"),

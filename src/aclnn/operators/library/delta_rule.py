@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, each, extents, present, public_format, rule, same_shape, shape_is
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    extents,
+    not_empty,
+    present,
+    public_format,
+    rule,
+    same_shape,
+    shape_is,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import MODERN, expect_within, optional_in, support, tensor_in, tensor_out
@@ -17,10 +27,6 @@ _OF_BF16 = ("query", "key", "value", "beta", "out")
 _INDICES = ("actualSeqLengths", "ssmStateIndices", "numAcceptedTokens")
 _INPUTS = ("query", "key", "value", "stateRef", "beta", *_INDICES[:2])
 _OPTIONAL = ("numAcceptedTokens", "g", "gk")
-
-
-def _not_empty(call: Call, name: str) -> str | None:
-    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
 
 
 def _enough_states(call: Call) -> str | None:
@@ -133,7 +139,7 @@ OPERATORS = (
             dtype_in({D.INT32}, "numAcceptedTokens"),
             dtype_in({D.BF16}, "out"),
             public_format(*_INPUTS, *_OPTIONAL, "out"),
-            each("not empty", (*_INPUTS, *_OPTIONAL, "out"), _not_empty),
+            not_empty(*_INPUTS, *_OPTIONAL, "out"),
             dims_between(3, 3, "query", "value"),
             dims_between(4, 4, "stateRef"),
             dims_between(1, 1, *_INDICES),

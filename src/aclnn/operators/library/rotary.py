@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     floating,
     generated,
     listing,
+    not_empty,
     on,
     present,
     public_format,
@@ -251,11 +252,6 @@ def _elements_of_both(call: Call, name: str) -> str | None:
     return f"expected a multiple of {step} up to {_MOST_APPLIED} in the last dimension, got {got}"
 
 
-def _not_empty(call: Call, name: str) -> str | None:
-    shape = call[name].shape
-    return None if call[name].size else f"expected elements, got shape {extents(shape)}"
-
-
 def _key_shape(call: Call) -> tuple[int, ...]:
     at, shape = _layout(call).index("N"), call["queryRef"].shape
     return (*shape[:at], call["keyRef"].shape[at], *shape[at + 1 :])
@@ -300,7 +296,7 @@ def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
             rule("known layout: layout", _known_layout),
             *(rule("known mode: rotaryMode", _known_applied_mode) for _ in mode),
             each("dimensions of the layout", _APPLIED, _ranks),
-            each("not empty", _APPLIED, _not_empty),
+            not_empty(*_APPLIED),
             each("whole pairs", ("queryRef",), _elements_of_both),
             shape_is("that of queryRef but for its heads", _key_shape, "keyRef"),
             shape_is("that of queryRef with one head", _angles_shape, "cos"),
@@ -504,7 +500,7 @@ OPERATORS = (
             dtype_in(floating, "queryIn"),
             *(same_dtype(name, "queryIn") for name in ("keyIn", "cosSinCache", "queryOut", "keyOut")),
             dims_between(2, 2, "queryIn", "keyIn", "cosSinCache"),
-            each("not empty", ("queryIn", "keyIn", "cosSinCache", "positions"), _not_empty),
+            not_empty("queryIn", "keyIn", "cosSinCache", "positions"),
             shape_is("a row for each token", _as_many_rows, "keyIn"),
             same_shape("queryOut", "queryIn"),
             same_shape("keyOut", "keyIn"),

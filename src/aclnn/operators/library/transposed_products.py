@@ -10,11 +10,11 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
-    each,
     elsewhere,
     extents,
     floating,
     listing,
+    not_empty,
     present,
     public_format,
     rule,
@@ -74,10 +74,6 @@ def _narrow_rows(call: Call) -> str | None:
     if not call["permX1"][0] or batch * inner < _BOUND or call["batchSplitFactor"] == 1:
         return None
     return f"batchSplitFactor: expected 1 for {_BOUND} numbers or more in a row of x1, got {call['batchSplitFactor']}"
-
-
-def _some(call: Call, name: str) -> str | None:
-    return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
 
 
 def _divides(call: Call) -> str | None:
@@ -164,7 +160,7 @@ OPERATORS = (
                 rule("untransposed: permX2", _untransposed),
             ),
             rule("a divisor of the batch: batchSplitFactor", _divides),
-            each("elements", ("x1", "x2"), _some),
+            not_empty("x1", "x2"),
             *map(_absent, _UNUSED),
             shape_is("the product", _result, "out"),
         ),
