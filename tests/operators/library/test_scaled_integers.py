@@ -67,7 +67,7 @@ BREAKS: Mapping[str, Breaking] = {
     "data type of out": lambda o, name: Break({name: 27}, "1"),
     "data type beside weightScale": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "allowed value": lambda o, name: Break({name: 0}, "1 or 27"),
-    "at most one element": lambda o, name: Break(shape((2,), name), "at most one"),
+    "not empty": lambda o, name: Break(shape((0,), name) | shape((0, 8), "scale"), "elements"),
     "2 dimensions": lambda o, name: Break(shape((8,), name), "2 dimensions"),
     "1 dimension": lambda o, name: Break(shape((3, 1), name), "1 dimension"),
     "shape is a row of x for each group": lambda o, name: Break(shape((2, 8), name), "[3, 8]"),
@@ -79,7 +79,9 @@ BREAKS: Mapping[str, Breaking] = {
         | shape((3, 7), "scale"),
         "an even last dimension",
     ),
-    "few rows": lambda o, name: Break(shape((25001, 8), name), "at most 25000 rows"),
+    "few rows": lambda o, name: Break(
+        shape((25001, 8), name, "out") | shape((25001,), "activateScaleOptional"), "at most 25000 rows"
+    ),
     "shape is a column each": lambda o, name: Break(shape((7,), name), "[8]"),
     "shape is a row each": lambda o, name: Break(shape((8,), name), "[5]"),
     "same shape as x": lambda o, name: Break(shape((8, 5), name), "[5, 8]"),
@@ -140,6 +142,19 @@ def test_a_bias_of_integers_is_added_before_the_scales() -> None:
         out=np.zeros((2, 2), bfloat16),
     )
     assert found["out"].tolist() == [[1, 16], [2, 28]]
+
+
+def test_empty_scales_and_biases_count_as_null() -> None:
+    found = _run(
+        RESTORE,
+        x=np.array([[1, -2]], np.int32),
+        weightScale=np.array([0.5, 2], np.float32),
+        activateScaleOptional=np.zeros(0, np.float32),
+        biasOptional=np.zeros(0, np.int32),
+        outputDtype=int(D.FLOAT16),
+        out=np.zeros((1, 2), np.float16),
+    )
+    assert found["out"].tolist() == [[0.5, -4]]
 
 
 def test_eight_integers_of_four_bits_in_one_of_32() -> None:

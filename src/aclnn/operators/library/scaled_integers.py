@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,18 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     generated,
+    not_empty,
     one_of,
     present,
+    restricted,
     rule,
     same_dtype,
     same_shape,
     shape_is,
+    single,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import (
     INDEX_TYPES,
@@ -42,20 +46,19 @@ from aclnn.operators.library.quantization import (
 )
 
 _MOST_ROWS = 25000
+_OPTIONAL = _SCALE, _BIAS = "activateScaleOptional", "biasOptional"
 #: The data type of a restored product, by that of the columns' scales.
 _RESTORED = {D.FLOAT: D.FLOAT16, D.BF16: D.BF16}
 _BIASES = (D.FLOAT, D.BF16, D.FLOAT16, D.INT32)
 
 
-def _one_offset(call: Call) -> str | None:
-    offset = call["offsetOptional"]
-    if offset is None or offset.size <= 1:
-        return None
-    return f"offsetOptional: expected at most one element, got {offset.size}"
+def _with(name: str, *checks: Check) -> tuple[Check, ...]:
+    """Restrict checks to calls in which an optional tensor has elements; one that has none counts as null."""
+    return restricted(f"with {name}", lambda call: call[name] is not None and call[name].size > 0, *checks)
 
 
 def _group_work(call: Call) -> Library | None:
-    if call["x"].size == 0 or call["groupIndex"].size == 0:
+    if call["x"].size == 0:
         return None
     dtype, optional = call["y"].dtype, given(call, "offsetOptional")
 
@@ -79,16 +82,21 @@ def _few_rows(call: Call) -> str | None:
     return None if got <= _MOST_ROWS else f"x: expected at most {_MOST_ROWS} rows, got {got}"
 
 
+def _columns(call: Call) -> Sequence[int]:
+    shape: Sequence[int] = call["x"].shape
+    return shape[1:]
+
+
 def _restored_work(call: Call) -> Library | None:
     if call["out"].size == 0:
         return None
-    optional = given(call, "activateScaleOptional", "biasOptional")
-    whole = call["biasOptional"] is not None and call["biasOptional"].dtype == D.INT32
+    optional = [name for name in given(call, *_OPTIONAL) if call[name].size]
+    whole = _BIAS in optional and call[_BIAS].dtype == D.INT32
 
     def restore(x: Any, scale: Any, *further: Any) -> Any:
         operands = dict(zip(optional, further, strict=True))
-        bias = operands.get("biasOptional", 0)
-        factors = scale.astype(np.float64) * operands.get("activateScaleOptional", np.ones(1))[:, None]
+        bias = operands.get(_BIAS, 0)
+        factors = scale.astype(np.float64) * operands.get(_SCALE, np.ones(1))[:, None]
         return (x.astype(np.float64) + bias) * factors if whole else x * factors + bias
 
     return Library(restore, ("x", "weightScale", *optional), ("out",))
@@ -117,7 +125,7 @@ OPERATORS = (
             dtype_in(floating, "offsetOptional"),
             same_dtype("offsetOptional", "scale"),
             is_dtype("dstType", "y"),
-            rule("at most one element: offsetOptional", _one_offset),
+            single("offsetOptional"),
             dims_between(2, 2, "x", "scale"),
             dims_between(1, 1, "groupIndex"),
             shape_is(
@@ -125,6 +133,7 @@ OPERATORS = (
                 lambda call: (call["groupIndex"].size, call["x"].shape[1]),
                 "scale",
             ),
+            not_empty("groupIndex"),
             quantized_shape("x", "y"),
             whole_bytes("y"),
         ),
@@ -138,8 +147,8 @@ OPERATORS = (
         parameters=(
             tensor_in("x", "the products; INT32"),
             tensor_in("weightScale", "the scale of each column"),
-            optional_in("activateScaleOptional", "the scale of each row; null: 1"),
-            optional_in("biasOptional", "what is added to each row; null: 0"),
+            optional_in(_SCALE, "the scale of each row; null: 1"),
+            optional_in(_BIAS, "what is added to each row; null: 0"),
             attribute("outputDtype", Kind.INT64, "the number of out's data type"),
             Parameter("out", "out", Kind.OUTPUT, "the result", c_type="const aclTensor *"),
         ),
@@ -151,13 +160,15 @@ OPERATORS = (
             rule("data type beside weightScale: out", _restored_type),
             one_of("outputDtype", 1, 27),
             is_dtype("outputDtype", "out"),
-            dtype_in((D.FLOAT,), "activateScaleOptional"),
-            dtype_in(_BIASES, "biasOptional"),
             dims_between(2, 2, "x"),
-            rule("few rows: x", _few_rows),
-            shape_is("a column each", lambda call: call["x"].shape[1:], "weightScale", "biasOptional"),
-            shape_is("a row each", lambda call: call["x"].shape[:1], "activateScaleOptional"),
+            dims_between(1, 1, "weightScale", *_OPTIONAL),
+            shape_is("a column each", _columns, "weightScale"),
+            *_with(_SCALE, shape_is("a row each", lambda call: call["x"].shape[:1], _SCALE)),
+            *_with(_BIAS, shape_is("a column each", _columns, _BIAS)),
             same_shape("out", "x"),
+            *_with(_SCALE, dtype_in((D.FLOAT,), _SCALE)),
+            *_with(_BIAS, dtype_in(_BIASES, _BIAS)),
+            rule("few rows: x", _few_rows),
         ),
         work=_restored_work,
     ),
