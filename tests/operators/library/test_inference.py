@@ -26,15 +26,16 @@ from aclnn.operators.library import inference
 from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
 
-NAME, V3 = "fused_infer_attention_score_v2", "fused_infer_attention_score_v3"
+NAME, V3, V4 = (f"fused_infer_attention_score_v{version}" for version in (2, 3, 4))
 PROMPT, INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
 #: Two samples of four heads, two of keys and values, with three queries and five keys of sixteen elements.
 B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
 LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
 PADDINGS = "queryPaddingSizeOptional", "kvPaddingSizeOptional"
 PREFIXES, LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
+SINK = "learnableSinkOptional"
 MODES = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
-ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "sparseMode", "innerPrecise", "blockSize"), 0) | {
+ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "queryQuantMode", "sparseMode", "innerPrecise", "blockSize"), 0) | {
     "numHeads": N,
     "numKeyValueHeads": KV,
     "scaleValue": 0.5,
@@ -46,7 +47,7 @@ ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "sparseMode", "innerPrecise", "bl
 
 
 def own(of: str, name: str) -> str:
-    """A function's name of a parameter of aclnnFusedInferAttentionScoreV3."""
+    """A function's name of a parameter of aclnnFusedInferAttentionScoreV4."""
     if of == INCREMENT:
         others = {"actualSeqLengthsKvOptional": "actualSeqLengths", "blockTableOptional": "blocktable"}
         name = others.get(name, name.replace("deq", "dequant"))
@@ -54,14 +55,14 @@ def own(of: str, name: str) -> str:
 
 
 NAMES = {
-    of: {own(of, p.name): p.name for p in BY_NAME[V3].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
-    for of in (NAME, V3, PROMPT, INCREMENT)
+    of: {own(of, p.name): p.name for p in BY_NAME[V4].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
+    for of in (NAME, V3, V4, PROMPT, INCREMENT)
 }
-"""The names in aclnnFusedInferAttentionScoreV3 of functions' parameters."""
+"""The names in aclnnFusedInferAttentionScoreV4 of functions' parameters."""
 
 
 def owned(of: str, arguments: Arguments, lists: tuple[str, ...] = ("key", "value")) -> Arguments:
-    """The arguments of a function, of those by V3's names; its keys and values are lists, or tensors."""
+    """The arguments of a function, of those by V4's names; its keys and values are lists, or tensors."""
     mine = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
     return mine if of != PROMPT else {name: x[0] if name in lists and x else x for name, x in mine.items()}
 
@@ -71,7 +72,7 @@ def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:
     call: Arguments = {"query": query, "key": (key,), "value": (key,), "attentionOut": query}
     call |= {"pseShiftOptional": T(d, (B, N, Q, K)), "attenMaskOptional": T(D.BOOL, (B, 1, Q, K))}
     call |= {"softmaxLse": T(D.FLOAT, (B, N, Q, 1))}
-    return {p.name: (ATTRIBUTES | call).get(p.name) for p in BY_NAME[V3].parameters} | change
+    return {p.name: (ATTRIBUTES | call).get(p.name) for p in BY_NAME[V4].parameters} | change
 
 
 def _one(d: D = D.FLOAT16, **change: Any) -> Arguments:
@@ -105,7 +106,7 @@ def _reference(of: str, a: Mapping[str, Any]) -> list[Any]:
     mask = a[own(of, "attenMaskOptional")].numpy().reshape(B, 1, -1, K)
     parts = [attended(*(x[at] for x in (q, k, v)), a["scaleValue"], bias[at], mask[at]) for at in range(B)]
     results = [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
-    return results if of in (NAME, V3) else results[:1]
+    return results if of in (NAME, V3, V4) else results[:1]
 
 
 def _unmasked_first(operator: str, name: str, array: Any) -> Any:
@@ -163,7 +164,9 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "data type": lambda o, name: Break(_unknown_dtype(name), "data type"),
     "data type of query each": lambda o, name: Break({name: _list((B, KV, K, E), of=D.INT8)}, "ACL_FLOAT16"),
-    "same data type as query": lambda o, name: Break({name: T(D.BF16, (1, KV, 2, E))}, "ACL_FLOAT16"),
+    "same data type as query": lambda o, name: Break(
+        {name: T(D.BF16, (N,) if name == SINK else (1, KV, 2, E))}, "ACL_FLOAT16"
+    ),
     "not computed": lambda o, name: Break(
         {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantised data"
     ),
@@ -198,13 +201,14 @@ BREAKS: Mapping[str, Breaking] = {
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
     "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (B, N, Q, K))}, "shape ["),
     "shape of the bias": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, Q, K))}, "shape ["),
+    "a number a head": lambda o, name: Break({name: T(D.FLOAT16, (KV,))}, "shape [4]"),
 }
 INVALID = ("no private format", "no private format each", "data type", "data type of query each")
 EMPTY = T(D.FLOAT16, (0, KV, K, E))
 
 
 def _spelt(breaking: Breaking) -> Breaking:
-    """Break the check of any function as that of V3."""
+    """Break the check of any function as that of V4."""
 
     def spelt(o: Operator, name: str) -> Break:
         found = breaking(o, NAMES[o.name][name])
@@ -284,7 +288,7 @@ def computed(
     arrays |= {name: x for name, x in more.items() if isinstance(x, np.ndarray)}
     placed = {name: Placed(x, "contiguous") for name, x in arrays.items() if x is not None}
     listed = {name: [Placed(x, "contiguous") for x in xs] for name, xs in (("key", keys), ("value", values))}
-    arguments = {p.name: ATTRIBUTES.get(p.name) for p in BY_NAME[V3].parameters} | {"inputLayout": layout} | more
+    arguments = {p.name: ATTRIBUTES.get(p.name) for p in BY_NAME[V4].parameters} | {"inputLayout": layout} | more
     arguments |= {name: each.tensor for name, each in placed.items()}
     arguments |= {name: tuple(each.tensor for each in listed[name]) for name in listed}
     prepare(BY_NAME[of], owned(of, arguments | {"softmaxLseFlag": wanted}), Product.ATLAS_A2).run()
@@ -496,6 +500,47 @@ def test_ones_attend_to_ones() -> None:
     found = computed(q, keys, keys, queries=1, scaleValue=1 / math.sqrt(E))
     assert (found[0] == 1).all()
     np.testing.assert_allclose(found[1], 4 + math.log(512), rtol=2.0**-20)
+
+
+def _sunk(elements: int = 64, **change: Any) -> Arguments:
+    """A call with a sink."""
+    query, keys = T(D.FLOAT16, (B, N, Q, elements)), _list((B, KV, K, elements))
+    given = {"query": query, "attentionOut": query, "key": keys, "value": keys, SINK: T(D.FLOAT16, (N,))}
+    return _call(**given, pseShiftOptional=None) | change
+
+
+def test_a_sink_takes_a_share_of_each_row() -> None:
+    """As a key would whose score is the head's number and whose value is 0."""
+    random = np.random.default_rng(16)
+    q, k, v = (random.normal(size=(B, heads, of, 64)).astype(np.float16) for heads, of in ((N, Q), (KV, K), (KV, K)))
+    sink, out = np.array([-1, 0, 2, 9], np.float16), np.empty_like(q)
+    lse = np.empty((B, N, Q, 1), np.float32)
+    arrays = {"query": q, "attentionOut": out, "softmaxLse": lse, SINK: sink}
+    placed = {name: Placed(x, "contiguous") for name, x in arrays.items()}
+    lists = {name: [Placed(x, "contiguous")] for name, x in (("key", k), ("value", v))}
+    arguments = _sunk(attenMaskOptional=None) | {name: each.tensor for name, each in placed.items()}
+    arguments |= {name: (each[0].tensor,) for name, each in lists.items()}
+    prepare(BY_NAME[V4], arguments, Product.ATLAS_A2).run()
+    kept, values = (torch.from_numpy(x).double().repeat_interleave(N // KV, 1) for x in (k, v))
+    scores = 0.5 * torch.from_numpy(q).double() @ kept.mT
+    scores = torch.cat((scores, torch.from_numpy(sink).double()[None, :, None, None].expand(B, N, Q, 1)), -1)
+    expected = (scores.softmax(-1)[..., :-1] @ values).numpy()
+    np.testing.assert_allclose(placed["attentionOut"].view, expected, rtol=2.0**-10, atol=2.0**-18)
+    np.testing.assert_allclose(placed["softmaxLse"].view, scores.logsumexp(-1, True).numpy(), rtol=2.0**-20)
+
+
+@pytest.mark.parametrize(
+    ("text", "change"),
+    [
+        ("beside heads of 16 elements", {"elements": 16}),
+        ("beside pseShiftOptional", {"pseShiftOptional": T(D.FLOAT16, (B, N, Q, K))}),
+        ("beside kvPaddingSizeOptional", {"kvPaddingSizeOptional": T(D.INT64, (1,))}),
+    ],
+)
+def test_sinks_that_are_refused(text: str, change: Arguments) -> None:
+    with pytest.raises(AclnnError, match=f"{SINK}: expected none {text}") as caught:
+        prepare(BY_NAME[V4], described(_sunk(**change)), Product.ATLAS_A2)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 WIDE = _list((300, 128, 256 * 512))

@@ -4,7 +4,7 @@ Samples may have fewer queries and keys than their tensors, padding in front of 
 tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
 softmaxLse infinite.
 
-Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV3, which has all of them.
+Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV4, which has all of them.
 """
 
 from __future__ import annotations
@@ -57,12 +57,15 @@ _QUANTIZED = (
 )
 _PREFIXES, _PREFIX_LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
 _ROTARY = "queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional"
+_QUERY_SCALE, _SINK = "dequantScaleQueryOptional", "learnableSinkOptional"
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
 _MOST = {"B": 65536, "N": 256, "D": 512, "S": 20971520}
 """Largest extents of query."""
 _MOST_TENSORS = 256
+_SUNK = (64, 128)
+"""Elements of heads that a sink may stand beside."""
 _MOST_SHARED = 64
 """Heads of queries for one of keys."""
 _LARGEST_BLOCK = 512
@@ -209,7 +212,7 @@ def _work(call: Call) -> Library | None:
     shape, is_compressed = call["attentionOut"].shape, form.mode not in (ALL, GIVEN)
     lists = [f"{name}[{at}]" for name in ("key", "value") for at in range(count)]
     shared, prefixes = _shared(call), _PREFIXES[: 2 * given(call, _PREFIXES[0])]
-    names = [*(name for name in (_BIAS, _MASK, _TABLE) if given(call, name)), *_padded(call), *prefixes]
+    names = [*(name for name in (_BIAS, _MASK, _TABLE, _SINK) if given(call, name)), *_padded(call), *prefixes]
 
     def span(which: int, at: int, tensors: dict[str, Any]) -> slice:
         """Return which queries or keys of its tensor a sample has."""
@@ -232,7 +235,7 @@ def _work(call: Call) -> Library | None:
             rows, columns = (span(which, at, tensors) for which in (0, 1))
             if rows.start < 0 or columns.start < 0:
                 continue
-            own = {"query": query[at : at + 1, :, rows]}
+            own = {"query": query[at : at + 1, :, rows], "sink": tensors.get(_SINK)}
             for word, prefix, listed in zip(("key", "value"), _PREFIXES, (keys, values), strict=True):
                 own[word] = _keys(listed, at, pages, columns.stop)[:, :, columns]
                 if prefix in tensors:
@@ -468,6 +471,18 @@ def _bias_shape(call: Call) -> str | None:
     return f"{_BIAS}: expected shape {listing(dict.fromkeys(map(extents, expected)))} at least, got {extents(got)}"
 
 
+def _sink(call: Call) -> str | None:
+    if not given(call, _SINK):
+        return None
+    expected, got = (call["numHeads"],), call[_SINK].shape
+    if got != expected:
+        return f"{_SINK}: expected shape {extents(expected)} (a number a head), got {extents(got)}"
+    if _sizes(call)["D"] not in _SUNK:
+        return f"{_SINK}: expected none beside heads of {_sizes(call)['D']} elements, got a tensor"
+    beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
+    return None if beside is None else f"{_SINK}: expected none beside {beside}, got a tensor"
+
+
 def _attention_shape(call: Call) -> Shape:
     shape: Shape = call["query"].shape
     return (shape[0], shape[2], shape[1], shape[3]) if call["inputLayout"] == "BNSD_BSND" else shape
@@ -508,7 +523,8 @@ _PARAMETERS = (
     optional_in(_PREFIXES[0], "keys before those of every sample"),
     optional_in(_PREFIXES[1], "their values"),
     _lengths_of(_PREFIX_LENGTH, "how many there are"),
-    *(optional_in(name, _UNUSED) for name in _ROTARY),
+    *(optional_in(name, _UNUSED) for name in (*_ROTARY, _QUERY_SCALE)),
+    optional_in(_SINK, "a score a head beside those of its keys, with a value of 0"),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
@@ -520,7 +536,7 @@ _PARAMETERS = (
     attribute("blockSize", Kind.INT64, "keys in a block"),
     attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
     attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
-    *(attribute(name, Kind.INT64, "ignored") for name in _DEQUANTIZATIONS[1:]),
+    *(attribute(name, Kind.INT64, "ignored") for name in (*_DEQUANTIZATIONS[1:], "queryQuantMode")),
     _result("attentionOut", "the attention"),
     _result("softmaxLse", "the logarithm of each row's sum of powers, infinite without keys; FLOAT", optional=True),
 )
@@ -532,7 +548,7 @@ def _checks(
     layouts: Collection[str] = _LAYOUTS,
     precisions: int = 4,
     further: Sequence[Check] = (),
-    absent: Sequence[str] = (*_QUANTIZED, *_ROTARY),
+    absent: Sequence[str] = (*_QUANTIZED, *_ROTARY, _QUERY_SCALE),
 ) -> Iterator[Check]:
     yield present("query", "key", "value", "inputLayout", "attentionOut")
     yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
@@ -541,7 +557,7 @@ def _checks(
     yield each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID)
     yield dtype_in(_TYPES, "query")
     yield each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID)
-    yield from (same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, "attentionOut"))
+    yield from (same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, _SINK, "attentionOut"))
     yield dtype_in({D.BOOL, D.INT8, D.UINT8}, _MASK)
     yield dtype_in({D.INT32}, _TABLE)
     yield dtype_in({D.INT64}, *_PADDINGS)
@@ -570,6 +586,7 @@ def _checks(
         one_of("innerPrecise", *range(precisions)),
         rule(f"shape of the mask: {_MASK}", _mask_shape),
         rule(f"shape of the bias: {_BIAS}", _bias_shape),
+        rule(f"a number a head: {_SINK}", _sink),
     )
 
 
@@ -586,7 +603,7 @@ _ABSENT = {
 def _operator(
     name: str, own: dict[str, str], checks: Iterable[Check], without: Collection[str] = (), lists: bool = True
 ) -> Operator:
-    """Declare a function that has some of V3's parameters, by V3's names and its own, and no checks of some titles.
+    """Declare a function that has some of V4's parameters, by V4's names and its own, and no checks of some titles.
 
     Without lists its keys and its values are one tensor.
     """
@@ -596,8 +613,8 @@ def _operator(
     def spell(text: str) -> str:
         return re.sub(r"\w+(\[0\])?", lambda word: spelt.get(word[0], word[0]), text)
 
-    def as_v3(call: Call) -> Call:
-        if not spelt:  # V2, called for every token, lacks only what its checks do not read
+    def as_v4(call: Call) -> Call:
+        if not spelt:  # V2 to V4, called for every token, lack only what their checks do not read
             return call
         arguments = {**_ABSENT, **call.arguments, **{of: call[name] for of, name in others.items()}}
         if not lists:
@@ -618,10 +635,10 @@ def _operator(
                 yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", complaint=complaint(check))
 
     def complaint(check: Check) -> Callable[[Call], str | None]:
-        return lambda call: None if (text := check.complaint(as_v3(call))) is None else spell(text)
+        return lambda call: None if (text := check.complaint(as_v4(call))) is None else spell(text)
 
     def work(call: Call) -> Library | None:
-        found = _work(as_v3(call))
+        found = _work(as_v4(call))
         return found and replace(found, inputs=tuple(map(spell, found.inputs)))
 
     return Operator(
@@ -641,7 +658,8 @@ def _short(*names: str) -> dict[str, str]:
     return {name: name.removesuffix("Optional") for name in names}
 
 
-_V3 = {p.name: p.name for p in _PARAMETERS}
+_V4 = {p.name: p.name for p in _PARAMETERS}
+_V3 = {name: name for name in _V4 if name not in (_QUERY_SCALE, _SINK, "queryQuantMode")}
 _TENSORS = "query", "key", "value", _BIAS, _MASK
 
 OPERATORS = (
@@ -650,7 +668,8 @@ OPERATORS = (
         {name: name for name in _V3 if name not in _ROTARY},
         _checks(absent=_QUANTIZED),
     ),
-    _operator("fused_infer_attention_score_v3", _V3, _checks()),
+    _operator("fused_infer_attention_score_v3", _V3, _checks(absent=(*_QUANTIZED, *_ROTARY))),
+    _operator("fused_infer_attention_score_v4", _V4, _checks()),
     _operator(
         _PROMPT,
         _short(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], "numHeads", "scaleValue", "preTokens", "nextTokens")
