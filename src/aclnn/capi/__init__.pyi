@@ -12918,6 +12918,71 @@ def aclnnFusedInferAttentionScoreV4(
     Phase two: queues the work.
     """
 
+def aclnnFusedInferAttentionScoreV5GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShiftOptional: int | None,
+    attenMaskOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    deqScale1Optional: int | None,
+    quantScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    quantScale2Optional: int | None,
+    quantOffset2Optional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    blockTableOptional: int | None,
+    queryPaddingSizeOptional: int | None,
+    kvPaddingSizeOptional: int | None,
+    keyAntiquantScaleOptional: int | None,
+    keyAntiquantOffsetOptional: int | None,
+    valueAntiquantScaleOptional: int | None,
+    valueAntiquantOffsetOptional: int | None,
+    keySharedPrefixOptional: int | None,
+    valueSharedPrefixOptional: int | None,
+    actualSharedPrefixLenOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    keyRopeAntiquantScaleOptional: int | None,
+    dequantScaleQueryOptional: int | None,
+    learnableSinkOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    innerPrecise: int,
+    blockSize: int,
+    antiquantMode: int,
+    softmaxLseFlag: int,
+    keyAntiquantMode: int,
+    valueAntiquantMode: int,
+    queryQuantMode: int,
+    pseType: int,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedInferAttentionScoreV5(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
 def aclnnPromptFlashAttentionV3GetWorkspaceSize(
     query: int | None,
     key: int | None,

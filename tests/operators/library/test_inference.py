@@ -26,7 +26,7 @@ from aclnn.operators.library import inference
 from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
 
-NAME, V3, V4 = (f"fused_infer_attention_score_v{version}" for version in (2, 3, 4))
+NAME, V3, V4, V5 = (f"fused_infer_attention_score_v{version}" for version in (2, 3, 4, 5))
 PROMPT, INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
 #: Two samples of four heads, two of keys and values, with three queries and five keys of sixteen elements.
 B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
@@ -35,7 +35,9 @@ PADDINGS = "queryPaddingSizeOptional", "kvPaddingSizeOptional"
 PREFIXES, LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
 SINK = "learnableSinkOptional"
 MODES = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
-ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "queryQuantMode", "sparseMode", "innerPrecise", "blockSize"), 0) | {
+ATTRIBUTES: Arguments = dict.fromkeys(
+    (*MODES, "queryQuantMode", "pseType", "sparseMode", "innerPrecise", "blockSize"), 0
+) | {
     "numHeads": N,
     "numKeyValueHeads": KV,
     "scaleValue": 0.5,
@@ -47,7 +49,7 @@ ATTRIBUTES: Arguments = dict.fromkeys((*MODES, "queryQuantMode", "sparseMode", "
 
 
 def own(of: str, name: str) -> str:
-    """A function's name of a parameter of aclnnFusedInferAttentionScoreV4."""
+    """A function's name of a parameter of aclnnFusedInferAttentionScoreV5."""
     if of == INCREMENT:
         others = {"actualSeqLengthsKvOptional": "actualSeqLengths", "blockTableOptional": "blocktable"}
         name = others.get(name, name.replace("deq", "dequant"))
@@ -55,14 +57,14 @@ def own(of: str, name: str) -> str:
 
 
 NAMES = {
-    of: {own(of, p.name): p.name for p in BY_NAME[V4].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
-    for of in (NAME, V3, V4, PROMPT, INCREMENT)
+    of: {own(of, p.name): p.name for p in BY_NAME[V5].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
+    for of in (NAME, V3, V4, V5, PROMPT, INCREMENT)
 }
-"""The names in aclnnFusedInferAttentionScoreV4 of functions' parameters."""
+"""The names in aclnnFusedInferAttentionScoreV5 of functions' parameters."""
 
 
 def owned(of: str, arguments: Arguments, lists: tuple[str, ...] = ("key", "value")) -> Arguments:
-    """The arguments of a function, of those by V4's names; its keys and values are lists, or tensors."""
+    """The arguments of a function, of those by V5's names; its keys and values are lists, or tensors."""
     mine = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
     return mine if of != PROMPT else {name: x[0] if name in lists and x else x for name, x in mine.items()}
 
@@ -72,7 +74,7 @@ def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:
     call: Arguments = {"query": query, "key": (key,), "value": (key,), "attentionOut": query}
     call |= {"pseShiftOptional": T(d, (B, N, Q, K)), "attenMaskOptional": T(D.BOOL, (B, 1, Q, K))}
     call |= {"softmaxLse": T(D.FLOAT, (B, N, Q, 1))}
-    return {p.name: (ATTRIBUTES | call).get(p.name) for p in BY_NAME[V4].parameters} | change
+    return {p.name: (ATTRIBUTES | call).get(p.name) for p in BY_NAME[V5].parameters} | change
 
 
 def _one(d: D = D.FLOAT16, **change: Any) -> Arguments:
@@ -106,7 +108,7 @@ def _reference(of: str, a: Mapping[str, Any]) -> list[Any]:
     mask = a[own(of, "attenMaskOptional")].numpy().reshape(B, 1, -1, K)
     parts = [attended(*(x[at] for x in (q, k, v)), a["scaleValue"], bias[at], mask[at]) for at in range(B)]
     results = [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
-    return results if of in (NAME, V3, V4) else results[:1]
+    return results if of not in (PROMPT, INCREMENT) else results[:1]
 
 
 def _unmasked_first(operator: str, name: str, array: Any) -> Any:
@@ -127,7 +129,7 @@ def _unknown_dtype(name: str) -> Mapping[str, Any]:
 def _broken_pages(of: str, name: str) -> Break:
     change, expected = {
         "blockTableOptional": ({name: T(D.INT32, (3, 2))}, "a row for each"),
-        "blockSize": ({name: 600}, "to 512"),
+        "blockSize": ({name: 1025}, "to 1024" if of == V5 else "to 512"),
         LENGTHS[1]: ({name: None}, "the lengths"),
     }[name]
     return Break(_paged(**_queries(of)) | change, expected)
@@ -171,10 +173,11 @@ BREAKS: Mapping[str, Breaking] = {
         {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantised data"
     ),
     "allowed value": lambda o, name: Break(
-        {name: "TND" if name == "inputLayout" else 4}, "'BSH'" if name == "inputLayout" else " or "
+        {name: "TND" if name == "inputLayout" else 4},
+        {"inputLayout": "'BSH'", "pseType": "0"}.get(name, " or "),
     ),
     "heads": lambda o, name: Break(
-        {name: 0 if name == "numHeads" else 3}, "1 to 256" if name == "numHeads" else "a div"
+        {name: 0 if name == "numHeads" else 3}, "from 1 to" if name == "numHeads" else "a div"
     ),
     "dimensions of the layout": lambda o, name: Break(
         shape((B, Q, N * E), name) if name == "query" else {name: _list((B, K, KV * E))}, "4 dimensions"
@@ -201,6 +204,7 @@ BREAKS: Mapping[str, Breaking] = {
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
     "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (B, N, Q, K))}, "shape ["),
     "shape of the bias": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, Q, K))}, "shape ["),
+    "beside preTokens": lambda o, name: Break({"preTokens": 1, "nextTokens": -2}, "at least -1"),
     "a number a head": lambda o, name: Break({name: T(D.FLOAT16, (KV,))}, "shape [4]"),
 }
 INVALID = ("no private format", "no private format each", "data type", "data type of query each")
@@ -208,7 +212,7 @@ EMPTY = T(D.FLOAT16, (0, KV, K, E))
 
 
 def _spelt(breaking: Breaking) -> Breaking:
-    """Break the check of any function as that of V4."""
+    """Break the check of any function as that of V5."""
 
     def spelt(o: Operator, name: str) -> Break:
         found = breaking(o, NAMES[o.name][name])
@@ -279,6 +283,7 @@ def computed(
     layout: str = "BNSD",
     wanted: bool = True,
     of: str = NAME,
+    product: Product = Product.ATLAS_A2,
     **more: Any,
 ) -> tuple[Any, Any]:
     """Run the operator on arrays in the layout; return the attention in BNSD and softmaxLse."""
@@ -288,10 +293,10 @@ def computed(
     arrays |= {name: x for name, x in more.items() if isinstance(x, np.ndarray)}
     placed = {name: Placed(x, "contiguous") for name, x in arrays.items() if x is not None}
     listed = {name: [Placed(x, "contiguous") for x in xs] for name, xs in (("key", keys), ("value", values))}
-    arguments = {p.name: ATTRIBUTES.get(p.name) for p in BY_NAME[V4].parameters} | {"inputLayout": layout} | more
+    arguments = {p.name: ATTRIBUTES.get(p.name) for p in BY_NAME[V5].parameters} | {"inputLayout": layout} | more
     arguments |= {name: each.tensor for name, each in placed.items()}
     arguments |= {name: tuple(each.tensor for each in listed[name]) for name in listed}
-    prepare(BY_NAME[of], owned(of, arguments | {"softmaxLseFlag": wanted}), Product.ATLAS_A2).run()
+    prepare(BY_NAME[of], owned(of, arguments | {"softmaxLseFlag": wanted}), product).run()
     assert all(each.untouched_outside() for each in placed.values())
     found = placed["attentionOut"].view
     if layout == "BSH":
@@ -594,6 +599,58 @@ def test_one_query_needs_no_aligned_pages() -> None:
     pages = _paged(16, query=T(D.FLOAT16, (B, N, 1, E)), attentionOut=T(D.FLOAT16, (B, N, 1, E)))
     pages |= {"softmaxLse": T(D.FLOAT, (B, N, 1, 1)), "actualSeqLengthsKvOptional": (20, 9)}
     prepare(BY_NAME[NAME], described(owned(NAME, pages)), Product.ATLAS_A3)
+
+
+@pytest.mark.parametrize("mode", [0, 3])
+def test_one_query_of_the_latest_has_lengths_and_a_mode(mode: int) -> None:
+    given = Given(17, queries=1)
+    mask = given.random.random((1, 1, K)) < 0.5 if mode == 0 else np.ones((2048, 2048), bool)
+    given_mode = {"sparseMode": mode, "attenMaskOptional": mask, LENGTHS[0]: (1, 0), "nextTokens": 2}
+    found = computed(given.q, [given.k], [given.v], of=V5, queries=1, product=Product.ASCEND_950, **given_mode)
+    masked = mask | (np.arange(K) > 2) if mode == 0 else _rule(mode, 1, K, 0, 0)
+    assert_close(found, given.expected((slice(1), slice(0)), masked=masked))
+
+
+def _blocks_of(elements: int, queries: int, size: int) -> Arguments:
+    query, keys = T(D.FLOAT16, (B, N, queries, elements)), _list((3, KV, size, elements))
+    given = {"query": query, "attentionOut": query, "softmaxLse": T(D.FLOAT, (B, N, queries, 1))}
+    return _paged(size, key=keys, value=keys, actualSeqLengthsKvOptional=(9,), inputLayout="BNSD", **given)
+
+
+@pytest.mark.parametrize(
+    ("elements", "queries", "step", "most"),
+    [(64, Q, 16, 1024), (128, 1, 16, 1024), (32, Q, 128, 1024), (32, 1, 16, 512)],
+)
+def test_blocks_of_the_latest(elements: int, queries: int, step: int, most: int) -> None:
+    for size in (step, most):
+        prepare(BY_NAME[V5], described(_blocks_of(elements, queries, size)), Product.ASCEND_950)
+    for size in (step // 2, most + step):
+        with pytest.raises(AclnnError, match=f"blockSize: expected a multiple of {step} from {step} to {most}"):
+            prepare(BY_NAME[V5], described(_blocks_of(elements, queries, size)), Product.ASCEND_950)
+
+
+def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
+    query, keys = T(D.FLOAT16, (B, 300, Q, 15)), _list((B, 1, K, 15))
+    given = {"query": query, "attentionOut": query, "key": keys, "value": keys, "numHeads": 300, "numKeyValueHeads": 1}
+    call = _call(**given, softmaxLse=T(D.FLOAT, (B, 300, Q, 1)), pseShiftOptional=None)
+    prepare(BY_NAME[V5], described(call), Product.ASCEND_950)
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        (r"attenMaskOptional: expected shape \[1, 3, 5\]", _call(attenMaskOptional=T(D.BOOL, (Q, K)))),
+        (f"{SINK}: expected none beside an innerPrecise of 1", _sunk(innerPrecise=1)),
+        (
+            "query: expected heads of a multiple of 16",
+            _call(query=T(D.FLOAT16, (B, N, Q, 15)), inputLayout="BNSD_BSND"),
+        ),
+    ],
+)
+def test_what_the_latest_refuses(text: str, call: Arguments) -> None:
+    with pytest.raises(AclnnError, match=text) as caught:
+        prepare(BY_NAME[V5], described(call), Product.ASCEND_950)
+    assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
 
 
 @pytest.mark.parametrize("layout", ["BSH", "BSND", "BNSD", "BNSD_BSND"])

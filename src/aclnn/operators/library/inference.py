@@ -4,7 +4,7 @@ Samples may have fewer queries and keys than their tensors, padding in front of 
 tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
 softmaxLse infinite.
 
-Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV4, which has all of them.
+Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV5, which has all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
     ACLNN_ERR_INNER_TILING_ERROR,
@@ -58,22 +58,24 @@ _QUANTIZED = (
 _PREFIXES, _PREFIX_LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOptional"), "actualSharedPrefixLenOptional"
 _ROTARY = "queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional"
 _QUERY_SCALE, _SINK = "dequantScaleQueryOptional", "learnableSinkOptional"
+_STARTS = "qStartIdxOptional", "kvStartIdxOptional"
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
 _MOST = {"B": 65536, "N": 256, "D": 512, "S": 20971520}
 """Largest extents of query."""
 _MOST_TENSORS = 256
+_MOST_HEADS = 2**32 - 1
 _SUNK = (64, 128)
 """Elements of heads that a sink may stand beside."""
 _MOST_SHARED = 64
 """Heads of queries for one of keys."""
-_LARGEST_BLOCK = 512
+_LARGEST_BLOCK, _LARGEST_LATEST_BLOCK = 512, 1024
 _LARGEST_TOKEN = 65535
 """Elements of all heads of a token in pages of whole tokens; aclnnPromptFlashAttentionV3 takes fewer."""
 _MOST_UNALIGNED = 128
 """Samples of aclnnPromptFlashAttentionV3 where heads are no multiple of 16 elements."""
-_PROMPT, _INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
+_PROMPT, _INCREMENT, _LATEST = "prompt_flash_attention_v3", "incre_flash_attention_v4", "fused_infer_attention_score_v5"
 
 
 def _sizes(call: Call) -> dict[str, int]:
@@ -85,8 +87,13 @@ def _sizes(call: Call) -> dict[str, int]:
 
 
 def _is_single(call: Call) -> bool:
-    """Tell whether there is one query and rules of its own for it, which aclnnPromptFlashAttentionV3 has not."""
-    return call.operator.name != _PROMPT and _sizes(call)["S"] == 1
+    """Tell whether there is one query and rules of its own for it."""
+    return call.operator.name not in (_PROMPT, _LATEST) and _sizes(call)["S"] == 1
+
+
+def _is_latest(call: Call) -> bool:
+    """Tell whether it is aclnnFusedInferAttentionScoreV5, with the rules of Ascend 950."""
+    return call.operator.name == _LATEST
 
 
 def _kv_heads(call: Call) -> int:
@@ -141,7 +148,7 @@ def _columns(call: Call) -> int:
 
 def _padded(call: Call) -> tuple[str, ...]:
     """Return the tensors that say by how much queries or keys end before their tensors' ends."""
-    possible = not _is_single(call), len(call["key"]) == 1
+    possible = _sizes(call)["S"] > 1, len(call["key"]) == 1
     return tuple(
         name
         for name, lengths, is_possible in zip(_PADDINGS, _LENGTHS, possible, strict=True)
@@ -268,21 +275,23 @@ def _absent(call: Call, name: str) -> str | None:
 
 
 def _heads(call: Call) -> str | None:
-    heads, got, most = call["numHeads"], call["numKeyValueHeads"], _MOST["N"]
+    heads, got, is_latest = call["numHeads"], call["numKeyValueHeads"], _is_latest(call)
+    most = _MOST_HEADS if is_latest else _MOST["N"]
     if not 0 < heads <= most:
         return f"numHeads: expected from 1 to {most}, got {heads}"
-    if got == 0 or (got > 0 and heads % got == 0 and heads // got <= _MOST_SHARED):
+    if got == 0 or (got > 0 and heads % got == 0 and (is_latest or heads // got <= _MOST_SHARED)):
         return None
-    return (
-        f"numKeyValueHeads: expected 0 or a divisor of {heads} (numHeads), {_MOST_SHARED} times less at most, got {got}"
-    )
+    limit = "" if is_latest else f", {_MOST_SHARED} times less at most"
+    return f"numKeyValueHeads: expected 0 or a divisor of {heads} (numHeads){limit}, got {got}"
 
 
 def _dimensions(call: Call) -> str | None:
     layout = _LAYOUTS[call["inputLayout"]]
     tensors = {f"{name}[{at}]": x for name in ("key", "value") for at, x in enumerate(call[name])}
     for name, tensor in {"query": call["query"], **tensors}.items():
-        allowed = (3, len(layout) if layout == "BNSD" else 3) if name != "query" and _is_paged(call) else (len(layout),)
+        allowed: tuple[int, ...] = (len(layout),)
+        if name != "query" and _is_paged(call):
+            allowed = (3, 4 if layout == "BNSD" or _is_latest(call) else 3)
         if len(tensor.shape) not in allowed:
             expected = listing(dict.fromkeys(map(str, allowed)))
             return f"{name}: expected {expected} dimensions ({call['inputLayout']}), got {extents(tensor.shape)}"
@@ -293,11 +302,13 @@ def _query(call: Call) -> str | None:
     sizes, got = _sizes(call), call["query"].shape
     if sizes["N"] != call["numHeads"] or ("H" in _LAYOUTS[call["inputLayout"]] and got[2] % call["numHeads"]):
         return f"query: expected {call['numHeads']} whole heads (numHeads), got {extents(got)}"
-    large = next((dim for dim, most in _MOST.items() if sizes[dim] > most), None)
+    limited = "BD" if _is_latest(call) else "BNDS"
+    large = next((dim for dim in limited if sizes[dim] > _MOST[dim]), None)
     if large is not None:
         return f"query: expected {large} of at most {_MOST[large]}, got {extents(got)}"
     most = _MOST_UNALIGNED if call.operator.name == _PROMPT else 0
-    if not _is_single(call) and sizes["D"] % 16 and sizes["B"] > most:
+    is_free = _is_single(call) or (_is_latest(call) and call["inputLayout"] != "BNSD_BSND")
+    if not is_free and sizes["D"] % 16 and sizes["B"] > most:
         return f"query: expected heads of a multiple of 16 elements, got {sizes['D']}"
     return None
 
@@ -361,15 +372,24 @@ def _prefixes(call: Call) -> str | None:
     return f"{_PREFIX_LENGTH}: expected one length from 0 to {sizes['S']}, got {extents(lengths)}"
 
 
+def _block_sizes(call: Call) -> tuple[int, int]:
+    """Return what the size of a block is a multiple of, and the largest."""
+    if not _is_latest(call):
+        return 1 if _is_single(call) else 128, _LARGEST_BLOCK
+    if _sizes(call)["D"] in _SUNK:
+        return 16, _LARGEST_LATEST_BLOCK
+    return (128, _LARGEST_LATEST_BLOCK) if _sizes(call)["S"] > 1 else (16, _LARGEST_BLOCK)
+
+
 def _pages(call: Call) -> str | None:
     if not _is_paged(call):
         return None
     table, sizes, got = call[_TABLE].shape, _sizes(call), call["blockSize"]
     if len(table) != 2 or table[0] != sizes["B"]:
         return f"{_TABLE}: expected a row for each of {sizes['B']} samples, got shape {extents(table)}"
-    step = 1 if _is_single(call) else 128
-    if not 0 < got <= _LARGEST_BLOCK or got % step:
-        return f"blockSize: expected a multiple of {step} from {step} to {_LARGEST_BLOCK}, got {got}"
+    step, most = _block_sizes(call)
+    if not 0 < got <= most or got % step:
+        return f"blockSize: expected a multiple of {step} from {step} to {most}, got {got}"
     size = call["key"][0].shape[_page_layout(call).index("S")]
     if got != size:
         return f"blockSize: expected {size} (the tokens in a block of key), got {got}"
@@ -428,6 +448,11 @@ def _known_mode(call: Call) -> str | None:
     return None if known else f"sparseMode: expected from {ALL} to {BAND}, got {got}"
 
 
+def _tokens(call: Call) -> str | None:
+    least, got = -call["preTokens"], call["nextTokens"]
+    return None if got >= least else f"nextTokens: expected at least {least} (preTokens), got {got}"
+
+
 def _mask_shape(call: Call) -> str | None:
     sizes, mode = _sizes(call), call["sparseMode"]
     samples, rows, columns, is_single = sizes["B"], sizes["S"], _columns(call), _is_single(call)
@@ -439,9 +464,9 @@ def _mask_shape(call: Call) -> str | None:
         fits = got in expected
     else:
         leads: list[Shape] = [(samples,), (samples, 1)]
-        expected = [
-            (*lead, rows, columns) for lead in (leads if is_single else [(), (1,), *leads[:1], (1, 1), *leads[1:]])
-        ]
+        if not is_single:
+            leads = [*([] if _is_latest(call) else [()]), (1,), (samples,), (1, 1), (samples, 1)]
+        expected = [(*lead, rows, columns) for lead in leads]
         if is_single:
             expected.insert(0, (samples, columns))
         fits = any(_covers(got, shape) for shape in expected)
@@ -479,6 +504,8 @@ def _sink(call: Call) -> str | None:
         return f"{_SINK}: expected shape {extents(expected)} (a number a head), got {extents(got)}"
     if _sizes(call)["D"] not in _SUNK:
         return f"{_SINK}: expected none beside heads of {_sizes(call)['D']} elements, got a tensor"
+    if _is_latest(call) and call["innerPrecise"]:
+        return f"{_SINK}: expected none beside an innerPrecise of {call['innerPrecise']}, got a tensor"
     beside = next((name for name in (_BIAS, *_PADDINGS, *_PREFIXES) if given(call, name)), None)
     return None if beside is None else f"{_SINK}: expected none beside {beside}, got a tensor"
 
@@ -525,6 +552,7 @@ _PARAMETERS = (
     _lengths_of(_PREFIX_LENGTH, "how many there are"),
     *(optional_in(name, _UNUSED) for name in (*_ROTARY, _QUERY_SCALE)),
     optional_in(_SINK, "a score a head beside those of its keys, with a value of 0"),
+    *(_lengths_of(name, "ignored") for name in _STARTS),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
@@ -537,6 +565,7 @@ _PARAMETERS = (
     attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
     attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
     *(attribute(name, Kind.INT64, "ignored") for name in (*_DEQUANTIZATIONS[1:], "queryQuantMode")),
+    attribute("pseType", Kind.INT64, "how pseShiftOptional is added, 0"),
     _result("attentionOut", "the attention"),
     _result("softmaxLse", "the logarithm of each row's sum of powers, infinite without keys; FLOAT", optional=True),
 )
@@ -549,6 +578,7 @@ def _checks(
     precisions: int = 4,
     further: Sequence[Check] = (),
     absent: Sequence[str] = (*_QUANTIZED, *_ROTARY, _QUERY_SCALE),
+    latest: Sequence[Check] = (),
 ) -> Iterator[Check]:
     yield present("query", "key", "value", "inputLayout", "attentionOut")
     yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
@@ -587,6 +617,7 @@ def _checks(
         rule(f"shape of the mask: {_MASK}", _mask_shape),
         rule(f"shape of the bias: {_BIAS}", _bias_shape),
         rule(f"a number a head: {_SINK}", _sink),
+        *latest,
     )
 
 
@@ -601,9 +632,14 @@ _ABSENT = {
 
 
 def _operator(
-    name: str, own: dict[str, str], checks: Iterable[Check], without: Collection[str] = (), lists: bool = True
+    name: str,
+    own: dict[str, str],
+    checks: Iterable[Check],
+    without: Collection[str] = (),
+    lists: bool = True,
+    products: Collection[Product] = A2_CLASS,
 ) -> Operator:
-    """Declare a function that has some of V4's parameters, by V4's names and its own, and no checks of some titles.
+    """Declare a function that has some of V5's parameters, by V5's names and its own, and no checks of some titles.
 
     Without lists its keys and its values are one tensor.
     """
@@ -613,8 +649,8 @@ def _operator(
     def spell(text: str) -> str:
         return re.sub(r"\w+(\[0\])?", lambda word: spelt.get(word[0], word[0]), text)
 
-    def as_v4(call: Call) -> Call:
-        if not spelt:  # V2 to V4, called for every token, lack only what their checks do not read
+    def as_v5(call: Call) -> Call:
+        if not spelt:  # V2 to V5, called for every token, lack only what their checks do not read
             return call
         arguments = {**_ABSENT, **call.arguments, **{of: call[name] for of, name in others.items()}}
         if not lists:
@@ -635,10 +671,10 @@ def _operator(
                 yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", complaint=complaint(check))
 
     def complaint(check: Check) -> Callable[[Call], str | None]:
-        return lambda call: None if (text := check.complaint(as_v4(call))) is None else spell(text)
+        return lambda call: None if (text := check.complaint(as_v5(call))) is None else spell(text)
 
     def work(call: Call) -> Library | None:
-        found = _work(as_v4(call))
+        found = _work(as_v5(call))
         return found and replace(found, inputs=tuple(map(spell, found.inputs)))
 
     return Operator(
@@ -647,7 +683,7 @@ def _operator(
         summary="Attention of inference.",
         formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
         parameters=tuple(parameter(*each) for each in own.items()),
-        support=support(_TYPES, A2_CLASS),
+        support=support(_TYPES, products),
         checks=tuple(spelt_checks()),
         work=work,
         stream_type="const aclrtStream ",
@@ -658,7 +694,8 @@ def _short(*names: str) -> dict[str, str]:
     return {name: name.removesuffix("Optional") for name in names}
 
 
-_V4 = {p.name: p.name for p in _PARAMETERS}
+_V5 = {p.name: p.name for p in _PARAMETERS}
+_V4 = {name: name for name in _V5 if name not in (*_STARTS, "pseType")}
 _V3 = {name: name for name in _V4 if name not in (_QUERY_SCALE, _SINK, "queryQuantMode")}
 _TENSORS = "query", "key", "value", _BIAS, _MASK
 
@@ -670,6 +707,13 @@ OPERATORS = (
     ),
     _operator("fused_infer_attention_score_v3", _V3, _checks(absent=(*_QUANTIZED, *_ROTARY))),
     _operator("fused_infer_attention_score_v4", _V4, _checks()),
+    _operator(
+        _LATEST,
+        _V5,
+        _checks(latest=(one_of("pseType", 0), rule("beside preTokens: nextTokens", _tokens))),
+        without=("several queries", "modes of dequantisation"),
+        products=CLASS_950,
+    ),
     _operator(
         _PROMPT,
         _short(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], "numHeads", "scaleValue", "preTokens", "nextTokens")
