@@ -31,7 +31,7 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
-from aclnn.operators.library.four_bits import unpacked
+from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
 
 _OFFSET, _BIAS = "antiquantOffsetOptional", "biasOptional"
 _QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
@@ -87,13 +87,22 @@ def _weight_format(call: Call) -> str | None:
     return f"weight: expected format ACL_FORMAT_ND{further}, got {got.c_name}"
 
 
+def _shape(call: Call) -> tuple[int, int]:
+    """Return the rows and columns of the weight, eight in a number of INT32 along what lies in memory as one."""
+    weight = call["weight"]
+    rows, columns = weight.shape
+    if weight.dtype != D.INT32:
+        return rows, columns
+    return (IN_INT32 * rows, columns) if weight.is_transposed else (rows, IN_INT32 * columns)
+
+
 def _inner(call: Call) -> str | None:
-    expected, got = call["x"].shape[1], call["weight"].shape[0]
+    expected, got = call["x"].shape[1], _shape(call)[0]
     return None if got == expected else f"weight: expected {expected} rows (the columns of x), got {got}"
 
 
 def _extents(call: Call) -> str | None:
-    (m, k), n = call["x"].shape, call["weight"].shape[1]
+    (m, k), n = call["x"].shape, _shape(call)[1]
     most = _LARGEST if call.product in CLASS_950 else _MOST_INNER
     limits = (
         ("x", "rows", m, most if call["x"].is_transposed else _LARGEST),
@@ -116,11 +125,12 @@ def _group_size(call: Call) -> str | None:
 
 def _groups(call: Call) -> int:
     """The number of rows of antiquantScale."""
-    return -(-call["weight"].shape[0] // (call["antiquantGroupSize"] or call["weight"].shape[0]))
+    rows = _shape(call)[0]
+    return -(-rows // (call["antiquantGroupSize"] or rows))
 
 
 def _scale_shape(call: Call) -> str | None:
-    n, got = call["weight"].shape[1], call["antiquantScale"].shape
+    n, got = _shape(call)[1], call["antiquantScale"].shape
     allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [(1,), (1, 1), (n,), (1, n)]
     if got in allowed:
         return None
@@ -128,7 +138,7 @@ def _scale_shape(call: Call) -> str | None:
 
 
 def _bias_shape(call: Call, name: str) -> str | None:
-    n, got = call["weight"].shape[1], call[name].shape
+    n, got = _shape(call)[1], call[name].shape
     return None if got in ((n,), (1, n)) else f"expected shape [{n}] or [1, {n}], got {extents(got)}"
 
 
@@ -174,12 +184,16 @@ def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: in
 
 def _weight_work(call: Call) -> Library:
     dtype, shape, strides, _ = call["weight"].layout
-    groups, size = _groups(call), call["antiquantGroupSize"] or shape[0]
+    groups, size, turned = _groups(call), call["antiquantGroupSize"] or _shape(call)[0], call["weight"].is_transposed
     optional = [name for name in (_OFFSET, _BIAS) if call[name] is not None]
 
     def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
         given = dict(zip(optional, further, strict=True))
-        numbers = unpacked(weight, shape, strides) if dtype == D.INT4 else weight
+        numbers = weight
+        if dtype == D.INT4:
+            numbers = unpacked(weight, shape, strides)
+        elif dtype == D.INT32:
+            numbers = unpacked_words(weight.T).T if turned else unpacked_words(weight)
         y = _product(x, numbers, scale, given.get(_OFFSET), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
@@ -206,7 +220,7 @@ OPERATORS = (
         formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
         parameters=(
             tensor_in("x", "the left operand"),
-            tensor_in("weight", "the right operand"),
+            tensor_in("weight", "the right operand; INT32 holds eight of INT4"),
             tensor_in("antiquantScale", "the factors of the weight"),
             Parameter(_OFFSET, _OFFSET, Kind.INPUT, "what is added to the weight before", optional=True),
             *(Parameter(name, name, Kind.INPUT, "null", optional=True) for name in _QUANTIZATION),
@@ -220,7 +234,7 @@ OPERATORS = (
         checks=(
             present("x", "weight", "antiquantScale", "y"),
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
-            dtype_in({D.INT8, D.INT4}, "weight"),
+            dtype_in({D.INT8, D.INT4, D.INT32}, "weight"),
             *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET, "y")),
             each("data type beside x", (_BIAS,), _bias_dtype),
             *on(CLASS_950, each("null", _QUANTIZATION, _none)),
@@ -230,7 +244,7 @@ OPERATORS = (
             dims_between(2, 2, "x", "weight", "y"),
             rule("as many rows as x has columns: weight", _inner),
             rule("few enough: x, weight", _extents),
-            shape_is("that of the product", lambda call: (call["x"].shape[0], call["weight"].shape[1]), "y"),
+            shape_is("that of the product", lambda call: (call["x"].shape[0], _shape(call)[1]), "y"),
             rule("group size: antiquantGroupSize", _group_size),
             rule("shape of scales: antiquantScale", _scale_shape),
             same_shape(_OFFSET, "antiquantScale"),
