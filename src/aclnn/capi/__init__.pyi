@@ -8394,6 +8394,22 @@ def aclnnGatherV2(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnGatherV3GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, batchDims: int, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Select rows along a dimension by indices, in each batch by its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select rows along a dimension by indices, in each batch by its own.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
     """Select elements along a dimension.
 

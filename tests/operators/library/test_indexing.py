@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
+from tests.helpers.library import BREAKS as COMMON_BREAKS
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
@@ -59,6 +61,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     },
     "index_select": lambda d: {"dim": -1, "index": T(D.INT64, (4,)), "out": T(d, (2, 4))},
     "gather_v2": lambda d: {"dim": -2, "index": T(D.INT32, (4, 1)), "out": T(d, (4, 1, 3))},
+    "gather_v3": lambda d: CALLS["gather_v2"](d) | {"dim": 0, "batchDims": 0, "mode": 1},
     "gather": lambda d: {"dim": 1, "index": T(D.INT64, (2, 5)), "out": T(d, (2, 5))},
     **{
         name: lambda d: {"dim": -1, "index": T(D.INT64, (1, 3)), "reduce": int(d in (D.FLOAT, D.INT32))}
@@ -86,7 +89,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
     "index_put_impl": lambda a: a["selfRef"].index_put((a["indices"][0],), a["values"], a["accumulate"]),
     "index_select": lambda a: a["self"].index_select(-1, a["index"]),
-    "gather_v2": lambda a: a["self"][a["index"].long()],
+    **{name: lambda a: a["self"][a["index"].long()] for name in ("gather_v2", "gather_v3")},
     "gather": lambda a: a["self"].gather(1, a["index"]),
     **{
         name: lambda a: _scattered(first(a), a["index"], a["src"] if "src" in a else a["value"], a["reduce"])
@@ -108,7 +111,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
     "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
-    "gather_v2": {"index": {"shape": (0, 2)}, "out": {"shape": (0, 2, 3)}},
+    **{name: {"index": {"shape": (0, 2)}, "out": {"shape": (0, 2, 3)}} for name in ("gather_v2", "gather_v3")},
     **{name: {"index": {"shape": (0,)}} for name in ("index_add", *FILLED[2:])},
     **{name: {"index": ()} for name in FILLED[:2]},
     "nonzero": {"out": {"shape": (0, 2)}},
@@ -120,7 +123,7 @@ INDICES: Mapping[tuple[str, str], int] = {
     ("index_put_impl", "indices"): 2,
     **{(name, "index"): 2 for name in ("index_add", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
-    ("gather_v2", "index"): 2,
+    **{(name, "index"): 2 for name in ("gather_v2", "gather_v3")},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -145,6 +148,18 @@ BREAKS: Mapping[str, Breaking] = {
     "2 to 8 dimensions": lambda o, name: Break(shape((2,), name), "2 to 8"),
     "indices of so many dimensions": lambda o, name: Break(shape((1, 3, 4), name), "from 1 to 3"),
     "shape is rows for all indices": lambda o, name: Break(shape((1, 3, 3), name), "[1, 3, 2]"),
+    "allowed value": lambda o, name: (
+        Break({name: 1, "out": T(D.FLOAT, (2, 4, 1))} if name == "dim" else {name: -1}, "1" if name == "mode" else "0")
+        if o.name == "gather_v3"
+        else COMMON_BREAKS["allowed value"](o, name)
+    ),
+    "batches": lambda o, name: Break(
+        {"batchDims": 1, "dim": 1, "index": T(D.INT32, (4, 1)), "out": T(D.FLOAT, (2, 1))}
+        if name == "index"
+        else {name: -1},
+        "[2] (batchDims)" if name == "index" else "from 0 to 0",
+        product=Product.ASCEND_950,
+    ),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }
 
@@ -190,6 +205,7 @@ def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -
     [
         "gather",
         "gather_v2",
+        "gather_v3",
         "index_add",
         "index_copy",
         "index_select",
@@ -203,6 +219,32 @@ def test_an_index_does_not_count_from_the_end(name: str, index: int) -> None:
     function = next(each.function for each in indexing.OPERATORS if each.name == name)
     with pytest.raises(AclnnError, match=rf"^{function}: index: expected indices from 0 to [12], got {index}"):
         TestIndexing.subject.run_with_index(name, index)
+
+
+@pytest.mark.parametrize("index", [(2, 3, 2), (2, 3)])
+@pytest.mark.parametrize(("dim", "batches"), [(2, 1), (-1, 2), (1, 1), (1, 0)])
+def test_batches_have_indices_of_their_own(dim: int, batches: int, index: tuple[int, ...]) -> None:
+    """On Ascend 950, as TensorFlow's gather."""
+    random = np.random.default_rng(5)
+    values, places = random.normal(size=(2, 3, 4)).astype(np.float32), random.integers(0, 3, index)
+    lead = list(itertools.product(*map(range, values.shape[:batches])))
+    expected = np.stack([np.take(values[at], places[at], dim % 3 - batches) for at in lead])
+    expected = expected.reshape(*values.shape[:batches], *expected.shape[1:])
+    shape = (*values.shape[: dim % 3], *index[batches:], *values.shape[dim % 3 + 1 :])
+    placed = {name: Placed(x, "contiguous") for name, x in (("self", values), ("index", places))}
+    out = Placed(np.empty(shape, np.float32), "contiguous")
+    call = {name: each.tensor for name, each in placed.items()} | {"dim": dim, "batchDims": batches, "mode": 0}
+    prepare(BY_NAME["gather_v3"], call | {"out": out.tensor}, Product.ASCEND_950).run()
+    np.testing.assert_array_equal(out.view, expected)
+
+
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_one_index_takes_its_dimension(product: Product) -> None:
+    values, index = (Placed(x, "contiguous") for x in (np.arange(6).reshape(2, 3), np.array(1)))
+    out = Placed(np.empty(3, np.int64), "contiguous")
+    call = {"self": values.tensor, "index": index.tensor, "out": out.tensor, "dim": 0, "batchDims": 0, "mode": 1}
+    prepare(BY_NAME["gather_v3"], call, product).run()
+    assert out.view.tolist() == [3, 4, 5]
 
 
 def test_a_number_has_one_row() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from aclnn.core.checks import (
     broadcast_shape,
     dims_between,
     dtype_in,
+    elsewhere,
     extents,
     limited_dims,
+    on,
     one_of,
     present,
     rule,
@@ -28,11 +30,13 @@ from aclnn.core.checks import (
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS, CLASS_950
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import (
     INDEX_TYPES,
+    MODERN,
     NUMBERS,
+    WITH_INFERENCE,
     add_at,
     camel,
     expect_within,
@@ -315,13 +319,17 @@ def _rows(
     checks: tuple[Check, ...],
     shape: Callable[[Call], tuple[int, ...]],
     function: Callable[..., Any],
+    more: tuple[Parameter, ...] = (),
+    attributes: tuple[str, ...] = ("dim",),
+    last: tuple[Check, ...] = (),
+    products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
     """A function that selects along a dimension by one tensor of indices."""
     return library_operator(
         name,
         formula,
         summary,
-        (_SELF, DIM, _INDEX, _OUT),
+        (_SELF, DIM, _INDEX, *more, _OUT),
         (
             present("self", "index", "out"),
             dtype_in(_TAKEN, "self"),
@@ -329,12 +337,40 @@ def _rows(
             same_dtype("out", "self"),
             *checks,
             shape_is("the result", shape, "out"),
+            *last,
         ),
         function,
         header=name,
-        attributes=("dim",),
+        products=products,
+        attributes=attributes,
         empty=("self",),
     )
+
+
+def _batched_shape(call: Call) -> tuple[int, ...]:
+    shape = call["self"].shape
+    at = call["dim"] % max(1, len(shape))
+    return (*shape[:at], *call["index"].shape[max(0, call["batchDims"]) :], *shape[at + 1 :]) if shape else ()
+
+
+def _batches(call: Call) -> str | None:
+    values, index, got = call["self"].shape, call["index"].shape, call["batchDims"]
+    most = min(call["dim"] % max(1, len(values)), len(index))
+    if not 0 <= got <= most:
+        return f"batchDims: expected from 0 to {most} (dim, or index's dimensions), got {got}"
+    if values[:got] == index[:got]:
+        return None
+    return f"index: expected to begin as self, {extents(values[:got])} (batchDims), got {extents(index[:got])}"
+
+
+def _chosen_in_batches(self: Any, index: Any, dim: int, batch_dims: int) -> Any:
+    if not self.ndim:
+        return _index_selected(self, index, 0)
+    at = dim % self.ndim
+    lead = self.shape[:batch_dims]
+    batches = zip(*(x.reshape(-1, *x.shape[batch_dims:]) for x in (self, index)), strict=True)
+    chosen = np.stack([_chosen_rows(values, places, at - batch_dims) for values, places in batches])
+    return chosen.reshape(*lead, *chosen.shape[1:])
 
 
 def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
@@ -542,6 +578,24 @@ OPERATORS = (
         (limited_dims("self", "index"), axis("dim", "self")),
         _instead_of_dim,
         lambda self, index, dim: _chosen_rows(np.atleast_1d(self), np.atleast_1d(index), dim),
+    ),
+    _rows(
+        "gather_v3",
+        "out = self[index] along dim, which index's dimensions after the first batchDims replace",
+        "Select rows along a dimension by indices, in each batch by its own.",
+        (limited_dims("self", "index"), axis("dim", "self")),
+        _batched_shape,
+        _chosen_in_batches,
+        more=(
+            Parameter("batchDims", "batch_dims", Kind.INT64, "leading dimensions that self and index share"),
+            Parameter("mode", "mode", Kind.INT64, "ignored: 0 for precision, 1 for speed"),
+        ),
+        attributes=("dim", "batchDims"),
+        last=(
+            *elsewhere(CLASS_950, one_of("dim", 0), one_of("batchDims", 0), one_of("mode", 1)),
+            *on(CLASS_950, rule("batches: batchDims, index", _batches)),
+        ),
+        products=MODERN,
     ),
     library_operator(
         "gather",
