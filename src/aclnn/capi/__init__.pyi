@@ -8522,6 +8522,22 @@ def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnIndexAddV2GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Add to rows along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to rows along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIndexFillTensorGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:

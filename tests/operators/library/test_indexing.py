@@ -15,7 +15,8 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
-from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
+from aclnn.operators.library.common import REAL
+from tests.cases.table import NO_KERNEL, Arguments, T, dtype, scalar, shape
 from tests.helpers.library import BREAKS as COMMON_BREAKS
 from tests.helpers.library import (
     BY_NAME,
@@ -45,6 +46,13 @@ def _scattered(values: Any, index: Any, source: Any, adds: bool) -> Any:
     return values | more if values.dtype == torch.bool else values + more
 
 
+def _added(a: Mapping[str, Any]) -> Any:
+    if a["self"].dtype == torch.bool:
+        return a["self"] | torch.zeros_like(a["self"]).index_put((a["index"].long(),), a["source"], True)
+    return _precise_number(a["self"]).index_add(0, a["index"], _precise_number(a["source"]), alpha=a["alpha"])
+
+
+FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
 FILLED = tuple(f"{where}index_{name}" for name in ("fill_tensor", "copy") for where in ("", "inplace_"))
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -68,6 +76,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value", "scatter_add")
     },
     "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
+    "index_add_v2": lambda d: CALLS["index_add"](d) | {"dim": -2, "mode": int(d not in FAST)},
     **{name: lambda d: {"dim": -1, "index": (2, -3)} for name in FILLED[:2]},
     **{name: lambda d: {"dim": 0, "index": T(D.INT32, (1,)), "source": T(d, (1, 3))} for name in FILLED[2:]},
     "scatter_nd_update": lambda d: {
@@ -82,6 +91,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
+    "index_add_v2": REAL,
     "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
 }
 
@@ -96,11 +106,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value")
     },
     "scatter_add": lambda a: _scattered(a["self"], a["index"], a["src"], adds=True),
-    "index_add": lambda a: (
-        a["self"] | torch.zeros_like(a["self"]).index_put((a["index"].long(),), a["source"], True)
-        if a["self"].dtype == torch.bool
-        else _precise_number(a["self"]).index_add(0, a["index"], _precise_number(a["source"]), alpha=a["alpha"])
-    ),
+    **dict.fromkeys(("index_add", "index_add_v2"), lambda a: _added(a)),
     **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
     **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
     "scatter_nd_update": lambda a: a["varRef"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
@@ -112,7 +118,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "index": {"self": {"shape": (0, *IMAGES[1:])}, "out": {"shape": (0, 3, 2, 4)}},
     "index_select": {"index": {"shape": (4,)}, "out": {"shape": (0, 4)}},
     **{name: {"index": {"shape": (0, 2)}, "out": {"shape": (0, 2, 3)}} for name in ("gather_v2", "gather_v3")},
-    **{name: {"index": {"shape": (0,)}} for name in ("index_add", *FILLED[2:])},
+    **{name: {"index": {"shape": (0,)}} for name in ("index_add", "index_add_v2", *FILLED[2:])},
     **{name: {"index": ()} for name in FILLED[:2]},
     "nonzero": {"out": {"shape": (0, 2)}},
     "nonzero_v2": {"out": {"shape": (2, 0)}},
@@ -121,7 +127,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 INDICES: Mapping[tuple[str, str], int] = {
     ("index", "indices"): 4,
     ("index_put_impl", "indices"): 2,
-    **{(name, "index"): 2 for name in ("index_add", *FILLED[2:])},
+    **{(name, "index"): 2 for name in ("index_add", "index_add_v2", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
     **{(name, "index"): 2 for name in ("gather_v2", "gather_v3")},
 }
@@ -160,6 +166,8 @@ BREAKS: Mapping[str, Breaking] = {
         "[2] (batchDims)" if name == "index" else "from 0 to 0",
         product=Product.ASCEND_950,
     ),
+    "converts to self's data type": lambda o, name: Break({name: scalar(1, D.FLOAT)}, "ACL_INT32", D.INT32),
+    "fast": lambda o, name: Break({"dim": 1, "source": T(D.FLOAT, (2, 3)), name: 0}, "another beside ACL_FLOAT"),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }
 
@@ -184,7 +192,7 @@ class TestIndexing(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
-                "shape is rows for all indices",
+                *("shape is rows for all indices", "fast"),
             ),
             NO_KERNEL,
         ),
@@ -207,6 +215,7 @@ def test_an_index_beyond_the_tensor_is_told_with_the_functions_name(name: str) -
         "gather_v2",
         "gather_v3",
         "index_add",
+        "index_add_v2",
         "index_copy",
         "index_select",
         "scatter",

@@ -31,11 +31,13 @@ from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.promotion import castable
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     MODERN,
     NUMBERS,
+    REAL,
     WITH_INFERENCE,
     add_at,
     camel,
@@ -60,6 +62,8 @@ _INDICES = Parameter(
 )
 _REDUCE = Parameter("reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied")
 _TAKEN = where_supported(NUMBERS)
+_FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
+"""What aclnnIndexAddV2 adds in the mode for speed."""
 
 
 _KINDS = frozenset({D.INT32, D.INT64, D.BOOL, D.UINT8})
@@ -294,6 +298,58 @@ def _one_index(call: Call) -> str | None:
 
 
 _VECTOR = rule("one dimension: index", _one_index)
+
+
+def _converts(call: Call) -> str | None:
+    mine, theirs = call["alpha"].dtype, call["self"].dtype
+    if castable(mine, theirs):
+        return None
+    return f"alpha: expected a data type that converts to {theirs.c_name} (that of self), got {mine.c_name}"
+
+
+_ALPHA = rule("converts to self's data type: alpha", _converts)
+
+
+def _fast(call: Call) -> str | None:
+    values = call["self"]
+    if call["mode"] != 0 or (values.dtype in _FAST and len(values.shape) == 2 and call["dim"] in (0, -2)):
+        return None
+    return f"mode: expected another beside {values.dtype.c_name} of shape {extents(values.shape)}, got 0"
+
+
+def _index_add(
+    name: str,
+    dtypes: Collection[D],
+    more: tuple[Parameter, ...] = (),
+    types: tuple[Check, ...] = (),
+    last: tuple[Check, ...] = (),
+    products: Collection[Product] = WITH_INFERENCE,
+) -> Operator:
+    return library_operator(
+        name,
+        "out = self; out[index] += alpha * source along dim",
+        "Add to rows along a dimension.",
+        (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), *more, _OUT),
+        (
+            present("self", "index", "source", "alpha", "out"),
+            dtype_in(where_supported(dtypes), "self"),
+            dtype_in(INDEX_TYPES, "index"),
+            same_dtype("source", "self"),
+            *types,
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            axis("dim", "self"),
+            _VECTOR,
+            same_shape("out", "self"),
+            shape_is("a row for each index", lambda call: with_extent(call, call["index"].size), "source"),
+            *last,
+        ),
+        _added,
+        header=name,
+        dtypes=dtypes,
+        products=products,
+        attributes=("dim",),
+    )
 
 
 def _chosen_rows(values: Any, index: Any, dim: int) -> Any:
@@ -640,26 +696,14 @@ OPERATORS = (
         "scatter",
     ),
     _scatter("scatter_add", "Add to elements along a dimension.", tensor_in("src", "the values"), False, "scatter_add"),
-    library_operator(
-        "index_add",
-        "out = self; out[index] += alpha * source along dim",
-        "Add to rows along a dimension.",
-        (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), _OUT),
-        (
-            present("self", "index", "source", "alpha", "out"),
-            dtype_in(_TAKEN, "self"),
-            dtype_in(INDEX_TYPES, "index"),
-            same_dtype("source", "self"),
-            same_dtype("out", "self"),
-            limited_dims("self"),
-            axis("dim", "self"),
-            _VECTOR,
-            same_shape("out", "self"),
-            shape_is("a row for each index", lambda call: with_extent(call, call["index"].size), "source"),
-        ),
-        _added,
-        header="index_add",
-        attributes=("dim",),
+    _index_add("index_add", NUMBERS),
+    _index_add(
+        "index_add_v2",
+        REAL,
+        (Parameter("mode", "mode", Kind.INT64, "0 for speed, of rows of a matrix; else for precision"),),
+        (_ALPHA,),
+        (rule("fast: mode", _fast, ACLNN_ERR_INNER_NULLPTR),),
+        MODERN,
     ),
     _index_fill("index_fill_tensor", "Fill rows along a dimension with a number.", _SELF),
     _index_fill("inplace_index_fill_tensor", "Fill rows along a dimension with a number, in place.", _REPLACED),
