@@ -13119,6 +13119,30 @@ def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnGatherPaKvCacheGetWorkspaceSize(
+    keyCache: int | None,
+    valueCache: int | None,
+    blockTables: int | None,
+    seqLens: int | None,
+    keyRef: int | None,
+    valueRef: int | None,
+    seqOffsetOptional: int | None,
+    cacheMode: str | bytes | None,
+    isSeqLensCumsum: int,
+) -> tuple[int, int, int]:
+    """Take the keys and values of sequences out of caches that have blocks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take the keys and values of sequences out of caches that have blocks.
+
+    Phase two: queues the work.
+    """
+
 def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
     kv: int | None,
     gamma: int | None,
