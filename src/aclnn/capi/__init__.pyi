@@ -13636,6 +13636,29 @@ def aclnnQuantMatmulWeightNz(
     Phase two: queues the work.
     """
 
+def aclnnAddRmsNormCastGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    epsilon: float,
+    y1Out: int | None,
+    y2Out: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddRmsNormQuantGetWorkspaceSize(
     x1: int | None,
     x2: int | None,

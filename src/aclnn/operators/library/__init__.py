@@ -13,6 +13,7 @@ from aclnn.operators.library import (
     attention_parts,
     bitwise,
     boxes,
+    cast_norm,
     comparison,
     conversion,
     convolution,
@@ -133,6 +134,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         quantization,
         scaled_integers,
         quantized_products,
+        cast_norm,
         quantized_norms,
         quantized_gates,
     )
