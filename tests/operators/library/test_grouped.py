@@ -23,7 +23,7 @@ FIRST, SECOND, OPERATOR, FOURTH, FIFTH = grouped.OPERATORS
 OF_NUMBERS = (FIRST, SECOND)
 BIAS, GROUPS = "biasOptional", "groupListOptional"
 QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4 and V5, all null.
+#: Of V4 and V5, all null but with INT8.
 MORE = (
     *("perTokenScaleOptional", "activationInputOptional", "activationQuantScaleOptional"),
     *("activationQuantOffsetOptional", "activationFeatureOutOptional", "dynQuantScaleOutOptional"),
@@ -62,6 +62,16 @@ def first(d: D) -> Arguments:
     """Rows of one x have their weights; all rows are in a group."""
     given = {name: value for name, value in call(d).items() if name != "groupType"}
     return given | {"weight": (T(d, (3, 4)),) * 2, BIAS: (T(bias_type(d), (4,)),) * 2, GROUPS: (1, 5)}
+
+
+SCALE, ROW_SCALE = QUANTIZATION[0], MORE[0]
+
+
+def integers(changes: Mapping[str, Any] | None = None) -> Arguments:
+    """What a call with INT8 has of its own, here with scales of both kinds."""
+    given: Arguments = {"x": (T(D.INT8, (5, 3)),), "weight": (T(D.INT8, (2, 3, 4)),), BIAS: None}
+    given |= {SCALE: (T(D.BF16, (2, 4)),), ROW_SCALE: (T(FLOAT, (5,)),), "out": (T(D.BF16, (5, 4)),)}
+    return given | dict(changes or {})
 
 
 def out(operator: Operator) -> str:
@@ -117,6 +127,16 @@ class TestGrouped(LibraryTests):
         breaks={
             "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
             "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
+            "data type of a result": lambda o, name: Break(integers({name: (T(FLOAT, (5, 4)),)}), "ACL_INT32"),
+            "one tensor of integers": lambda o, name: Break(integers({name: integers()[name] * 2}), "1 tensor"),
+            "scales": lambda o, name: Break(integers({name: None}), "1 tensors beside an output of ACL_BF16"),
+            "scales of rows": lambda o, name: Break(
+                integers({SCALE: (T(D.UINT64, (2, 4)),), "out": (T(D.INT8, (5, 4)),)}), "null beside"
+            ),
+            "data type of scales": lambda o, name: Break(integers({name: (T(FLOAT, (2, 4)),)}), "ACL_BF16"),
+            "data type of scales of rows": lambda o, name: Break(integers({name: (T(HALF, (5,)),)}), "ACL_FLOAT"),
+            "a row of scales for each group": lambda o, name: Break(integers({name: (T(D.BF16, (4,)),)}), r"[2, 4]"),
+            "one scale for each row": lambda o, name: Break(integers({name: (T(FLOAT, (4,)),)}), "[5]"),
             "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
             "allowed value": lambda o, name: Break(
                 *{"groupType": ({name: 1}, "-1, 0 or 2"), "groupListType": ({name: 2}, "0 or 1")}.get(
@@ -452,3 +472,72 @@ def test_weights_of_16_bits_may_be_called_blocks() -> None:
     prepare(FIFTH, arguments, Product.ATLAS_A2)
     with pytest.raises(AclnnError, match=r"weight\[0\]: expected a format such as ACL_FORMAT_ND"):
         prepare(FIFTH, arguments, Product.ASCEND_950)
+
+
+def whole(*of: int) -> Any:
+    return np.random.default_rng(of).integers(-128, 128, of, np.int8)
+
+
+def of_integers(
+    dtype: D,
+    given: Mapping[str, Any],
+    groups: tuple[int, ...] = (2, 3),
+    sized: int = 0,
+    product: Product = Product.ATLAS_A2,
+    transposed: bool = False,
+) -> Any:
+    """Multiply five rows of INT8, of which those after the last group stay 7."""
+    y = placed(np.full((5, 4), 7, dtype.numpy))
+    listed = {name: (placed(array),) for name, array in given.items()}
+    listed |= {"x": (placed(whole(5, 300)),), "weight": (placed(whole(2, 300, 4), transposed),), "out": (y,)}
+    others = {BIAS: None, GROUPS: placed(np.array(groups)), "splitItem": 3, "tuningConfigOptional": None}
+    arguments = fifth(call(D.FLOAT16), sized) | others | listed
+    prepare(FIFTH, arguments, product).run()
+    return y.owner.astype(np.float64)
+
+
+def whole_total(bias: Any = 0) -> Any:
+    x, weight = whole(5, 300).astype(int), whole(2, 300, 4).astype(int)
+    return np.concatenate([x[:2] @ weight[0], x[2:3] @ weight[1]]) + bias
+
+
+ROWS = np.repeat([0, 1], [2, 1])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize(("sized", "groups"), [(0, (2, 3)), (1, (2, 1))])
+def test_groups_of_integers(transposed: bool, sized: int, groups: tuple[int, ...]) -> None:
+    found = of_integers(D.INT32, {}, groups, sized, transposed=transposed)
+    assert (found[:3] == whole_total()).all()
+    assert (found[3:] == 7).all()
+
+
+@pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_integers_are_scaled_by_columns_and_rows(dtype: D, product: Product) -> None:
+    scale = np.arange(1, 9).reshape(2, 4).astype(np.float32 if dtype == D.FLOAT16 else dtype.numpy) / 2**12
+    rows, bias = np.arange(1, 6, dtype=np.float32) / 8, np.arange(8, dtype=np.int32).reshape(2, 4) * 100
+    found = of_integers(dtype, {SCALE: scale, BIAS: bias}, product=product)
+    expected = whole_total(bias[ROWS]) * scale.astype(float)[ROWS]
+    np.testing.assert_allclose(found[:3], expected, rtol=2**-8)
+    found = of_integers(dtype, {SCALE: scale, ROW_SCALE: rows, BIAS: bias}, product=product)
+    np.testing.assert_allclose(found[:3], expected * rows[:3, None], rtol=2**-8)
+    assert (found[3:] == 7).all()
+
+
+def test_integers_are_scaled_to_integers() -> None:
+    scale = np.arange(1, 9).reshape(2, 4).astype(np.float32) / 2**15
+    bits = scale.view(np.uint32).astype(np.uint64) | 3 << 37
+    expected = np.clip(np.rint(whole_total() * scale[ROWS].astype(float) + 3), -128, 127)
+    assert (of_integers(D.INT8, {SCALE: bits})[:3] == expected).all()
+    assert (of_integers(D.INT8, {SCALE: bits}, product=Product.ASCEND_950)[:3] == expected).all()
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1)])
+def test_integers_have_one_scale_for_a_group_on_950(shape: tuple[int, ...]) -> None:
+    scale = (np.array([1, 2], np.float32) / 2**12).reshape(shape)
+    bias = np.array([[1, 2, 3, 4], [5, 6, 7, 8]], np.float32)
+    found = of_integers(D.FLOAT16, {SCALE: scale, BIAS: bias}, product=Product.ASCEND_950)
+    np.testing.assert_allclose(found[:3], whole_total() * scale.reshape(2, 1)[ROWS] + bias[ROWS], rtol=2**-8)
+    with pytest.raises(AclnnError, match=r"scaleOptional\[0\]: expected shape \[2, 4\]"):
+        of_integers(D.FLOAT16, {SCALE: scale})

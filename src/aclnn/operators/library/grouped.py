@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from aclnn.core.checks import (
     present,
     rule,
 )
+from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -25,6 +26,8 @@ from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
+from aclnn.operators.library.quantization import product_scale
+from aclnn.operators.library.quantized_products import integer_product
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _TUNING = "tuningConfigOptional"
@@ -43,6 +46,9 @@ _MORE = (
     ("activationInputOptional", "activationQuantScaleOptional", "activationQuantOffsetOptional"),
     ("activationFeatureOutOptional", "dynQuantScaleOutOptional"),
 )
+_SCALE, _ROW_SCALE = _QUANTIZATION[0], _MORE[0][0]
+_BITS = (D.UINT64, D.INT64)
+"""Data types of scales as aclnnTransQuantParamV2 makes them."""
 _VERSIONS = {"grouped_matmul": 1, **{f"grouped_matmul_v{number}": number for number in range(2, 6)}}
 _MOST_TENSORS, _MOST_TENSORS_950, _MOST_GROUPS = 128, 1024, 1024
 _MOST_DIMS = 6
@@ -110,8 +116,13 @@ def _few(call: Call, name: str) -> str | None:
     return None if 1 <= count <= most else f"expected 1 to {most} tensors, got {count}"
 
 
+def _of_integers(call: Call) -> bool:
+    """True for products of INT8, which scales follow."""
+    return _version(call) > 3 and bool(call["x"]) and call["x"][0].dtype == D.INT8
+
+
 def _absent(call: Call, name: str) -> str | None:
-    count = len(call[name])
+    count = 0 if name in (_SCALE, _ROW_SCALE) and _of_integers(call) else len(call[name])
     return (
         f"expected null (quantised and activated products are not computed here), got {count} tensors"
         if count
@@ -119,9 +130,96 @@ def _absent(call: Call, name: str) -> str | None:
     )
 
 
+def _result_dtype(call: Call, name: str, at: int) -> str | None:
+    if not _of_integers(call):
+        return alike("x")(call, name, at)
+    allowed, got = (D.FLOAT16, D.BF16, D.INT8, D.INT32), call[name][at].dtype
+    if got in allowed:
+        return None
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside ACL_INT8 (x[0]), got {got.c_name}"
+
+
+def _one_of_integers(call: Call, name: str) -> str | None:
+    got = len(call[name])
+    if not _of_integers(call) or (got == 1 and _kind(call) == _ROWS):
+        return None
+    return f"expected 1 tensor with groupType 0 beside ACL_INT8 (x[0]), got {got} with groupType {_kind(call)}"
+
+
+def _scaled_by_rows(call: Call) -> bool:
+    return bool(call[_ROW_SCALE])
+
+
+def _scales(call: Call) -> str | None:
+    if not _of_integers(call):
+        return None
+    needed, got = call["out"][0].dtype != D.INT32, len(call[_SCALE] or ())
+    if got == 1 if needed or (call.product in CLASS_950 and got) else got == 0:
+        return None
+    return f"{_SCALE}: expected {int(needed)} tensors beside an output of {call['out'][0].dtype.c_name}, got {got}"
+
+
+def _scale_dtype(call: Call, name: str, at: int) -> str | None:
+    out, got, by_rows = call["out"][0].dtype, call[name][at].dtype, _scaled_by_rows(call)
+    allowed: tuple[D, ...]
+    if call.product in CLASS_950:
+        floats = {D.BF16: (D.BF16, D.FLOAT), D.FLOAT16: (D.FLOAT,)}.get(out, ())
+        allowed = floats if by_rows else (*floats, *_BITS)
+    else:
+        allowed = {D.BF16: (D.BF16,), D.FLOAT16: (D.FLOAT,)}.get(out, _BITS)
+        if out == D.BF16 and call["weight"][0].format == Format.FORMAT_FRACTAL_NZ:
+            allowed = (D.BF16, D.FLOAT)
+    if got in allowed:
+        return None
+    return (
+        f"expected data type {listing(of.c_name for of in allowed)} beside an output of {out.c_name}, got {got.c_name}"
+    )
+
+
+def _row_scales(call: Call) -> str | None:
+    if not _scaled_by_rows(call):
+        return None
+    out, got = call["out"][0].dtype, len(call[_ROW_SCALE])
+    if out not in (D.FLOAT16, D.BF16):
+        return f"{_ROW_SCALE}: expected null beside an output of {out.c_name}, got {got} tensors"
+    return None if got == 1 else f"{_ROW_SCALE}: expected 1 tensor, got {got}"
+
+
+def _float(call: Call, name: str, at: int) -> str | None:
+    got = call[name][at].dtype
+    return None if got == D.FLOAT else f"expected data type ACL_FLOAT, got {got.c_name}"
+
+
+def _scale_shape(call: Call, name: str, at: int) -> str | None:
+    groups, n, got = _groups(call), call["weight"][0].shape[-1], call[name][at].shape
+    allowed: list[Shape] = [(groups, n)]
+    if call.product in CLASS_950 and call["out"][0].dtype != D.INT8:
+        allowed += [(groups, 1), (groups,)]
+    return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _row_scale_shape(call: Call, name: str, at: int) -> str | None:
+    expected, got = call["x"][0].shape[:1], call[name][at].shape
+    return None if got == expected else f"expected shape {extents(expected)} (one for each row), got {extents(got)}"
+
+
+def _bias_beside_scales(call: Call) -> tuple[D, ...]:
+    out, scale = call["out"][0].dtype, (call[_SCALE][0].dtype if call[_SCALE] else D.UINT64)
+    if scale in _BITS:
+        return (D.INT32,)
+    if call.product in CLASS_950:
+        return D.INT32, out, D.FLOAT
+    in_blocks = out == D.BF16 and call["weight"][0].format == Format.FORMAT_FRACTAL_NZ
+    return (D.INT32, D.BF16) if in_blocks else (D.INT32,)
+
+
 def _bias_dtype(call: Call, name: str, at: int) -> str | None:
     x, got = call["x"][0].dtype, call[name][at].dtype
-    allowed = dict.fromkeys((x, D.FLOAT)) if call.product in CLASS_950 else (D.FLOAT if x == D.BF16 else x,)
+    allowed: Collection[D] = (D.FLOAT if x == D.BF16 else x,)
+    if _of_integers(call):
+        allowed = _bias_beside_scales(call)
+    elif call.product in CLASS_950:
+        allowed = dict.fromkeys((x, D.FLOAT))
     if got in allowed:
         return None
     return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside {x.c_name}, got {got.c_name}"
@@ -166,7 +264,7 @@ def _ranks(call: Call, name: str, at: int) -> str | None:
     got = len(call[name][at].shape)
     allowed: tuple[int, ...] = (2,)
     if name == "weight" and _kind(call) == _ROWS and len(call["x"]) == len(call["weight"]) == 1:
-        allowed = (2, 3)
+        allowed = (3,) if _of_integers(call) else (2, 3)
     elif name == _result(call) and _kind(call) == _INNER and _is_one(call):
         allowed = (3,)
     elif name != "weight" and _kind(call) == _NONE and call.product not in CLASS_950:
@@ -346,6 +444,8 @@ def _expect_ends(ends: Any, sizes: Sequence[int]) -> None:
 
 
 def _work(call: Call) -> Library | None:
+    if _of_integers(call):
+        return _integer_work(call)
     places = {name: [f"{name}[{at}]" for at in range(len(call[name] or ()))] for name in (*_lists(call), _BIAS)}
     result, sized = _result(call), call.arguments.get("groupListType") == _SIZES
     if not any(tensor.size for tensor in call[result]):
@@ -388,6 +488,35 @@ def _work(call: Call) -> Library | None:
     return Library(multiply, inputs, tuple(places[result]))
 
 
+def _integer_work(call: Call) -> Library | None:
+    if call["out"][0].size == 0:
+        return None
+    dtype, n = call["out"][0].dtype, call["weight"][0].shape[-1]
+    optional = [name for name in (_SCALE, _ROW_SCALE, _BIAS) if call[name]]
+    has_bits = bool(call[_SCALE]) and call[_SCALE][0].dtype in _BITS
+    whole_bias = bool(call[_BIAS]) and call[_BIAS][0].dtype == D.INT32
+    sized = call["groupListType"] == _SIZES
+
+    def multiply(x: Any, weight: Any, ends: Any, y: Any, *further: Any) -> Any:
+        operands, y = dict(zip(optional, further, strict=True)), y.copy()
+        for at, rows in enumerate(_parts(_ends_of(ends) if sized else ends, len(x))):
+            total = integer_product(x[rows], weight[at], (rows.stop - rows.start, n))
+            bias = operands[_BIAS][at] if _BIAS in operands else 0
+            if whole_bias:
+                total += bias
+            if dtype != D.INT32:
+                factors, offset = product_scale(operands[_SCALE][at]) if has_bits else (operands[_SCALE][at], 0)
+                total *= factors
+                if _ROW_SCALE in operands:
+                    total *= operands[_ROW_SCALE][rows, None]
+                total += offset if whole_bias else bias + offset
+            y[rows] = convert(np.rint(total) if dtype == D.INT8 else total, y.dtype)
+        return y
+
+    places = ("x[0]", "weight[0]", _GROUPS, "out[0]", *(f"{name}[0]" for name in optional))
+    return Library(multiply, places, ("out[0]",))
+
+
 def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
     if is_one:
         return np.stack([x[:, part] @ weight[0][part] for part in _parts(ends, x.shape[1])])
@@ -403,12 +532,28 @@ def _tuned(call: Call) -> str | None:
     return None if 0 <= got <= most else f"{_TUNING}: expected from 0 to {most} rows (of x[0]) first, got {got}"
 
 
+_OF_INTEGERS = (
+    each_of("data type of a result", ("out",), _result_dtype),
+    each("one tensor of integers", ("x", "weight", "out"), _one_of_integers),
+    rule(f"scales: {_SCALE}", _scales),
+    rule(f"scales of rows: {_ROW_SCALE}", _row_scales),
+    each_of("data type of scales", (_SCALE,), _scale_dtype),
+    each_of("data type of scales of rows", (_ROW_SCALE,), _float),
+)
+_OF_SCALES = (
+    each_of("a row of scales for each group", (_SCALE,), _scale_shape),
+    each_of("one scale for each row", (_ROW_SCALE,), _row_scale_shape),
+)
+
+
 def _grouped(name: str) -> Operator:
     version = _VERSIONS[name]
     of_numbers, has_more = version < 3, version > 3
     out, dtypes = "out" if has_more else "y", FLOATING if version > 1 else (D.FLOAT16, D.BF16)
     lists = ("x", "weight", out)
+    operands = lists[:2] if has_more else lists
     before, after, more = _MORE if has_more else ((), (), ())
+    meanings = {_SCALE: "factors of INT8's products", _ROW_SCALE: "a factor for each row of these"} if has_more else {}
     kinds = attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x")
     groups: tuple[Check, ...] = (
         rule("ends of groups: groupListOptional", _group_list),
@@ -419,12 +564,13 @@ def _grouped(name: str) -> Operator:
         name=name,
         function=camel(name),
         summary="Multiply pairs of matrices, which may be parts of one.",
-        formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]",
+        formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]"
+        + f"; of INT8: (x[i] @ weight[i] + biasOptional[i]) * scaleOptional[i] * {_ROW_SCALE}" * has_more,
         parameters=(
             _listed("x", "the left operands"),
             _listed("weight", "the right operands"),
             _listed(_BIAS, "what is added to each row of a product", optional=True),
-            *(_listed(name, "null", optional=True) for name in (*_QUANTIZATION, *before)),
+            *(_listed(name, meanings.get(name, "null"), optional=True) for name in (*_QUANTIZATION, *before)),
             Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "where groups end", optional=True)
             if of_numbers
             else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
@@ -449,8 +595,9 @@ def _grouped(name: str) -> Operator:
             each("few tensors", lists, _few),
             each_of("no null among them", (*lists, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each("not computed", (*_QUANTIZATION, *before, *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
-            each_of("data type of each", lists, of_types(dtypes)),
-            each_of("one data type", lists, alike("x")),
+            each_of("data type of each", operands, of_types((*dtypes, D.INT8) if has_more else dtypes)),
+            each_of("one data type", operands, alike("x")),
+            *(_OF_INTEGERS * has_more),
             each_of("data type beside x", (_BIAS,), _bias_dtype),
             *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
             *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
@@ -469,6 +616,7 @@ def _grouped(name: str) -> Operator:
             each_of("shape of a product", (out,), _output_shape),
             rule("as many biases as weights: biasOptional", _bias_count),
             each_of("a row of a product", (_BIAS,), _bias_shape),
+            *(_OF_SCALES * has_more),
             *((rule("numbers of groups: groupListOptional", _numbers),) if of_numbers else groups),
             *((rule("rows of a group: tuningConfigOptional", _tuned),) if version > 4 else ()),
             rule("lie as groupType says: x", _orientation),

@@ -109,8 +109,8 @@ def _reader(call: Call, name: str) -> Callable[[Any], Any]:
     return read
 
 
-def _product(x1: Any, x2: Any, shape: Shape) -> Any:
-    """Multiply integers."""
+def integer_product(x1: Any, x2: Any, shape: Shape) -> Any:
+    """Multiply integers of eight bits or fewer exactly; return float64."""
     total = np.zeros(shape)
     left = x1.astype(np.float32)
     for inner in range(0, left.shape[-1], _EXACT):
@@ -277,7 +277,7 @@ def _work(call: Call) -> Library | None:
 
     def multiply(x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
         operands = dict(zip(optional, further, strict=True))
-        total, bias = _product(first(x1), second(x2), shape), operands.get("bias", 0)
+        total, bias = integer_product(first(x1), second(x2), shape), operands.get("bias", 0)
         if whole_bias or dtype == D.INT32:
             total += bias
         if dtype == D.INT32:
