@@ -7428,6 +7428,33 @@ def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    bias: int | None,
+    offset: int | None,
+    weightScale: int | None,
+    xScale: int | None,
+    groupList: int | None,
+    output: int | None,
+    outputScale: int | None,
+    outputOffset: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNZ(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulAddGetWorkspaceSize(
     x: int | None,
     weight: int | None,

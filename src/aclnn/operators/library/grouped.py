@@ -416,7 +416,7 @@ def _short(call: Call, name: str, at: int) -> str | None:
     return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} elements in a row of memory, got {got}"
 
 
-def _parts(ends: Any, most: int) -> list[slice]:
+def parts_between(ends: Any, most: int) -> list[slice]:
     """The groups between ends."""
     before = [0, *ends[:-1].tolist()]
     wrong = next(
@@ -467,7 +467,7 @@ def _work(call: Call) -> Library | None:
             weight, bias = weight[0], bias[0] if bias else bias
         terms = bias if len(bias) else [0.0] * len(weight)
         if divided:
-            parts = _parts(ends, len(x[0]))
+            parts = parts_between(ends, len(x[0]))
             products = tuple(
                 x[0][rows] @ factor + term for rows, factor, term in zip(parts, weight, terms, strict=True)
             )
@@ -499,7 +499,7 @@ def _integer_work(call: Call) -> Library | None:
 
     def multiply(x: Any, weight: Any, ends: Any, y: Any, *further: Any) -> Any:
         operands, y = dict(zip(optional, further, strict=True)), y.copy()
-        for at, rows in enumerate(_parts(_ends_of(ends) if sized else ends, len(x))):
+        for at, rows in enumerate(parts_between(_ends_of(ends) if sized else ends, len(x))):
             total = integer_product(x[rows], weight[at], (rows.stop - rows.start, n))
             bias = operands[_BIAS][at] if _BIAS in operands else 0
             if whole_bias:
@@ -519,11 +519,11 @@ def _integer_work(call: Call) -> Library | None:
 
 def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
     if is_one:
-        return np.stack([x[:, part] @ weight[0][part] for part in _parts(ends, x.shape[1])])
+        return np.stack([x[:, part] @ weight[0][part] for part in parts_between(ends, x.shape[1])])
     sizes = [len(factor) for factor in weight]
     if ends is not None:
         _expect_ends(ends, sizes)
-    parts = _parts(np.cumsum(sizes), x.shape[1])
+    parts = parts_between(np.cumsum(sizes), x.shape[1])
     return tuple(x[:, part] @ factor for part, factor in zip(parts, weight, strict=True))
 
 

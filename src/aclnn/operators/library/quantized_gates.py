@@ -60,7 +60,7 @@ def _swish(x: Any, alpha: float = 1.0) -> Any:
         return x / (1 + np.exp(-alpha * x))
 
 
-def _gated(x: Any, left: bool, mode: int = 0, limit: float = 0.0, alpha: float = 0.0, bias: float = 0.0) -> Any:
+def gated(x: Any, left: bool, mode: int = 0, limit: float = 0.0, alpha: float = 0.0, bias: float = 0.0) -> Any:
     """Multiply the two halves of rows, in mode 1 their even and odd columns, one of them through a swish."""
     half = x.shape[-1] // 2
     halves = (x[..., ::2], x[..., 1::2]) if mode == 1 else (x[..., :half], x[..., half:])
@@ -166,7 +166,7 @@ def _smooth_work(call: Call) -> Library | None:
         ends = operands.get(_GROUPS)
         if ends is not None and counts:
             ends = np.cumsum(ends)
-        y = _gated(x.astype(np.float64).reshape(-1, x.shape[-1]), left)
+        y = gated(x.astype(np.float64).reshape(-1, x.shape[-1]), left)
         factor, offset = (operands.get(name) for name in _SMOOTH)
         if factor is not None:
             y *= _by_rows(factor, ends, len(y))
@@ -317,7 +317,7 @@ def _dequantized_work(call: Call) -> Library | None:
         numbers *= of.get(_WEIGHT, 1)
         if _TOKEN in operands:
             numbers *= operands[_TOKEN].reshape(-1, 1)
-        y = _gated(numbers if early else numbers + bias, left, *variant)
+        y = gated(numbers if early else numbers + bias, left, *variant)
         factor, offset = (of.get(name) for name in _QUANT)
         if not dynamic:
             return quantized(np.rint(y / factor + offset).reshape(shape), D.INT8)
