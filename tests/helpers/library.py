@@ -385,7 +385,9 @@ class Subject:
         if (operator.name, name) in self.indices:
             array = array % self.indices[operator.name, name]
         array = self.numbers(operator.name, name, array).astype(array.dtype)
-        return Placed(array, "contiguous" if operator.name in self.plain else layout)
+        placed = Placed(array, "contiguous" if operator.name in self.plain else layout)
+        placed.tensor.format = value.format
+        return placed
 
 
 def computed(name: str, arguments: Mapping[str, Any], product: Product = Product.ATLAS_A2) -> dict[str, Array]:

@@ -7455,6 +7455,76 @@ def aclnnGroupedMatmulSwigluQuantWeightNZ(
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    bias: int | None,
+    pertokenScaleOptional: int | None,
+    groupList: int | None,
+    sharedInput: int | None,
+    logit: int | None,
+    rowIndex: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    bias: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupList: int | None,
+    sharedInput: int | None,
+    logit: int | None,
+    rowIndex: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNzV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulAddGetWorkspaceSize(
     x: int | None,
     weight: int | None,

@@ -124,5 +124,5 @@ def test_rows_of_zeros_and_groups_without_rows() -> None:
 
 
 def test_ends_lie_within_rows() -> None:
-    with pytest.raises(AclnnError, match=r"groupListOptional\[1\]: expected an end from 1, .* to 3, got 4"):
+    with pytest.raises(AclnnError, match=r"groupList\[1\]: expected an end from 1, .* to 3, got 4"):
         _compute(np.ones((2, 3, 4), np.int8), (1, 4), np.ones((3, 3), np.int8), np.ones((2, 4), np.float32))

@@ -31,7 +31,7 @@ from aclnn.operators.library.quantized_products import integer_product
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _TUNING = "tuningConfigOptional"
-_TUNED = Parameter(
+TUNED = Parameter(
     _TUNING,
     _TUNING,
     Kind.INT_ARRAY,
@@ -416,22 +416,23 @@ def _short(call: Call, name: str, at: int) -> str | None:
     return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} elements in a row of memory, got {got}"
 
 
-def parts_between(ends: Any, most: int) -> list[slice]:
-    """The groups between ends."""
+def parts_between(ends: Any, most: int, name: str = _GROUPS) -> list[slice]:
+    """The groups between ends; the name is that of their tensor."""
     before = [0, *ends[:-1].tolist()]
     wrong = next(
         (at for at, (begin, end) in enumerate(zip(before, ends, strict=True)) if not begin <= end <= most), None
     )
     if wrong is not None:
         expected = f"expected an end from {before[wrong]}, that of the one before, to {most}"
-        raise IndexError(f"{_GROUPS}[{wrong}]: {expected}, got {ends[wrong]}")
+        raise IndexError(f"{name}[{wrong}]: {expected}, got {ends[wrong]}")
     return [*map(slice, before, ends.tolist())]
 
 
-def _ends_of(sizes: Any) -> Any:
+def ends_of(sizes: Any, name: str = _GROUPS) -> Any:
+    """The ends of groups of such sizes."""
     negative = np.flatnonzero(sizes < 0)
     if len(negative):
-        raise IndexError(f"{_GROUPS}[{negative[0]}]: expected a size of at least 0, got {sizes[negative[0]]}")
+        raise IndexError(f"{name}[{negative[0]}]: expected a size of at least 0, got {sizes[negative[0]]}")
     return np.cumsum(sizes)
 
 
@@ -460,7 +461,7 @@ def _work(call: Call) -> Library | None:
         x, weight, bias = (operands[part] for part in map(slice, [0, *ends_of_lists], ends_of_lists))
         ends = operands[ends_of_lists[-1]] if grouped else numbers
         if sized and grouped:
-            ends = _ends_of(ends)
+            ends = ends_of(ends)
         if kind == _INNER:
             return _by_columns(x[0], weight, ends, is_one)
         if is_one:
@@ -499,7 +500,7 @@ def _integer_work(call: Call) -> Library | None:
 
     def multiply(x: Any, weight: Any, ends: Any, y: Any, *further: Any) -> Any:
         operands, y = dict(zip(optional, further, strict=True)), y.copy()
-        for at, rows in enumerate(parts_between(_ends_of(ends) if sized else ends, len(x))):
+        for at, rows in enumerate(parts_between(ends_of(ends) if sized else ends, len(x))):
             total = integer_product(x[rows], weight[at], (rows.stop - rows.start, n))
             bias = operands[_BIAS][at] if _BIAS in operands else 0
             if whole_bias:
@@ -585,7 +586,7 @@ def _grouped(name: str) -> Operator:
                 if has_more
                 else ()
             ),
-            *((_TUNED,) if version > 4 else ()),
+            *((TUNED,) if version > 4 else ()),
             Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if has_more else Kind.INPUT_LIST.value),
             *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),

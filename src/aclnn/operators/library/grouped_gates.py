@@ -82,7 +82,7 @@ def _work(call: Call) -> Library | None:
 
     def multiply(x: Any, weight: Any, factors: Any, row_factors: Any, ends: Any, y: Any, scale: Any) -> Any:
         y, scale = y.copy(), scale.copy()
-        for at, rows in enumerate(parts_between(ends, len(x))):
+        for at, rows in enumerate(parts_between(ends, len(x), "groupList")):
             if rows.start < rows.stop:
                 matrix = _matrix(weight[at], inner, columns)
                 total = integer_product(x[rows], matrix, (rows.stop - rows.start, columns))
