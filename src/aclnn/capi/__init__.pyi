@@ -7282,6 +7282,22 @@ def aclnnNpuFormatCast(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnGeluMulGetWorkspaceSize(
+    input: int | None, approximateOptional: str | bytes | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gelu of the first half of the columns, multiplied by the second.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gelu of the first half of the columns, multiplied by the second.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulGetWorkspaceSize(
     x: int | None,
     weight: int | None,
