@@ -7298,6 +7298,30 @@ def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None
     Phase two: queues the work.
     """
 
+def aclnnGeluQuantGetWorkspaceSize(
+    self: int | None,
+    inputScaleOptional: int | None,
+    inputOffsetOptional: int | None,
+    approximate: str | bytes | None,
+    quantMode: str | bytes | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    y: int | None,
+    outScaleOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gelu with a quantised result.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gelu with a quantised result.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulGetWorkspaceSize(
     x: int | None,
     weight: int | None,

@@ -1,4 +1,4 @@
-"""aclnnGeluMul, Gelu of one half of the columns multiplied by the other."""
+"""aclnnGeluMul, Gelu of one half of the columns multiplied by the other; aclnnGeluQuant, Gelu quantised."""
 
 from __future__ import annotations
 
@@ -7,13 +7,40 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, dims_between, extents, generated, nothing_to_write, one_of, rule, shape_is
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    generated,
+    listing,
+    no_zero_dims,
+    nothing_to_write,
+    one_of,
+    only_if,
+    present,
+    rule,
+    same_shape,
+    shape_is,
+)
+from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
-from aclnn.operators.library.common import declared, tensor_in, tensor_out
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.quantization import dynamically, given, is_dtype, quantized, text
 
 _APPROXIMATE = "approximateOptional"
+_SCALE, _OFFSET, _FOUND = "inputScaleOptional", "inputOffsetOptional", "outScaleOptional"
 _MOST_COLUMNS, _MOST_ROWS = 1024, 200_000
 _erfc = np.vectorize(math.erfc, otypes=[np.float64])
+
+
+def _gelu(x: Any, is_tanh: bool) -> Any:
+    if is_tanh:
+        return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+    return x * 0.5 * _erfc(-x / math.sqrt(2))
 
 
 def _columns(call: Call) -> str | None:
@@ -36,11 +63,66 @@ def _work(call: Call) -> Library | None:
 
     def multiply(x: Any) -> Any:
         gate, factor = np.split(x.astype(np.float64), 2, -1)
-        if is_tanh:
-            return gate * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (gate + 0.044715 * gate**3))) * factor
-        return gate * 0.5 * _erfc(-gate / math.sqrt(2)) * factor
+        return _gelu(gate, is_tanh) * factor
 
     return Library(multiply, ("input",), ("out",))
+
+
+def _is_dynamic(call: Call) -> bool:
+    return bool(call["quantMode"] == "dynamic")
+
+
+def _needed(call: Call) -> str | None:
+    name = _FOUND if _is_dynamic(call) else _SCALE
+    return f"{name}: expected an object (quantMode {call['quantMode']}), got null" if call[name] is None else None
+
+
+def _scale_dtype(call: Call, name: str) -> str | None:
+    allowed, got = dict.fromkeys((call["self"].dtype, D.FLOAT)), call[name].dtype
+    if got in allowed:
+        return None
+    return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside self, got {got.c_name}"
+
+
+def _dims(call: Call) -> str | None:
+    least, got = 1 + _is_dynamic(call), call["self"].shape
+    return None if least <= len(got) <= 8 else f"self: expected {least} to 8 dimensions, got {extents(got)}"
+
+
+def _scale_shape(call: Call, name: str) -> str | None:
+    columns, got = call["self"].shape[-1], call[name].shape
+    return None if got in ((1,), (columns,)) else f"expected shape [1] or [{columns}], got {extents(got)}"
+
+
+def _offset(call: Call) -> str | None:
+    scale, offset = call[_SCALE], call[_OFFSET]
+    if offset is None:
+        return None
+    if scale is None:
+        return f"{_OFFSET}: expected null without {_SCALE}, got a tensor"
+    if (offset.dtype, offset.shape) == (scale.dtype, scale.shape):
+        return None
+    expected, got = (f"{of.dtype.c_name} and shape {extents(of.shape)}" for of in (scale, offset))
+    return f"{_OFFSET}: expected data type {expected} (those of {_SCALE}), got {got}"
+
+
+def _without_last(call: Call) -> Shape:
+    shape: Shape = call["self"].shape
+    return shape[:-1]
+
+
+def _quantized_work(call: Call) -> Library:
+    is_tanh, is_dynamic = call["approximate"] == "tanh", _is_dynamic(call)
+    optional = given(call, _SCALE, *((_OFFSET,) * (not is_dynamic)))
+
+    def quantize(x: Any, scale: Any = 1, offset: Any = 0) -> Any:
+        y = _gelu(x.astype(np.float64), is_tanh) * scale
+        if not is_dynamic:
+            return quantized(np.rint(y + offset), D.INT8)
+        integers, found = dynamically(y, -1, D.INT8)
+        return integers, found[..., 0]
+
+    return Library(quantize, ("self", *optional), ("y", *((_FOUND,) * is_dynamic)))
 
 
 OPERATORS = (
@@ -63,5 +145,41 @@ OPERATORS = (
             shape_is("half of input", _half, "out"),
         ),
         _work,
+    ),
+    declared(
+        "gelu_quant",
+        "y = round(gelu(self) * inputScale + inputOffset), or round(gelu(self) * inputScale / outScale)",
+        "Gelu with a quantised result.",
+        (
+            tensor_in("self", "rows"),
+            optional_in(_SCALE, "a factor, or one for each column"),
+            optional_in(_OFFSET, "what is added in static, or ignored"),
+            text("approximate", "none (erf) or tanh"),
+            text("quantMode", "static or dynamic"),
+            text("roundMode", "rint"),
+            attribute("dstType", Kind.INT64, "the data type of y: 2 (INT8)"),
+            tensor_out("y", "the integers; INT8", const=True),
+            tensor_out(_FOUND, "the scales of rows in dynamic; FLOAT", const=True, optional=True),
+        ),
+        (
+            present("self", "y"),
+            one_of("approximate", "none", "tanh"),
+            one_of("quantMode", "static", "dynamic"),
+            one_of("roundMode", "rint"),
+            rule(f"what the mode needs: {_SCALE}, {_FOUND}", _needed, ACLNN_ERR_PARAM_NULLPTR),
+            dtype_in(FLOATING, "self"),
+            dtype_in({D.INT8}, "y"),
+            is_dtype("dstType", "y"),
+            dtype_in({D.FLOAT}, _FOUND),
+            each("data type beside self", (_SCALE,), _scale_dtype),
+            rule("dimensions of a mode: self", _dims),
+            no_zero_dims("self"),
+            each("one factor or a row", (_SCALE,), _scale_shape),
+            rule(f"as {_SCALE}: {_OFFSET}", _offset),
+            same_shape("y", "self"),
+            only_if(shape_is("rows of self", _without_last, _FOUND), "dynamic", _is_dynamic),
+        ),
+        _quantized_work,
+        products=CLASS_950,
     ),
 )
