@@ -6035,6 +6035,29 @@ def aclnnInplaceBitwiseXorScalar(
     Phase two: queues the work.
     """
 
+def aclnnDynamicBlockQuantGetWorkspaceSize(
+    x: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise each block of a matrix by its largest number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise each block of a matrix by its largest number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIouGetWorkspaceSize(
     bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
 ) -> tuple[int, int, int]:
