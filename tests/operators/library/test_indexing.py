@@ -84,6 +84,12 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "indices": T(D.INT32 if d == D.FLOAT16 else D.INT64, (1, 3, 2)),
         "updates": T(d, (1, 3, 2)),
     },
+    "inplace_scatter_update": lambda d: {
+        "data": T(d, (3, 2, 4, 2)),
+        "indices": T(D.INT64 if d == D.FLOAT16 else D.INT32, (2,)),
+        "updates": T(d, (2, 2, 2, 2)),
+        "axis": -2,
+    },
     "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
     "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
 }
@@ -92,8 +98,17 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
     "index_add_v2": REAL,
+    "inplace_scatter_update": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
 }
+
+
+def _slid(a: Mapping[str, Any]) -> Any:
+    found = a["data"].clone()
+    for at, place in enumerate(a["indices"].tolist()):
+        found[at].narrow(-2, place, 2).copy_(a["updates"][at])
+    return found
+
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "index": lambda a: a["self"][:, a["indices"][1], a["indices"][2].long()],
@@ -110,6 +125,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
     **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
     "scatter_nd_update": lambda a: a["varRef"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
+    "inplace_scatter_update": _slid,
     "nonzero": lambda a: a["self"].nonzero(),
     "nonzero_v2": lambda a: a["self"].nonzero().T,
 }
@@ -120,6 +136,9 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     **{name: {"index": {"shape": (0, 2)}, "out": {"shape": (0, 2, 3)}} for name in ("gather_v2", "gather_v3")},
     **{name: {"index": {"shape": (0,)}} for name in ("index_add", "index_add_v2", *FILLED[2:])},
     **{name: {"index": ()} for name in FILLED[:2]},
+    # It refuses empty tensors.
+    "inplace_scatter_update": {**shape((3, 2, 4, 2), "data", "updates"), **shape((), "indices")}
+    | shape((1, 2, 2, 2), "updates"),
     "nonzero": {"out": {"shape": (0, 2)}},
     "nonzero_v2": {"out": {"shape": (2, 0)}},
 }
@@ -130,6 +149,7 @@ INDICES: Mapping[tuple[str, str], int] = {
     **{(name, "index"): 2 for name in ("index_add", "index_add_v2", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
     **{(name, "index"): 2 for name in ("gather_v2", "gather_v3")},
+    ("inplace_scatter_update", "indices"): 3,
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -149,9 +169,19 @@ BREAKS: Mapping[str, Breaking] = {
     },
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
     "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
+    "same data type as data": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "not empty": lambda o, name: Break(shape((0, 2, 4, 2), name), "at least 1 element"),
+    "as many dimensions as data": lambda o, name: Break(shape((2, 2, 2), name), "4 dimensions"),
+    "one sample beside a single index": lambda o, name: Break(shape((), "indices"), "1 in the first dimension"),
+    "0 to 2 dimensions": lambda o, name: Break(shape((2, 1, 1), name), "0 to 2"),
+    "a dimension but the first": lambda o, name: Break({name: -4}, "from -3 to 3, and not 0"),
+    "an index for each sample": lambda o, name: Break(shape((3,), name), "[2] or [2, 2]"),
+    "within data": lambda o, name: Break(shape((2, 1, 2, 2), name), "[3, 2, 4, 2], or less along"),
     "same data type as varRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "1 to 8 dimensions": lambda o, name: Break(shape((1,) * 9, name), "1 to 8"),
-    "2 to 8 dimensions": lambda o, name: Break(shape((2,), name), "2 to 8"),
+    "2 to 8 dimensions": lambda o, name: Break(
+        shape((2,), name) if name == "indices" else shape((2,), name, "updates"), "2 to 8"
+    ),
     "indices of so many dimensions": lambda o, name: Break(shape((1, 3, 4), name), "from 1 to 3"),
     "shape is rows for all indices": lambda o, name: Break(shape((1, 3, 3), name), "[1, 3, 2]"),
     "allowed value": lambda o, name: (
@@ -192,7 +222,8 @@ class TestIndexing(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
-                *("shape is rows for all indices", "fast"),
+                *("shape is rows for all indices", "fast", "a dimension but the first"),
+                *("an index for each sample", "within data"),
             ),
             NO_KERNEL,
         ),
@@ -314,6 +345,21 @@ def test_the_last_of_updates_of_one_row_stays() -> None:
 def test_an_index_outside_is_told_with_its_place(index: list[int], place: str, last: int) -> None:
     with pytest.raises(AclnnError, match=rf"indices\[{place}\]: expected from 0 to {last}, got"):
         _updated([[0, 0], index], np.zeros(2, np.float32))
+
+
+def test_a_stretch_of_each_sample_is_replaced() -> None:
+    """torch_npu's scatter_update and scatter_update_ call it; of the document's example all but the types."""
+    data = np.array([[[[1] * 8, [2] * 8]]], np.float32)
+    new = {"indices": np.array([1]), "updates": np.full((1, 1, 1, 8), 3, np.float32), "axis": -2}
+    assert computed("inplace_scatter_update", {"data": data, **new})["data"].tolist() == [[[[1] * 8, [3] * 8]]]
+    of_last = {"indices": np.array([[1, 2]]), "updates": np.array([[8, 9]], np.uint8), "axis": 1}
+    data = np.zeros((3, 4), np.uint8)
+    found = computed("inplace_scatter_update", {"data": data, **of_last}, Product.ASCEND_950)["data"]
+    assert found.tolist() == [[0] * 4, [0, 0, 8, 9], [0] * 4]
+    for outside in ([3, 0], [0, 3]):
+        given = of_last | {"indices": np.array([outside])}
+        with pytest.raises(AclnnError, match="indices: expected numbers from 0 to 2, got 3"):
+            computed("inplace_scatter_update", {"data": data, **given}, Product.ASCEND_950)
 
 
 def test_nothing_to_update_has_any_shape() -> None:

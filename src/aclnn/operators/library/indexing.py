@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     broadcast_shape,
     dims_between,
     dtype_in,
+    each,
     elsewhere,
     extents,
     limited_dims,
@@ -574,6 +575,73 @@ def _update_work(call: Call) -> Library | None:
     return Library(_updated, _UPDATE, _UPDATE[:1]) if all(call[name].size for name in _UPDATE) else None
 
 
+_SLID = ("data", "indices", "updates")
+_SLID_BEFORE = (D.INT8, D.FLOAT16, D.FLOAT, D.INT32)
+_SLIDING = {
+    **support((*_SLID_BEFORE, D.BF16), A2_CLASS | {Product.ATLAS_TRAINING}),
+    **support((*_SLID_BEFORE, D.BF16, D.UINT8), CLASS_950),
+}
+
+
+def _not_empty(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    return None if call[name].size else f"expected at least 1 element, got shape {extents(shape)}"
+
+
+def _as_many_dims(call: Call, name: str) -> str | None:
+    expected, shape = len(call["data"].shape), call[name].shape
+    if len(shape) == expected:
+        return None
+    return f"expected {expected} dimensions (those of data), got {len(shape)}: {extents(shape)}"
+
+
+def _single_sample(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    if call["indices"].shape or shape[:1] == (1,):
+        return None
+    return f"expected 1 in the first dimension, as indices has none, got {extents(shape)}"
+
+
+def _axis_beyond_samples(call: Call) -> str | None:
+    rank, got = len(call["data"].shape), call["axis"]
+    if 0 < abs(got) < rank:
+        return None
+    return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
+
+
+def _an_index_each(call: Call, name: str) -> str | None:
+    samples, got = call["updates"].shape[0], call[name].shape
+    if not got or got in ((samples,), (samples, 2)):
+        return None
+    return f"expected shape [{samples}] or [{samples}, 2] (rows of updates), got {extents(got)}"
+
+
+def _fits_along_axis(call: Call, name: str) -> str | None:
+    data, got, along = call["data"].shape, call[name].shape, call["axis"] % len(call["data"].shape)
+    if all(
+        mine <= its if at in (0, along) else mine == its for at, (mine, its) in enumerate(zip(got, data, strict=True))
+    ):
+        return None
+    return f"expected the shape of data, {extents(data)}, or less along dimensions 0 and {along}, got {extents(got)}"
+
+
+def _slid(call: Call) -> Library:
+    along = call["axis"] % len(call["data"].shape)
+    samples, length = call["updates"].shape[0], call["updates"].shape[along]
+
+    def update(data: Any, indices: Any, updates: Any) -> Any:
+        places = np.broadcast_to(indices[..., -1] if indices.ndim == 2 else indices, samples)
+        rows = indices[:, 0] if indices.ndim == 2 else np.arange(samples)
+        expect_within("indices", rows, 0, len(data) - 1)
+        expect_within("indices", places, 0, data.shape[along] - length)
+        result = data.copy()
+        for row, place, new in zip(rows, places, updates, strict=True):
+            np.moveaxis(result[row], along - 1, 0)[place : place + length] = np.moveaxis(new, along - 1, 0)
+        return result
+
+    return Library(update, _SLID, _SLID[:1])
+
+
 _WHERE = "Where a tensor is not zero; the view of out takes their number."
 
 OPERATORS = (
@@ -740,5 +808,38 @@ OPERATORS = (
             ),
         ),
         work=_update_work,
+    ),
+    Operator(
+        name="inplace_scatter_update",
+        function=camel("inplace_scatter_update"),
+        summary="Replace a stretch of each sample along a dimension, in place.",
+        formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
+        "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
+        parameters=(
+            tensor_out("data", "the elements, some replaced"),
+            tensor_in("indices", "where the stretch of each sample begins, or the sample and where; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+            Parameter("axis", "axis", Kind.INT64, "the dimension, not 0; negative ones count from the end"),
+        ),
+        support=_SLIDING,
+        checks=(
+            present(*_SLID),
+            dtype_in(lambda product: _SLIDING.get(product, _SLID_BEFORE), "data"),
+            dtype_in(INDEX_TYPES, "indices"),
+            same_dtype("updates", "data"),
+            each("not empty", _SLID, _not_empty),
+            each("as many dimensions as data", ("updates",), _as_many_dims),
+            each("one sample beside a single index", ("updates",), _single_sample),
+            dims_between(0, 2, "indices"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                dims_between(2, 8, "data"),
+                rule("a dimension but the first: axis", _axis_beyond_samples),
+                each("an index for each sample", ("indices",), _an_index_each),
+                each("within data", ("updates",), _fits_along_axis),
+            ),
+        ),
+        work=_slid,
+        in_header_of="scatter_update",
     ),
 )
