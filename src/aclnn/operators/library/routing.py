@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     generated,
+    listing,
     nothing_to_write,
     on,
     one_of,
@@ -33,22 +34,33 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, attribute, camel, expect_within, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    expect_within,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.operators.library.quantization import MOST, quantized, whole_bytes
 
 _MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 2048, 2**24 - 1
 _COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut"
-_RANGE, _SCALE = "activeExpertRangeOptional", "scaleOptional"
+_RANGE, _SCALE, _OFFSET = "activeExpertRangeOptional", "scaleOptional", "offsetOptional"
+_SCALES = "dynamicQuantScaleOutOptional"
+_UNQUANTISED, _STATIC, _DYNAMIC, _MOST_MODES = -1, 0, 1, 17
 _TAKEN = (*FLOATING, D.INT8)
 #: What counts are: of V3 sums, numbers, pairs of an expert and its number; V2 adds 1, 0 means no counts.
 _SUMS, _NUMBERS, _PAIRS = range(3)
 
 
 def _in_order(experts: Any, first: int, last: int) -> tuple[Any, Any]:
-    """Return where experts of a range stand in the flattened tensor, in order of experts, and these."""
+    """Return where experts stand in the flattened tensor, those before a range last, and in order those of it."""
     flat = experts.reshape(-1)
-    where = np.flatnonzero((flat >= first) & (flat < last))
-    where = where[np.argsort(flat[where], kind="stable")]
-    return where, flat[where]
+    order = np.argsort(np.where(flat < first, np.iinfo(flat.dtype).max, flat), kind="stable")
+    return order, flat[order[: np.count_nonzero((flat >= first) & (flat < last))]]
 
 
 def _rows_for(experts: Any, capacity: int) -> Any:
@@ -60,12 +72,48 @@ def _rows_for(experts: Any, capacity: int) -> Any:
     return np.where(place < capacity, experts * capacity + place, -1)
 
 
-def _spread(values: Any, sources: Any, rows: Any, shape: Sequence[int]) -> Any:
-    """Return values from their sources in rows of a new array, zeros elsewhere; -1 and rows beyond it get none."""
+def _spread(values: Any, rows: Any, shape: Sequence[int]) -> Any:
+    """Return values in rows of a new array, zeros elsewhere; -1 and rows beyond it get none."""
     result = np.zeros(shape, values.dtype)
     kept = (rows >= 0) & (rows < len(result))
-    result[rows[kept]] = values[sources[kept]]
+    result[rows[kept]] = values[kept]
     return result
+
+
+def _mode(call: Call) -> int:
+    return int(call.arguments.get("quantMode", _UNQUANTISED))
+
+
+def _factors(call: Call) -> tuple[str, ...]:
+    """The tensors by which tokens are quantised or that are spread with them."""
+    asked = (_SCALE, _OFFSET) if _mode(call) == _STATIC else (_SCALE,)
+    return tuple(name for name in asked if call.arguments.get(name) is not None)
+
+
+def _taken(call: Call, tokens: Any, groups: Any, scale: Any, offset: Any) -> tuple[Any, Any]:
+    """Return the rows for experts, INT8 if they are quantised, and their scales if these are computed.
+
+    Args:
+        call: says how rows are quantised.
+        tokens: what becomes the rows.
+        groups: for each row its expert's row of ``scale``.
+        scale: of one or of each expert; None for 1.
+        offset: what is added to static integers.
+    """
+    mode = _mode(call)
+    if mode == _UNQUANTISED:
+        return tokens, None
+    if scale is not None:
+        tokens = tokens * (scale[groups] if len(scale) > 1 else scale)
+    if mode == _STATIC:
+        return quantized(np.rint(tokens + offset), D.INT8), None
+    largest = np.max(np.abs(tokens), -1, keepdims=True, initial=0.0)
+    scales = (largest / MOST[call["expandedXOut"].dtype]).astype(np.float32)
+    return quantized(np.rint(tokens / scales), D.INT8), scales[:, 0]
+
+
+def _stored(call: Call, expanded: Any) -> Any:
+    return quantized(expanded, D.INT4) if call["expandedXOut"].dtype == D.INT4 else expanded
 
 
 def _is_padded(call: Call) -> bool:
@@ -103,7 +151,7 @@ def _expanded_shape(call: Call) -> tuple[int, ...]:
 
 def _expanded_rows(call: Call) -> int:
     total, active = call["expertIdx"].size, call["activeNum"]
-    if active < 1 and call.operator.name == "moe_init_routing_v2":
+    if active < 1 and "expertTokensBeforeCapacityFlag" in call.arguments:
         active += total  # which is negative on the 950 products alone
     elif active < 1:
         active = total
@@ -145,9 +193,11 @@ def _least_experts(call: Call) -> str | None:
 
 def _wanted_counts(call: Call) -> str | None:
     """The tensor that V2 writes counts into."""
-    if _is_padded(call):
-        return _BEFORE if call["expertTokensBeforeCapacityFlag"] else None
-    return _COUNTS if call["expertTokensCountOrCumsumFlag"] else None
+    padded = _is_padded(call)
+    if not call["expertTokensBeforeCapacityFlag" if padded else "expertTokensCountOrCumsumFlag"]:
+        return None
+    name = _BEFORE if padded else _COUNTS
+    return name if name in call.arguments else f"{name}Optional"
 
 
 def _second_counts(call: Call, name: str) -> str | None:
@@ -165,25 +215,33 @@ def _second_counts(call: Call, name: str) -> str | None:
 def _second_work(call: Call) -> Library | None:
     counts = _wanted_counts(call)
     outputs = ("expandedXOut", "expandedRowIdxOut", *((counts,) if counts else ()))
+    outputs += (_SCALES,) if _mode(call) == _DYNAMIC else ()
     if nothing_to_write(call, outputs):
         return None
     experts, capacity = call["expertNum"], call["expertCapacity"] if _is_padded(call) else 0
-    shape, chosen, summed = _expanded_shape(call), _chosen(call), call["expertTokensCountOrCumsumFlag"] == 1
+    shape, chosen, summed = _expanded_shape(call), max(1, _chosen(call)), call["expertTokensCountOrCumsumFlag"] == 1
+    many = math.prod(shape[:-1])
 
-    def route(x: Any, expert_idx: Any) -> tuple[Any, ...]:
+    def route(x: Any, expert_idx: Any, scale: Any = None, offset: Any = None) -> tuple[Any, ...]:
         if counts or capacity:
             expect_within("expertIdx", expert_idx, 0, experts - 1)
         order = np.argsort(expert_idx.reshape(-1), kind="stable")
-        rows = _rows_for(expert_idx.reshape(-1)[order], capacity)
+        ordered = expert_idx.reshape(-1)[order]
+        rows = _rows_for(ordered, capacity)
         places = np.empty_like(rows)
         places[order] = rows
-        expanded = _spread(x, order // max(1, chosen), rows, (math.prod(shape[:-1]), shape[-1])).reshape(shape)
-        if not counts:
-            return expanded, places
-        numbers = np.bincount(expert_idx.reshape(-1), minlength=experts)
-        return expanded, places, np.cumsum(numbers) if summed and not capacity else numbers
+        if scale is not None and len(scale) > 1:
+            expect_within("expertIdx", expert_idx, 0, len(scale) - 1)
+        taken, scales = _taken(call, x[order // chosen], ordered, scale, offset)
+        results = [_stored(call, _spread(taken, rows, (many, shape[-1])).reshape(shape)), places]
+        if counts:
+            numbers = np.bincount(expert_idx.reshape(-1), minlength=experts)
+            results.append(np.cumsum(numbers) if summed and not capacity else numbers)
+        if scales is not None:
+            results.append(_spread(scales, rows, (many,)))
+        return tuple(results)
 
-    return Library(route, ("x", "expertIdx"), outputs)
+    return Library(route, ("x", "expertIdx", *_factors(call)), outputs)
 
 
 def _range(call: Call) -> tuple[int, int]:
@@ -230,13 +288,68 @@ def _gathered(call: Call) -> str | None:
     return f"rowIdxType: expected {' or '.join(map(str, allowed))} with dropPadMode {call['dropPadMode']}, got {got}"
 
 
-def _unquantised(call: Call) -> str | None:
+def _of_integers(call: Call) -> str | None:
     got = call["quantMode"]
-    return None if got == -1 else f"quantMode: expected -1 (quantised tokens are not computed here), got {got}"
+    if call.product not in CLASS_950 or not _DYNAMIC < got <= _MOST_MODES:
+        return None
+    return f"quantMode: expected -1, 0 or 1 (8-bit and 4-bit floats and INT4 are not computed here), got {got}"
+
+
+def _blocks_of_tokens(call: Call) -> str | None:
+    got = call["quantMode"]
+    if got == _UNQUANTISED or not _is_padded(call):
+        return None
+    return f"quantMode: expected -1 (no quantisation) with dropPadMode 1, got {got}"
+
+
+def _rows_dtype(call: Call, name: str) -> str | None:
+    whole, got = call["quantMode"] == _UNQUANTISED, call[name].dtype
+    expected, why = (call["x"].dtype, "that of x") if whole else (D.INT8, "quantised")
+    return None if got == expected else f"expected data type {expected.c_name} ({why}), got {got.c_name}"
+
+
+def _floating_tokens(call: Call) -> str | None:
+    if call["x"].dtype != D.INT8 or call["quantMode"] not in (_STATIC, _DYNAMIC):
+        return None
+    if call["quantMode"] == _DYNAMIC and call.product in CLASS_950:
+        return None  # as older programs have it, says the document
+    return "x: expected floating numbers to quantise, got ACL_INT8"
+
+
+def _scale_shape(experts: Callable[[Call], int]) -> Callable[[Call], str | None]:
+    """Return a complaint about the tensor of scales, of which there may be one for each of so many experts."""
+
+    def complain(call: Call) -> str | None:
+        mode, scale = call["quantMode"], call[_SCALE]
+        if scale is None:
+            return f"{_SCALE}: expected an object with quantMode 0, got null" if mode == _STATIC else None
+        allowed: tuple[tuple[int, ...], ...] = ((1,) if mode == _STATIC else (_tokens(call),),)
+        if mode == _DYNAMIC:
+            columns, many = int(call["x"].shape[1]), 1 if call["expandedXOut"].dtype == D.INT4 else experts(call)
+            allowed = ((many, columns), (1, columns))
+        if scale.shape in allowed:
+            return None
+        expected = listing(map(extents, dict.fromkeys(allowed)))
+        return f"{_SCALE}: expected shape {expected} with quantMode {mode}, got {extents(scale.shape)}"
+
+    return complain
+
+
+def _offset_shape(call: Call) -> str | None:
+    offset = call[_OFFSET]
+    if call["quantMode"] != _STATIC or (offset is not None and offset.shape == (1,)):
+        return None
+    got = "null" if offset is None else extents(offset.shape)
+    return f"{_OFFSET}: expected a number of shape [1] with quantMode 0, got {got}"
+
+
+def _writes_scales(call: Call) -> bool:
+    mode = call["quantMode"]
+    return bool(mode == _DYNAMIC or (mode == _UNQUANTISED and call[_SCALE] is not None))
 
 
 def _third_work(call: Call) -> Library | None:
-    counted, scaled = call["expertTokensNumFlag"], call[_SCALE] is not None
+    counted, scaled = call["expertTokensNumFlag"], _writes_scales(call)
     outputs = ["expandedXOut", "expandedRowIdxOut"]
     outputs += [_COUNTS] if counted else []
     outputs += ["expandedScaleOut"] if scaled else []
@@ -244,23 +357,25 @@ def _third_work(call: Call) -> Library | None:
         return None
     (first, last), capacity = _range(call), call["expertCapacity"] if _is_padded(call) else 0
     shape, chosen, kind = _expanded_shape(call), max(1, _chosen(call)), call["expertTokensNumType"]
-    gathered, many, total = call["rowIdxType"] == 0, math.prod(shape[:-1]), call["expertIdx"].size
+    gathered, many = call["rowIdxType"] == 0, math.prod(shape[:-1])
     listed = call[_COUNTS].shape
 
-    def route(x: Any, expert_idx: Any, scale: Any = None) -> tuple[Any, ...]:
-        where, experts = _in_order(expert_idx, first, last)
-        rows = _rows_for(experts, capacity)
-        places = np.full(total, -1)
-        places[where if gathered else rows] = rows if gathered else where
-        results = [_spread(x, where // chosen, rows, (many, shape[-1])).reshape(shape), places]
+    def route(x: Any, expert_idx: Any, scale: Any = None, offset: Any = None) -> tuple[Any, ...]:
+        places, experts = _in_order(expert_idx, first, last)
+        where, rows = places[: len(experts)], _rows_for(experts, capacity)
+        if gathered:
+            places = np.full(len(places), -1)
+            places[where] = rows
+        taken, scales = _taken(call, x[where // chosen], experts - first, scale, offset)
+        results = [_spread(taken, rows, (many, shape[-1])).reshape(shape), places]
         if counted:
             numbers = np.bincount(experts - first, minlength=last - first)
             results.append(_counts_of(numbers, first, kind, listed))
         if scaled:
-            results.append(_spread(scale, where // chosen, rows, (many,)))
+            results.append(_spread(scale[where // chosen] if scales is None else scales, rows, (many,)))
         return tuple(results)
 
-    return Library(route, ("x", "expertIdx", *((_SCALE,) if scaled else ())), tuple(outputs))
+    return Library(route, ("x", "expertIdx", *_factors(call)), tuple(outputs))
 
 
 def _counts_of(numbers: Any, first: int, kind: int, shape: Sequence[int]) -> Any:
@@ -453,7 +568,10 @@ _OF_EXPERTS = shape_is(
     lambda call: (call["expertNum"], 2) if _is_listed(call) else (_range(call)[1] - _range(call)[0],),
     _COUNTS,
 )
-_OF_ROWS = shape_is("one for each row", lambda call: (math.prod(_expanded_shape(call)[:-1]),), "expandedScaleOut")
+
+
+def _one_for_each_row(name: str) -> Check:
+    return shape_is("one for each row", lambda call: (math.prod(_expanded_shape(call)[:-1]),), name)
 
 
 def _few_experts(call: Call) -> str | None:
@@ -478,16 +596,69 @@ def _second_dtypes(product: Product) -> list[tuple[D, ...]]:
     return [(d, index, d, D.INT32) for d in FLOATING for index in indices]
 
 
+def _quantised_dtypes(product: Product) -> list[tuple[D, ...]]:
+    integers = (D.INT8,) if product in CLASS_950 else (D.INT8, D.INT4)
+    return [(d, D.INT32, integer, D.INT32) for d in FLOATING for integer in integers]
+
+
 _OF_TOKENS = (
     dims_between(2, 2, "x"),
     *elsewhere(CLASS_950, dims_between(2, 2, "expertIdx")),
     *on(CLASS_950, dims_between(1, 2, "expertIdx")),
     rule("a row for each token: expertIdx", _as_many_rows),
 )
+_WANTED = (
+    attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: sums, 2: numbers of rows are wanted"),
+    attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "numbers of rows are wanted, with dropPadMode 1"),
+)
+
+
+def _counted_rows(counts: str, before: str) -> tuple[Parameter, Parameter]:
+    """The tensors for numbers of rows, after these are limited and before."""
+    return (
+        tensor_out(counts, "the rows of each expert; INT32", const=True, optional=True),
+        tensor_out(before, "the rows of each expert with those that are dropped; INT32", const=True, optional=True),
+    )
+
+
 _TO_PLACES = (
     shape_is("that of the rows kept", _expanded_shape, "expandedXOut"),
     shape_is("one for each of expertIdx", lambda call: (call["expertIdx"].size,), "expandedRowIdxOut"),
 )
+
+
+def _second_checks(counts: str, before: str, *kept: Check) -> tuple[Check, ...]:
+    """What the tiling functions of V2 demand; ``kept`` is of the number of rows."""
+    return (
+        *_OF_TOKENS,
+        one_of("dropPadMode", 0, 1),
+        one_of("expertTokensCountOrCumsumFlag", 0, 1, 2),
+        *kept,
+        _at_least("expertCapacity", 0),
+        rule("enough for what is wanted: expertNum", _least_experts),
+        rule("rows of an expert: expertCapacity", _capacity),
+        *_TO_PLACES,
+        rule(f"one for each expert: {counts}", lambda call: _second_counts(call, counts)),
+        rule(f"one for each expert: {before}", lambda call: _second_counts(call, before)),
+    )
+
+
+def _in_blocks(call: Call) -> str | None:
+    if call["expandedXOut"].dtype != D.INT4 or not _is_padded(call):
+        return None
+    return f"dropPadMode: expected 0 beside expandedXOut of ACL_INT4, got {call['dropPadMode']}"
+
+
+def _wanted_scales(call: Call) -> str | None:
+    missing = call["quantMode"] == _DYNAMIC and call[_SCALES] is None
+    return f"{_SCALES}: expected an object with quantMode 1, got null" if missing else None
+
+
+def _not_static(call: Call) -> str | None:
+    if call["expandedXOut"].dtype != D.INT4 or call["quantMode"] != _STATIC:
+        return None
+    return "quantMode: expected 1 beside expandedXOut of ACL_INT4, got 0"
+
 
 OPERATORS = (
     Operator(
@@ -529,29 +700,49 @@ OPERATORS = (
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = x[i / k]",
         parameters=(
             *(_X, _EXPERTS, *_LIMITS),
-            attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: sums, 2: numbers of rows are wanted"),
-            attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "numbers of rows are wanted, with dropPadMode 1"),
-            *_ROUTED,
-            tensor_out(_COUNTS, "the rows of each expert; INT32", const=True, optional=True),
-            tensor_out(
-                _BEFORE, "the rows of each expert with those that are dropped; INT32", const=True, optional=True
-            ),
+            *(*_WANTED, *_ROUTED, *_counted_rows(_COUNTS, _BEFORE)),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(
             ("x", "expertIdx"),
             ("expandedXOut", "expandedRowIdxOut"),
             _second_dtypes,
-            *_OF_TOKENS,
-            one_of("dropPadMode", 0, 1),
-            one_of("expertTokensCountOrCumsumFlag", 0, 1, 2),
-            *elsewhere(CLASS_950, _at_least("activeNum", 0)),
-            _at_least("expertCapacity", 0),
-            rule("enough for what is wanted: expertNum", _least_experts),
-            rule("rows of an expert: expertCapacity", _capacity),
-            *_TO_PLACES,
-            rule(f"one for each expert: {_COUNTS}", lambda call: _second_counts(call, _COUNTS)),
-            rule(f"one for each expert: {_BEFORE}", lambda call: _second_counts(call, _BEFORE)),
+            *_second_checks(_COUNTS, _BEFORE, *elsewhere(CLASS_950, _at_least("activeNum", 0))),
+        ),
+        work=_second_work,
+    ),
+    Operator(
+        name="moe_init_routing_quant_v2",
+        function=camel("moe_init_routing_quant_v2"),
+        summary="Give each expert the rows of its tokens as integers, or as many for each.",
+        formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = "
+        "round(x[i / k] * scaleOptional + offsetOptional), or round(row / scale) with row = x[i / k] * scaleOptional, "
+        "scale = max(|row|) / 127 (INT4: / 7)",
+        parameters=(
+            *(_X, _EXPERTS),
+            optional_in(_SCALE, "what rows are multiplied by, of all or of each expert; FLOAT"),
+            optional_in(_OFFSET, "with quantMode 0 what is added to integers; FLOAT"),
+            *(*_LIMITS, *_WANTED),
+            attribute("quantMode", Kind.INT64, "0: static, 1: dynamic"),
+            *_ROUTED,
+            *_counted_rows(f"{_COUNTS}Optional", f"{_BEFORE}Optional"),
+            tensor_out(_SCALES, "the scales of rows with quantMode 1; FLOAT", const=True, optional=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=generated(
+            ("x", "expertIdx"),
+            ("expandedXOut", "expandedRowIdxOut"),
+            _quantised_dtypes,
+            one_of("quantMode", _STATIC, _DYNAMIC),
+            *_second_checks(f"{_COUNTS}Optional", f"{_BEFORE}Optional", _at_least("activeNum", 0)),
+            rule("whole rows beside integers of 4 bits: dropPadMode", _in_blocks),
+            rule("dynamic beside integers of 4 bits: quantMode", _not_static),
+            whole_bytes("expandedXOut"),
+            dtype_in({D.FLOAT}, _SCALE, _OFFSET, _SCALES),
+            rule(f"as quantMode asks: {_SCALE}", _scale_shape(lambda call: int(call["expertNum"]))),
+            rule(f"a number with quantMode 0: {_OFFSET}", _offset_shape),
+            rule(f"wanted with quantMode 1: {_SCALES}", _wanted_scales),
+            only_if(_one_for_each_row(_SCALES), "with quantMode 1", _writes_scales),
         ),
         work=_second_work,
     ),
@@ -563,17 +754,19 @@ OPERATORS = (
         "expandedRowIdxOut[sorted[i]] = i, or expandedRowIdxOut[i] = sorted[i] with rowIdxType 1",
         parameters=(
             *(_X, tensor_in("expertIdx", "the experts of each token; INT32")),
-            Parameter(_SCALE, _SCALE, Kind.INPUT, "a number for each token; FLOAT", optional=True),
-            Parameter("offsetOptional", "offset", Kind.INPUT, "not looked at without quantisation", optional=True),
+            optional_in(_SCALE, "a number for each token, or what rows are multiplied by; FLOAT"),
+            Parameter(
+                _OFFSET, "offset", Kind.INPUT, "with quantMode 0 what is added to integers; FLOAT", optional=True
+            ),
             *_LIMITS,
             attribute("expertTokensNumType", Kind.INT64, "0: sums, 1: numbers, 2: experts and numbers of rows"),
             attribute("expertTokensNumFlag", Kind.BOOL, f"{_COUNTS} is wanted"),
-            attribute("quantMode", Kind.INT64, "-1: no quantisation"),
+            attribute("quantMode", Kind.INT64, "-1: no quantisation, 0: static, 1: dynamic"),
             Parameter(_RANGE, _RANGE, Kind.INT_ARRAY, "the first expert and the one after the last", optional=True),
             attribute("rowIdxType", Kind.INT64, "expandedRowIdxOut has 0: rows of tokens, 1: tokens of rows"),
             *_ROUTED,
             tensor_out(_COUNTS, "the rows of each expert; INT64", const=True),
-            tensor_out("expandedScaleOut", "scaleOptional in order of experts; FLOAT", const=True),
+            tensor_out("expandedScaleOut", "scaleOptional in order of experts, or scales of rows; FLOAT", const=True),
         ),
         support=support(_TAKEN, MODERN),
         checks=(
@@ -583,14 +776,18 @@ OPERATORS = (
             dtype_in({D.INT32}, "expertIdx", "expandedRowIdxOut"),
             dtype_in({D.FLOAT}, _SCALE, "expandedScaleOut"),
             dtype_in({D.INT64}, _COUNTS),
-            same_dtype("expandedXOut", "x"),
-            rule("not quantised: quantMode", _unquantised, ACLNN_ERR_INNER_NULLPTR),
+            only_if(dtype_in({D.FLOAT}, _OFFSET), "with quantMode 0", lambda call: call["quantMode"] == _STATIC),
+            rule("integers of 8 bits: quantMode", _of_integers, ACLNN_ERR_INNER_NULLPTR),
+            each("data type of the rows", ("expandedXOut",), _rows_dtype),
             *with_code(
                 ACLNN_ERR_INNER_TILING_ERROR,
                 dims_between(2, 2, "x", "expertIdx"),
                 rule("a row for each token: expertIdx", _as_many_rows),
                 one_of("dropPadMode", 0, 1),
                 one_of("expertTokensNumType", _SUMS, _NUMBERS, _PAIRS),
+                one_of("quantMode", _UNQUANTISED, _STATIC, _DYNAMIC),
+                rule("to be quantised: x", _floating_tokens),
+                *on(CLASS_950, rule("unless with dropPadMode: quantMode", _blocks_of_tokens)),
                 *on(CLASS_950, one_of("expertTokensNumFlag", True)),
                 _at_least("expertNum", 1),
                 rule("rows kept: activeNum", _active),
@@ -598,10 +795,11 @@ OPERATORS = (
                 rule(f"among the experts: {_RANGE}", _active_experts),
                 rule("counts with dropPadMode: expertTokensNumType", _counted),
                 rule("indices with dropPadMode: rowIdxType", _gathered),
-                shape_is("a number for each token", lambda call: (_tokens(call),), _SCALE),
+                rule(f"as quantMode asks: {_SCALE}", _scale_shape(lambda call: _range(call)[1] - _range(call)[0])),
+                rule(f"a number with quantMode 0: {_OFFSET}", _offset_shape),
                 *_TO_PLACES,
-                *(only_if(_OF_EXPERTS, "with expertTokensNumFlag", lambda call: bool(call["expertTokensNumFlag"])),),
-                *(only_if(_OF_ROWS, "with scaleOptional", lambda call: call[_SCALE] is not None),),
+                only_if(_OF_EXPERTS, "with expertTokensNumFlag", lambda call: bool(call["expertTokensNumFlag"])),
+                only_if(_one_for_each_row("expandedScaleOut"), "where it is written", _writes_scales),
             ),
         ),
         work=_third_work,
