@@ -38,7 +38,9 @@ class Layout(NamedTuple):
 
     @property
     def stored(self) -> Layout:
-        """The layout that NumPy can view: of bytes where several elements share one, else this one."""
+        """The layout that NumPy can view: of bytes where several elements share one, or are numbers it has not."""
+        if self.dtype is DataType.HIFLOAT8:
+            return self._replace(dtype=DataType.UINT8)
         if self.dtype.bits >= 8:
             return self
         begin, end = self.span

@@ -63,18 +63,19 @@ def plan(call: Call, work: Work, device: str) -> Planned:
 def _library(call: Call, work: Library) -> Planned:
     operands = dict(call.operator.operands(call.arguments))
     for name in (*work.inputs, *work.outputs):
-        dtype = (operands.get(name) or call[name]).dtype
+        given = operands.get(name) or call[name]
+        dtype = given.layout.stored.dtype if isinstance(given, Tensor) else given.dtype
         if not dtype.has_numpy:
             raise AclnnError(
                 ACLNN_ERR_INNER_NULLPTR,
                 f"{name}: expected a data type that NumPy computes, got {dtype.c_name}",
                 call.operator.function,
             )
-    given = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
+    read = [_planned(operands[name]) if name in operands else call[name].value for name in work.inputs]
     tensors = dict(call.tensors())
     written = [tensors[name].layout.stored for name in work.outputs]
     function = _naming(work.function, call.operator.function)
-    found = kernels.library(function, given, written, work.dtype, work.sized_by_result, work.fills)
+    found = kernels.library(function, read, written, work.dtype, work.sized_by_result, work.fills)
     names = [name for name in work.inputs if name in operands]
     return Planned(found, names, work.outputs, work.sized_by_result)
 

@@ -249,7 +249,8 @@ BREAKS: Mapping[str, Breaking] = {
     "integers of 8 bits": lambda o, name: Break({name: 6}, "-1, 0 or 1", product=Product.ASCEND_950),
     "data type of the rows": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "to be quantised": lambda o, name: Break(
-        {"quantMode": 0, "x": T(D.INT8, TOKENS), "expandedXOut": T(D.INT8, (10, 4))}, "floating numbers"
+        {"quantMode": 0, "x": T(D.INT8, TOKENS), "expandedXOut": T(D.INT8, (10, 4))},
+        "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16",
     ),
     "unless with dropPadMode": lambda o, name: Break(
         {name: 1, "dropPadMode": 1, "expandedXOut": T(D.INT8, (3, 1, 4))} | {"expertCapacity": 1, RANGE: None},
@@ -568,6 +569,15 @@ def test_integers_of_four_bits_share_a_byte() -> None:
     found = _quantised_run(expandedXOut=out, scaleOptional=np.array([[-3, 4]], np.float32))
     assert room.view[:3].tolist() == [0x7D, 0x7C, 0x7B]  # 7 beside -2.6, -3.9 and -4.6
     np.testing.assert_allclose(found[SCALES][:3], [8 / 7, 16 / 7, 32 / 7], 1e-6)
+
+
+def test_eight_bit_floats_keep_their_bytes() -> None:
+    """torch_npu's test of npu_moe_init_routing_v2 has HIFLOAT8, which NumPy has not."""
+    memory = [np.array([[250, 1], [0, 255], [128, 3], [7, 8]], np.uint8), _filled(8, 2, kind=np.uint8)]
+    x, out = (Tensor(D.HIFLOAT8, each.shape, address=each.ctypes.data, owner=each) for each in memory)
+    found = _third_run(Product.ASCEND_950, x=x, expandedXOut=out)
+    assert memory[1].tolist() == [*memory[0][[0, 1, 2, 2, 3]].tolist(), *[[0, 0]] * 3]
+    assert found[COUNTS] == [3, 0, 2]
 
 
 def test_counts_of_the_third_version() -> None:

@@ -27,7 +27,6 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
-    where_supported,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -51,7 +50,7 @@ _COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOu
 _RANGE, _SCALE, _OFFSET = "activeExpertRangeOptional", "scaleOptional", "offsetOptional"
 _SCALES = "dynamicQuantScaleOutOptional"
 _UNQUANTISED, _STATIC, _DYNAMIC, _MOST_MODES = -1, 0, 1, 17
-_TAKEN = (*FLOATING, D.INT8)
+_TAKEN = {**support((*FLOATING, D.INT8), A2_CLASS), **support((*FLOATING, D.INT8, D.HIFLOAT8), CLASS_950)}
 #: What counts are: of V3 sums, numbers, pairs of an expert and its number; V2 adds 1, 0 means no counts.
 _SUMS, _NUMBERS, _PAIRS = range(3)
 
@@ -309,11 +308,12 @@ def _rows_dtype(call: Call, name: str) -> str | None:
 
 
 def _floating_tokens(call: Call) -> str | None:
-    if call["x"].dtype != D.INT8 or call["quantMode"] not in (_STATIC, _DYNAMIC):
+    got = call["x"].dtype
+    if got in FLOATING or call["quantMode"] not in (_STATIC, _DYNAMIC):
         return None
-    if call["quantMode"] == _DYNAMIC and call.product in CLASS_950:
+    if got == D.INT8 and call["quantMode"] == _DYNAMIC and call.product in CLASS_950:
         return None  # as older programs have it, says the document
-    return "x: expected floating numbers to quantise, got ACL_INT8"
+    return f"x: expected ACL_FLOAT, ACL_FLOAT16 or ACL_BF16 to quantise, got {got.c_name}"
 
 
 def _scale_shape(experts: Callable[[Call], int]) -> Callable[[Call], str | None]:
@@ -768,11 +768,11 @@ OPERATORS = (
             tensor_out(_COUNTS, "the rows of each expert; INT64", const=True),
             tensor_out("expandedScaleOut", "scaleOptional in order of experts, or scales of rows; FLOAT", const=True),
         ),
-        support=support(_TAKEN, MODERN),
+        support=_TAKEN,
         checks=(
             present("x", "expertIdx", "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
             public_format("x", "expertIdx", _SCALE, "expandedXOut", "expandedRowIdxOut", _COUNTS, "expandedScaleOut"),
-            dtype_in(where_supported(_TAKEN), "x"),
+            dtype_in(lambda product: _TAKEN.get(product, (*FLOATING, D.INT8)), "x"),
             dtype_in({D.INT32}, "expertIdx", "expandedRowIdxOut"),
             dtype_in({D.FLOAT}, _SCALE, "expandedScaleOut"),
             dtype_in({D.INT64}, _COUNTS),
