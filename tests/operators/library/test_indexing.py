@@ -90,6 +90,16 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "updates": T(d, (2, 2, 2, 2)),
         "axis": -2,
     },
+    "inplace_quant_scatter": lambda d: {
+        "selfRef": T(d, (3, 4, 32)),
+        "indices": T(D.INT64, (2,)),
+        "updates": T(D.FLOAT16, (2, 2, 32)),
+        "quantScales": T(D.FLOAT, (1, 1, 32)),
+        "quantZeroPoints": T(D.INT32, (32,)),
+        "axis": -2,
+        "quantAxis": 2,
+        "reduction": 1,
+    },
     "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
     "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
 }
@@ -98,6 +108,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
     "index_add_v2": REAL,
+    "inplace_quant_scatter": (D.INT8,),
     "inplace_scatter_update": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
 }
@@ -107,6 +118,14 @@ def _slid(a: Mapping[str, Any]) -> Any:
     found = a["data"].clone()
     for at, place in enumerate(a["indices"].tolist()):
         found[at].narrow(-2, place, 2).copy_(a["updates"][at])
+    return found
+
+
+def _slid_integers(a: Mapping[str, Any]) -> Any:
+    found = a["selfRef"].clone()
+    integers = (a["updates"].double() / a["quantScales"].flatten() + a["quantZeroPoints"]).round().clamp(-128, 127)
+    for at, place in enumerate(a["indices"].tolist()):
+        found[at].narrow(-2, place, 2).copy_(integers[at])
     return found
 
 
@@ -126,6 +145,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
     "scatter_nd_update": lambda a: a["varRef"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
     "inplace_scatter_update": _slid,
+    "inplace_quant_scatter": _slid_integers,
     "nonzero": lambda a: a["self"].nonzero(),
     "nonzero_v2": lambda a: a["self"].nonzero().T,
 }
@@ -149,7 +169,7 @@ INDICES: Mapping[tuple[str, str], int] = {
     **{(name, "index"): 2 for name in ("index_add", "index_add_v2", *FILLED[2:])},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
     **{(name, "index"): 2 for name in ("gather_v2", "gather_v3")},
-    ("inplace_scatter_update", "indices"): 3,
+    **{(name, "indices"): 3 for name in ("inplace_scatter_update", "inplace_quant_scatter")},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -172,11 +192,25 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as data": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "not empty": lambda o, name: Break(shape((0, 2, 4, 2), name), "at least 1 element"),
     "as many dimensions as data": lambda o, name: Break(shape((2, 2, 2), name), "4 dimensions"),
+    "as many dimensions as selfRef": lambda o, name: Break(shape((2, 32), name), "3 dimensions"),
+    "data types that go together": lambda o, name: Break(
+        dtype(D.BF16, name), "ACL_FLOAT beside" if "S" in name else "ACL_INT32"
+    ),
+    "3 to 8 dimensions": lambda o, name: Break(shape((2, 32), name, "updates"), "3 to 8"),
+    "1 dimension": lambda o, name: Break(shape((2, 2), name), "1 dimension"),
+    "the last dimension": lambda o, name: Break({name: 1}, "-1 or 2"),
+    "shape within selfRef": lambda o, name: Break(shape((2, 5, 32), name), "[3, 4, 32], or less along"),
+    "the last dimension but one": lambda o, name: Break({name: 1}, "-2"),
+    "as many elements as the last dimension of updates": lambda o, name: Break(shape((31,), name), "32 elements"),
+    "blocks of 32": lambda o, name: Break(
+        shape((3, 4, 31), name) | shape((2, 2, 31), "updates") | shape((31,), "quantScales", "quantZeroPoints"),
+        "a multiple of 32",
+    ),
     "one sample beside a single index": lambda o, name: Break(shape((), "indices"), "1 in the first dimension"),
     "0 to 2 dimensions": lambda o, name: Break(shape((2, 1, 1), name), "0 to 2"),
     "a dimension but the first": lambda o, name: Break({name: -4}, "from -3 to 3, and not 0"),
     "an index for each sample": lambda o, name: Break(shape((3,), name), "[2] or [2, 2]"),
-    "within data": lambda o, name: Break(shape((2, 1, 2, 2), name), "[3, 2, 4, 2], or less along"),
+    "shape within data": lambda o, name: Break(shape((2, 1, 2, 2), name), "[3, 2, 4, 2], or less along"),
     "same data type as varRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "1 to 8 dimensions": lambda o, name: Break(shape((1,) * 9, name), "1 to 8"),
     "2 to 8 dimensions": lambda o, name: Break(
@@ -222,8 +256,10 @@ class TestIndexing(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
-                *("shape is rows for all indices", "fast", "a dimension but the first"),
-                *("an index for each sample", "within data"),
+                *("shape is rows for all indices", "fast", "a dimension but the first", "an index for each sample"),
+                *("shape within data", "shape within selfRef", "the last dimension", "the last dimension but one"),
+                *("3 to 8 dimensions", "1 dimension", "blocks of 32"),
+                "as many elements as the last dimension of updates",
             ),
             NO_KERNEL,
         ),
@@ -360,6 +396,19 @@ def test_a_stretch_of_each_sample_is_replaced() -> None:
         given = of_last | {"indices": np.array([outside])}
         with pytest.raises(AclnnError, match="indices: expected numbers from 0 to 2, got 3"):
             computed("inplace_scatter_update", {"data": data, **given}, Product.ASCEND_950)
+
+
+@pytest.mark.parametrize("d", [D.FLOAT16, D.BF16])
+def test_a_stretch_of_each_sample_is_quantised(d: D) -> None:
+    """torch_npu's npu_quant_scatter calls it; its test expects what npu_quantize and scatter_update give."""
+    new = np.array([[[1.0, 300, -5, 0.5]]]).astype(d.numpy).repeat(8, -1)
+    scales = np.full((1, 1, 32), 2).astype(np.float32 if d == D.FLOAT16 else d.numpy)
+    given = {"selfRef": np.zeros((1, 2, 32), np.int8), "indices": np.array([1]), "updates": new, "quantScales": scales}
+    zero = None if d == D.FLOAT16 else np.full(32, 1).astype(d.numpy)
+    numbers = {"quantZeroPoints": zero, "axis": -2, "quantAxis": -1, "reduction": 1}
+    found = computed("inplace_quant_scatter", given | numbers, Product.ASCEND_950)["selfRef"]
+    integers = [0, 127, -2, 0] if zero is None else [2, 127, -2, 1]
+    assert found.tolist() == [[[0] * 32, np.repeat(integers, 8).tolist()]]
 
 
 def test_nothing_to_update_has_any_shape() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from aclnn.core.checks import (
     same_dtype,
     same_shape,
     shape_is,
+    size_is,
     unless_empty,
     where_supported,
     with_code,
@@ -44,12 +45,14 @@ from aclnn.operators.library.common import (
     camel,
     expect_within,
     library_operator,
+    optional_in,
     scalar,
     support,
     tensor_in,
     tensor_out,
 )
 from aclnn.operators.library.dimensions import DIM, with_extent
+from aclnn.operators.library.quantization import quantized
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _REPLACED = tensor_out("selfRef", "the elements, some replaced")
@@ -588,11 +591,14 @@ def _not_empty(call: Call, name: str) -> str | None:
     return None if call[name].size else f"expected at least 1 element, got shape {extents(shape)}"
 
 
-def _as_many_dims(call: Call, name: str) -> str | None:
-    expected, shape = len(call["data"].shape), call[name].shape
-    if len(shape) == expected:
-        return None
-    return f"expected {expected} dimensions (those of data), got {len(shape)}: {extents(shape)}"
+def _as_many_dims(of: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        expected, shape = len(call[of].shape), call[name].shape
+        if len(shape) == expected:
+            return None
+        return f"expected {expected} dimensions (those of {of}), got {len(shape)}: {extents(shape)}"
+
+    return each(f"as many dimensions as {of}", ("updates",), complain)
 
 
 def _single_sample(call: Call, name: str) -> str | None:
@@ -616,30 +622,76 @@ def _an_index_each(call: Call, name: str) -> str | None:
     return f"expected shape [{samples}] or [{samples}, 2] (rows of updates), got {extents(got)}"
 
 
-def _fits_along_axis(call: Call, name: str) -> str | None:
-    data, got, along = call["data"].shape, call[name].shape, call["axis"] % len(call["data"].shape)
+def _fits_along_axis(of: str) -> Check:
+    return each(f"shape within {of}", ("updates",), lambda call, name: _unfit(call, of, call[name].shape))
+
+
+def _unfit(call: Call, of: str, got: Sequence[int]) -> str | None:
+    data, along = call[of].shape, call["axis"] % len(call[of].shape)
     if all(
         mine <= its if at in (0, along) else mine == its for at, (mine, its) in enumerate(zip(got, data, strict=True))
     ):
         return None
-    return f"expected the shape of data, {extents(data)}, or less along dimensions 0 and {along}, got {extents(got)}"
+    return f"expected the shape of {of}, {extents(data)}, or less along dimensions 0 and {along}, got {extents(got)}"
 
 
-def _slid(call: Call) -> Library:
-    along = call["axis"] % len(call["data"].shape)
-    samples, length = call["updates"].shape[0], call["updates"].shape[along]
+def _slid(data: Any, indices: Any, updates: Any, axis: int) -> Any:
+    """Elements with a stretch of each sample replaced along an axis, which is not the first."""
+    samples, length = len(updates), updates.shape[axis]
+    places = np.broadcast_to(indices[..., -1] if indices.ndim == 2 else indices, samples)
+    rows = indices[:, 0] if indices.ndim == 2 else np.arange(samples)
+    expect_within("indices", rows, 0, len(data) - 1)
+    expect_within("indices", places, 0, data.shape[axis] - length)
+    result = np.moveaxis(data, axis, 1).copy()
+    for row, place, new in zip(rows, places, np.moveaxis(updates, axis, 1), strict=True):
+        result[row, place : place + length] = new
+    return np.moveaxis(result, 1, axis)
 
-    def update(data: Any, indices: Any, updates: Any) -> Any:
-        places = np.broadcast_to(indices[..., -1] if indices.ndim == 2 else indices, samples)
-        rows = indices[:, 0] if indices.ndim == 2 else np.arange(samples)
-        expect_within("indices", rows, 0, len(data) - 1)
-        expect_within("indices", places, 0, data.shape[along] - length)
-        result = data.copy()
-        for row, place, new in zip(rows, places, updates, strict=True):
-            np.moveaxis(result[row], along - 1, 0)[place : place + length] = np.moveaxis(new, along - 1, 0)
-        return result
 
-    return Library(update, _SLID, _SLID[:1])
+def _slid_work(call: Call) -> Library:
+    along = call["axis"]
+    return Library(lambda data, indices, updates: _slid(data, indices, updates, along), _SLID, _SLID[:1])
+
+
+_QUANTISED = ("selfRef", "indices", "updates", "quantScales")
+_ZERO = "quantZeroPoints"
+
+
+def _quantised_types(call: Call, name: str) -> str | None:
+    half = call["updates"].dtype == D.FLOAT16
+    expected = (D.INT32 if name == _ZERO else D.FLOAT) if half else D.BF16
+    if call[name].dtype == expected:
+        return None
+    beside = f"updates of {call['updates'].dtype.c_name}"
+    return f"expected data type {expected.c_name} beside {beside}, got {call[name].dtype.c_name}"
+
+
+def _last_axis_but_one(call: Call) -> str | None:
+    return None if call["axis"] == -2 else f"axis: expected -2, got {call['axis']}"
+
+
+def _last_axis(call: Call) -> str | None:
+    allowed, got = (-1, len(call["updates"].shape) - 1), call["quantAxis"]
+    return None if got in allowed else f"quantAxis: expected -1 or {allowed[1]} (the last dimension), got {got}"
+
+
+def _whole_blocks(call: Call) -> str | None:
+    got = call["selfRef"].shape
+    return (
+        None if got[-1] % 32 == 0 else f"selfRef: expected a multiple of 32 in the last dimension, got {extents(got)}"
+    )
+
+
+def _quantised_work(call: Call) -> Library | None:
+    if any(call[name].size == 0 for name in _QUANTISED):
+        return None
+    along = call["axis"]
+
+    def update(values: Any, indices: Any, updates: Any, scales: Any, zero: Any = None) -> Any:
+        integers = updates / scales.reshape(-1) + (0 if zero is None else zero.reshape(-1))
+        return _slid(values, indices, quantized(np.rint(integers), D.INT8), along)
+
+    return Library(update, (*_QUANTISED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTISED[:1])
 
 
 _WHERE = "Where a tensor is not zero; the view of out takes their number."
@@ -828,7 +880,7 @@ OPERATORS = (
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "data"),
             each("not empty", _SLID, _not_empty),
-            each("as many dimensions as data", ("updates",), _as_many_dims),
+            _as_many_dims("data"),
             each("one sample beside a single index", ("updates",), _single_sample),
             dims_between(0, 2, "indices"),
             *with_code(
@@ -836,10 +888,54 @@ OPERATORS = (
                 dims_between(2, 8, "data"),
                 rule("a dimension but the first: axis", _axis_beyond_samples),
                 each("an index for each sample", ("indices",), _an_index_each),
-                each("within data", ("updates",), _fits_along_axis),
+                _fits_along_axis("data"),
             ),
         ),
-        work=_slid,
+        work=_slid_work,
         in_header_of="scatter_update",
+    ),
+    Operator(
+        name="inplace_quant_scatter",
+        function=camel("inplace_quant_scatter"),
+        summary="Replace a stretch of each sample by integers of 8 bits, in place.",
+        formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
+        parameters=(
+            tensor_out("selfRef", "the integers, some replaced; INT8"),
+            tensor_in("indices", "where the stretch of each sample begins; INT32 or INT64"),
+            tensor_in("updates", "the new numbers"),
+            tensor_in("quantScales", "their scales along the last dimension; FLOAT, or BF16 as updates"),
+            optional_in(_ZERO, "what is added; INT32, or BF16 as updates"),
+            Parameter("axis", "axis", Kind.INT64, "-2"),
+            Parameter("quantAxis", "quant_axis", Kind.INT64, "the last dimension"),
+            Parameter("reduction", "reduction", Kind.INT64, "1: replaced; not looked at"),
+        ),
+        support=dict.fromkeys(WITH_INFERENCE - {Product.ATLAS_TRAINING}, frozenset({D.INT8})),
+        checks=(
+            present(*_QUANTISED),
+            dtype_in({D.INT8}, "selfRef"),
+            dtype_in(INDEX_TYPES, "indices"),
+            dtype_in(where_supported((D.FLOAT16, D.BF16)), "updates"),
+            each("data types that go together", ("quantScales", _ZERO), _quantised_types),
+            _as_many_dims("selfRef"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                *unless_empty(
+                    _QUANTISED,
+                    dims_between(3, 8, "selfRef"),
+                    dims_between(1, 1, "indices"),
+                    rule("the last dimension but one: axis", _last_axis_but_one),
+                    rule("the last dimension: quantAxis", _last_axis),
+                    each("an index for each sample", ("indices",), _an_index_each),
+                    _fits_along_axis("selfRef"),
+                    size_is(
+                        "the last dimension of updates", lambda call: call["updates"].shape[-1], "quantScales", _ZERO
+                    ),
+                    *elsewhere(CLASS_950, rule("blocks of 32: selfRef", _whole_blocks)),
+                    which="one",
+                ),
+            ),
+        ),
+        work=_quantised_work,
+        in_header_of="quant_scatter",
     ),
 )
