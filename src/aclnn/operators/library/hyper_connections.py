@@ -1,0 +1,320 @@
+"""Streams of a layer beside one another (mHC): aclnnMhcSinkhorn, aclnnMhcPost and their gradients."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    on,
+    present,
+    public_format,
+    restricted,
+    rule,
+    same_dtype,
+    same_format,
+    same_shape,
+    shape_is,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
+
+_HALVES = (D.FLOAT16, D.BF16)
+_STREAMS = (4, 6, 8)
+_PADDED = 8
+"""How many numbers the rows of what Sinkhorn keeps have."""
+_MOST_ITERATIONS, _WIDEST, _BLOCK = 100, 100000, 128
+_KEPT = ("normOut", "sumOut")
+_GIVEN = ("x", "hRes", "hOut", "hPost")
+_GRADIENTS = ("gradX", "gradHRes", "gradHOut", "gradHPost")
+
+
+def _square(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        got = call[name].shape[-2:]
+        if got[0] == got[1] and got[0] in _STREAMS:
+            return None
+        return f"{name}: expected matrices of 4, 6 or 8 rows and columns, got {extents(call[name].shape)}"
+
+    return rule(f"square matrices: {name}", complain)
+
+
+def _not_empty(*names: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        return None if call[name].size else f"expected at least 1 element, got shape {extents(call[name].shape)}"
+
+    return each("not empty", names, complain)
+
+
+def _iterations(call: Call) -> str | None:
+    got = call["numIters"]
+    return None if 1 <= got <= _MOST_ITERATIONS else f"numIters: expected from 1 to {_MOST_ITERATIONS}, got {got}"
+
+
+def _keeps(call: Call) -> bool:
+    return all(call[name] is not None for name in _KEPT)
+
+
+def _as_listed(call: Call, name: str) -> tuple[int, ...]:
+    """The shape that the document lists for what is kept of all steps."""
+    *batch, rows, columns = call["x"].shape
+    return (2 * call["numIters"], rows, *((columns,) if name == _KEPT[0] else ()), *batch)
+
+
+def _room(call: Call, name: str) -> str | None:
+    *batch, rows, _ = call["x"].shape
+    padded = 2 * call["numIters"] * math.prod(batch) * (rows if name == _KEPT[0] else 1) * _PADDED
+    listed, got = _as_listed(call, name), call[name]
+    if got.size == padded or got.shape == listed:
+        return None
+    return f"expected {padded} elements (of rows of {_PADDED}) or shape {extents(listed)}, got {extents(got.shape)}"
+
+
+def _kept(call: Call, name: str, values: Any, batch: int) -> Any:
+    """What is kept of all steps as its tensor has it: the dimensions of a batch last, or rows filled up."""
+    shape = call[name].shape
+    if shape == _as_listed(call, name):
+        return np.moveaxis(values, range(1, 1 + batch), range(-batch, 0))
+    return np.pad(values, [(0, 0)] * (values.ndim - 1) + [(0, _PADDED - values.shape[-1])]).reshape(shape)
+
+
+def _sinkhorn_work(call: Call) -> Library:
+    eps, steps, keeps = call["eps"], 2 * call["numIters"], _keeps(call)
+
+    def iterate(x: Any) -> Any:
+        values = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+        norms, sums = [values / values.sum(-1, keepdims=True) + eps], [np.ones(x.shape[:-1])]
+        for step in range(1, steps):
+            total = norms[-1].sum(-2 if step % 2 else -1, keepdims=True) + eps
+            norms.append(norms[-1] / total)
+            sums.append(total.reshape(x.shape[:-1]))
+        batch = x.ndim - 2
+        kept = (_kept(call, name, np.stack(all_of), batch) for name, all_of in zip(_KEPT, (norms, sums), strict=True))
+        return (norms[-1], *kept) if keeps else norms[-1]
+
+    return Library(iterate, ("x",), ("output", *(_KEPT if keeps else ())))
+
+
+def _steps(call: Call) -> int:
+    return int(call[_KEPT[0]].size // max(1, call["gradOutput"].size // call["gradOutput"].shape[-1] * _PADDED))
+
+
+def _whole_steps(call: Call) -> str | None:
+    rows, got = call["gradOutput"].size // call["gradOutput"].shape[-1] * _PADDED, call[_KEPT[0]].size
+    if got % (2 * rows) == 0 and 1 <= got // (2 * rows) <= _MOST_ITERATIONS:
+        return None
+    return f"{_KEPT[0]}: expected from 1 to {_MOST_ITERATIONS} times {2 * rows} elements, got {got}"
+
+
+def _sums_of_steps(call: Call) -> str | None:
+    expected, got = _steps(call) * math.prod(call["gradOutput"].shape[:-2]) * _PADDED, call[_KEPT[1]].size
+    return None if got == expected else f"{_KEPT[1]}: expected {expected} elements (of rows of {_PADDED}), got {got}"
+
+
+def _sinkhorn_gradient_work(call: Call) -> Library:
+    shape, steps = call["gradOutput"].shape, _steps(call)
+    *batch, rows, _ = shape
+
+    def back(grad: Any, norms: Any, sums: Any) -> Any:
+        grad = grad.astype(np.float64)
+        norms = norms.reshape(steps, *batch, rows, _PADDED)[..., :rows]
+        sums = sums.reshape(steps, *batch, _PADDED)[..., :rows]
+        for step in range(steps - 1, 0, -1):
+            along = -2 if step % 2 else -1
+            shared = (grad * norms[step]).sum(along, keepdims=True)
+            grad = (grad - shared) / np.expand_dims(sums[step], along)
+        return (grad - (grad * norms[0]).sum(-1, keepdims=True)) * norms[0]
+
+    return Library(back, ("gradOutput", *_KEPT), ("out",))
+
+
+def _shape_of(name: str) -> Callable[[Call], tuple[int, ...]]:
+    """Return the shape of what goes with x of that name: streams by streams, one row for all, a number for each."""
+
+    def shape(call: Call) -> tuple[int, ...]:
+        *batch, streams, width = call["x"].shape
+        last = {"Res": (streams, streams), "Out": (width,), "Post": (streams,), "X": (streams, width)}
+        return (*batch, *next(last[key] for key in last if name.endswith(key)))
+
+    return shape
+
+
+def _shapes(*names: str) -> tuple[Check, ...]:
+    return tuple(shape_is("that beside x", _shape_of(name), name) for name in names)
+
+
+def _four_streams(call: Call) -> str | None:
+    streams, width = call["x"].shape[-2:]
+    if streams == _STREAMS[0] and width % _BLOCK == 0 and 1 <= width <= _WIDEST:
+        return None
+    limits = f"{_STREAMS[0]} streams of a multiple of {_BLOCK} elements up to {_WIDEST}"
+    return f"x: expected {limits} on {call.product.title}, got {extents(call['x'].shape)}"
+
+
+def _few_streams(call: Call) -> str | None:
+    streams = call["x"].shape[-2]
+    return None if streams in _STREAMS else f"x: expected 4, 6 or 8 streams, got {extents(call['x'].shape)}"
+
+
+def _inputs(call: Call) -> tuple[str, ...]:
+    return tuple(name for name in ("gradOutput", *_GIVEN) if call.arguments.get(name) is not None)
+
+
+def _mixed(x: Any, res: Any, transposed: bool) -> Any:
+    """Streams as sums of all streams by a matrix."""
+    res = res.astype(np.float64)
+    return (res.swapaxes(-1, -2) if transposed else res) @ x.astype(np.float64)
+
+
+def _post_work(call: Call) -> Library | None:
+    if any(call[name].size == 0 for name in _inputs(call)):
+        return None
+
+    def connect(x: Any, *given: Any) -> Any:
+        *res, out, post = given
+        return (_mixed(x, res[0], transposed=True) if res else x) + post[..., None] * out[..., None, :]
+
+    return Library(connect, _inputs(call), ("out",))
+
+
+def _post_gradient_work(call: Call) -> Library:
+    def back(grad: Any, x: Any, *given: Any) -> tuple[Any, ...]:
+        *res, out, post = given
+        wide = grad.astype(np.float64)
+        return (
+            _mixed(wide, res[0], transposed=False) if res else wide,
+            x.astype(np.float64) @ wide.swapaxes(-1, -2),
+            (post[..., None] * wide).sum(-2),
+            (out[..., None, :] * wide).sum(-1),
+        )
+
+    return Library(back, _inputs(call), _GRADIENTS)
+
+
+_RES = optional_in("hRes", "matrices of streams by streams; FLOAT; on Ascend 950 null is the identity")
+_BESIDE = (
+    tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
+    _RES,
+    tensor_in("hOut", "what the layer answered"),
+    tensor_in("hPost", "how much each stream takes of it; FLOAT"),
+)
+
+OPERATORS = (
+    declared(
+        "mhc_sinkhorn",
+        "norm[0] = softmax(x) + eps, norm[k] = norm[k - 1] / sum[k], sum[k] = norm[k - 1] summed over columns of odd "
+        "and rows of even steps, plus eps; output = norm[2 * numIters - 1]",
+        "Scale the exponentials of matrices until their rows and columns add up to 1.",
+        (
+            tensor_in("x", "square matrices of 4, 6 or 8 rows; FLOAT"),
+            attribute("eps", Kind.FLOAT, "is added to sums"),
+            attribute("numIters", Kind.INT64, "how often columns are scaled, from 1 to 100"),
+            tensor_out("output", "the last result"),
+            tensor_out("normOut", "the results of all steps, for the gradient", optional=True),
+            tensor_out("sumOut", "the sums of all steps, for the gradient", optional=True),
+        ),
+        (
+            present("x", "output"),
+            dtype_in({D.FLOAT}, "x", "output"),
+            *restricted("with both", _keeps, dtype_in({D.FLOAT}, *_KEPT)),
+            same_shape("output", "x"),
+            rule("from 1 to 100: numIters", _iterations),
+            dims_between(3, 4, "x"),
+            _square("x"),
+            same_format("output", "x"),
+            *restricted("with both", _keeps, public_format(*_KEPT)),
+            _not_empty("x"),
+            *restricted("with both", _keeps, each("room for all steps", _KEPT, _room)),
+        ),
+        _sinkhorn_work,
+        dtypes=(D.FLOAT,),
+        products=CLASS_950,
+    ),
+    declared(
+        "mhc_sinkhorn_backward",
+        "back through the steps of aclnnMhcSinkhorn: grad = (grad - sum of grad * normOut[k]) / sumOut[k], at last "
+        "out = (grad - sum of grad * normOut[0]) * normOut[0]",
+        "Gradient of Sinkhorn's scaling with respect to its input.",
+        (
+            tensor_in("gradOutput", "the gradient arriving at the output; FLOAT"),
+            tensor_in("normOut", "the results of all steps, in rows of 8"),
+            tensor_in("sumOut", "the sums of all steps, in rows of 8"),
+            tensor_out("out", "the gradient of x"),
+        ),
+        (
+            present("gradOutput", *_KEPT, "out"),
+            dtype_in({D.FLOAT}, "gradOutput", *_KEPT, "out"),
+            public_format("gradOutput", *_KEPT, "out"),
+            dims_between(3, 4, "gradOutput"),
+            _square("gradOutput"),
+            _not_empty("gradOutput"),
+            same_shape("out", "gradOutput"),
+            rule(f"of whole steps: {_KEPT[0]}", _whole_steps),
+            rule(f"of as many steps: {_KEPT[1]}", _sums_of_steps),
+        ),
+        _sinkhorn_gradient_work,
+        dtypes=(D.FLOAT,),
+        products=CLASS_950,
+    ),
+    declared(
+        "mhc_post",
+        "out[j] = sum over i of hRes[i, j] * x[i] + hPost[j] * hOut",
+        "Mix streams, and add what a layer answered to each.",
+        (*_BESIDE, tensor_out("out", "the streams for the next layer")),
+        (
+            present("x", "hOut", "hPost", "out"),
+            *elsewhere(CLASS_950, present("hRes")),
+            public_format("x", "out"),
+            dtype_in(set(_HALVES), "x"),
+            dtype_in({D.FLOAT}, "hRes"),
+            same_dtype("hOut", "x"),
+            dtype_in({D.FLOAT}, "hPost"),
+            same_dtype("out", "x"),
+            dims_between(3, 4, "x"),
+            *_shapes("hRes", "hOut", "hPost"),
+            same_shape("out", "x"),
+            *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, rule("streams with a kernel: x", _four_streams))),
+        ),
+        _post_work,
+        dtypes=_HALVES,
+    ),
+    declared(
+        "mhc_post_backward",
+        "gradX = hRes @ gradOutput, gradHRes = x @ gradOutput^T, gradHOut = sum over j of hPost[j] * gradOutput[j], "
+        "gradHPost[j] = sum of hOut * gradOutput[j]",
+        "Gradients of mixing streams and adding what a layer answered.",
+        (
+            tensor_in("gradOutput", "the gradient arriving at the output"),
+            *_BESIDE,
+            *(tensor_out(name, f"the gradient of {of}") for name, of in zip(_GRADIENTS, _GIVEN, strict=True)),
+        ),
+        (
+            present("gradOutput", "x", "hOut", "hPost", *_GRADIENTS),
+            *elsewhere(CLASS_950, present("hRes")),
+            dtype_in(set(_HALVES), "gradOutput"),
+            *(same_dtype(name, "gradOutput") for name in ("x", "hOut", "gradX", "gradHOut")),
+            dtype_in({D.FLOAT}, "hRes", "hPost", "gradHRes", "gradHPost"),
+            public_format("gradOutput", *_GIVEN, *_GRADIENTS),
+            dims_between(3, 4, "x"),
+            same_shape("gradOutput", "x"),
+            *_shapes("hRes", "hOut", "hPost", *_GRADIENTS),
+            _not_empty("x"),
+            *on(CLASS_950, rule("as many streams as there may be: x", _few_streams)),
+            *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
+        ),
+        _post_gradient_work,
+        dtypes=_HALVES,
+    ),
+)

@@ -1,0 +1,210 @@
+"""Streams of a layer beside one another, and Sinkhorn's scaling of the matrices that mix them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
+from aclnn.operators.library import hyper_connections
+from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Subject, computed, described, torch, wide
+
+SINKHORN, SINKHORN_BACK, POST, POST_BACK = (
+    f"mhc_{name}" for name in ("sinkhorn", "sinkhorn_backward", "post", "post_backward")
+)
+STEPS, EPS = 3, 1e-6
+MATRICES, STREAMS = (5, 4, 4), (2, 4, 128)
+
+
+def _post(d: D) -> Arguments:
+    return {
+        "x": T(d, STREAMS),
+        "hRes": T(D.FLOAT, (2, 4, 4)),
+        "hOut": T(d, (2, 128)),
+        "hPost": T(D.FLOAT, (2, 4)),
+    }
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    SINKHORN: lambda d: {
+        **{name: T(d, MATRICES) for name in ("x", "output")},
+        "eps": EPS,
+        "numIters": STEPS,
+        "normOut": T(d, (2 * STEPS, 4, 4, 5)),
+        "sumOut": T(d, (2 * STEPS, 4, 5)),
+    },
+    SINKHORN_BACK: lambda d: {
+        **{name: T(d, MATRICES) for name in ("gradOutput", "out")},
+        "normOut": T(d, (2 * STEPS, 5, 4, 8)),
+        "sumOut": T(d, (2 * STEPS, 5, 8)),
+    },
+    POST: lambda d: _post(d) | {"out": T(d, STREAMS)},
+    POST_BACK: lambda d: (
+        _post(d)
+        | {"gradOutput": T(d, STREAMS)}
+        | {f"grad{name[0].upper()}{name[1:]}": of for name, of in _post(d).items()}
+    ),
+}
+
+
+def _steps_of(x: Any, steps: int = STEPS) -> tuple[Any, Any]:
+    norms, sums = [x.softmax(-1) + EPS], [torch.ones(x.shape[:-1])]
+    for step in range(1, 2 * steps):
+        total = norms[-1].sum(-2 if step % 2 else -1, keepdim=True) + EPS
+        norms.append(norms[-1] / total)
+        sums.append(total.flatten(-2))
+    return torch.stack(norms), torch.stack(sums)
+
+
+def _scaled(a: Mapping[str, Any]) -> Any:
+    norms, sums = _steps_of(wide(a["x"]))
+    return norms[-1], norms.permute(0, 2, 3, 1), sums.permute(0, 2, 1)
+
+
+def _scaled_back(a: Mapping[str, Any]) -> Any:
+    """Through any results and sums, as random ones are nobody's."""
+    norms, sums, grad = wide(a["normOut"])[..., :4], wide(a["sumOut"])[..., :4], wide(a["gradOutput"])
+    for step in range(2 * STEPS - 1, 0, -1):
+        along = -2 if step % 2 else -1
+        grad = (grad - (grad * norms[step]).sum(along, keepdim=True)) / sums[step].unsqueeze(along)
+    return (grad - (grad * norms[0]).sum(-1, keepdim=True)) * norms[0]
+
+
+def _connected(x: Any, res: Any, out: Any, post: Any) -> Any:
+    return torch.einsum("bij,bid->bjd", res, x) + torch.einsum("bj,bd->bjd", post, out)
+
+
+def _streams(a: Mapping[str, Any]) -> list[Any]:
+    return [wide(a[name]).requires_grad_() for name in ("x", "hRes", "hOut", "hPost")]
+
+
+def _gradients(a: Mapping[str, Any]) -> Any:
+    given = _streams(a)
+    return torch.autograd.grad(_connected(*given), given, wide(a["gradOutput"]))
+
+
+BREAKS: Mapping[str, Breaking] = {
+    "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
+    "same format as x": lambda o, name: Break(
+        {name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND", product=Product.ASCEND_950
+    ),
+    "data type": lambda o, name: Break(dtype(D.INT8, name), "ACL_FLOAT"),
+    "same data type as x": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16"),
+    "same data type as gradOutput": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16"),
+    "3 to 4 dimensions": lambda o, name: Break(
+        shape((4, 4), name, *(other for other in ("output",) if o.name == SINKHORN)), "3 to 4"
+    ),
+    "same shape as x": lambda o, name: Break(
+        shape((2, 4, 1), name), "[2, 4, 128]" if "post" in o.name else "[5, 4, 4]"
+    ),
+    "same shape as gradOutput": lambda o, name: Break(shape((5, 4, 1), name), "[5, 4, 4]"),
+    "shape is that beside x": lambda o, name: Break(
+        shape((2, 3), name), "[2, 4" if name not in ("hOut", "gradHOut") else "[2, 128]"
+    ),
+    "square matrices": lambda o, name: Break(
+        shape((5, 4, 6), *("x", "output") if name == "x" else (name, "out")), "4, 6 or 8"
+    ),
+    "from 1 to 100": lambda o, name: Break({name: 101}, "from 1 to 100"),
+    "not empty": lambda o, name: Break(
+        {of: {"shape": (0, *value.shape[1:])} for of, value in CALLS[o.name](D.FLOAT).items() if isinstance(value, T)},
+        "at least 1 element",
+    ),
+    "room for all steps": lambda o, name: Break(shape((7,), name), "elements (of rows of 8)"),
+    "of whole steps": lambda o, name: Break(shape((7,), name), "from 1 to 100 times 320"),
+    "of as many steps": lambda o, name: Break(shape((7,), name), "240 elements"),
+    "streams with a kernel": lambda o, name: Break(_narrow(o.name), "4 streams of a multiple of 128"),
+    "four streams": lambda o, name: Break(_narrow(o.name), "4 streams of a multiple of 128"),
+    "as many streams as there may be": lambda o, name: Break(_three(o.name), "4, 6 or 8", product=Product.ASCEND_950),
+}
+
+
+def _reshaped(name: str, streams: int, width: int) -> Mapping[str, Any]:
+    of = {"Res": (2, streams, streams), "Out": (2, width), "Post": (2, streams)}
+    return {
+        each: {
+            "shape": next((of[key] for key in of if each.endswith(f"H{key}") or each == f"h{key}"), (2, streams, width))
+        }
+        for each, value in CALLS[name](D.FLOAT).items()
+        if isinstance(value, T)
+    }
+
+
+def _narrow(name: str) -> Mapping[str, Any]:
+    return _reshaped(name, 4, 64)
+
+
+def _three(name: str) -> Mapping[str, Any]:
+    return _reshaped(name, 3, 128)
+
+
+class TestHyperConnections(LibraryTests):
+    subject = Subject(
+        hyper_connections.OPERATORS,
+        calls=CALLS,
+        references={
+            SINKHORN: _scaled,
+            SINKHORN_BACK: _scaled_back,
+            POST: lambda a: _connected(*_streams(a)).detach(),
+            POST_BACK: _gradients,
+        },
+        dtypes={SINKHORN: (D.FLOAT,), SINKHORN_BACK: (D.FLOAT,)},
+        default=(D.FLOAT16, D.BF16),
+        empty={
+            POST: {name: {"shape": (0, *value.shape[1:])} for name, value in CALLS[POST](D.FLOAT16).items()},
+            # The others refuse empty tensors.
+            **{
+                name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
+                for name in (SINKHORN, SINKHORN_BACK, POST_BACK)
+            },
+        },
+        breaks=BREAKS,
+        numbers=lambda operator, name, array: np.abs(array) + 1 if name == "sumOut" else array,
+        codes={"streams with a kernel": NO_KERNEL},
+        terms=8,
+    )
+
+
+def test_what_is_kept_in_rows_of_eight_leads_back() -> None:
+    """As torch_npu keeps it, without shape; six columns leave two elements of each row."""
+    x, grad = np.random.default_rng(0).normal(size=(2, 2, 5, 6, 6)).astype(np.float32)
+    kept = {"normOut": np.ones(6 * 10 * 6 * 8, np.float32), "sumOut": np.ones(6 * 10 * 8, np.float32)}
+    given = {"x": x, "eps": EPS, "numIters": STEPS, "output": np.zeros_like(x)}
+    found = computed(SINKHORN, given | kept, Product.ASCEND_950)
+    alone = computed(SINKHORN, given | {"normOut": kept["normOut"], "sumOut": None}, Product.ASCEND_950)
+    np.testing.assert_array_equal(alone["output"], found["output"])
+    assert (alone["normOut"] == 1).all()
+    back = {"gradOutput": grad, "out": np.zeros_like(x)} | {name: found[name] for name in kept}
+    given_x = torch.from_numpy(x).double().requires_grad_()
+    (wanted,) = torch.autograd.grad(_steps_of(given_x)[0][-1], given_x, torch.from_numpy(grad).double())
+    got = computed(SINKHORN_BACK, back, Product.ASCEND_950)["out"]
+    np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
+
+
+def test_streams_that_are_not_mixed() -> None:
+    """torch_npu's npu_mhc_post with None for h_res, on Ascend 950 alone."""
+    random = np.random.default_rng(0)
+    x, out = (random.normal(size=of).astype(np.float16) for of in ((3, 5, 7), (3, 7)))
+    post = random.normal(size=(3, 5)).astype(np.float32)
+    given = {"x": x, "hRes": None, "hOut": out, "hPost": post}
+    found = computed(POST, given | {"out": np.zeros_like(x)}, Product.ASCEND_950)["out"]
+    np.testing.assert_allclose(found, x + post[..., None] * out[:, None].astype(np.float32), 2e-3, 2e-3)
+    with pytest.raises(AclnnError, match="hRes: expected an object, got null"):
+        prepare(BY_NAME[POST], described(CALLS[POST](D.FLOAT16)) | {"hRes": None}, Product.ATLAS_A2)
+
+
+def test_gradients_of_streams_that_are_not_mixed() -> None:
+    x, out, grad = np.ones((2, 4, 3), np.float16), np.full((2, 3), 2, np.float16), np.full((2, 4, 3), 3, np.float16)
+    given = {"gradOutput": grad, "x": x, "hRes": None, "hOut": out, "hPost": np.ones((2, 4), np.float32)}
+    gradients = {"gradX": np.zeros_like(x), "gradHRes": np.zeros((2, 4, 4), np.float32)}
+    further = {"gradHOut": np.zeros_like(out), "gradHPost": np.zeros((2, 4), np.float32)}
+    found = computed(POST_BACK, given | gradients | further, Product.ASCEND_950)
+    expected = {"gradX": 3, "gradHRes": 9, "gradHOut": 12, "gradHPost": 18}
+    assert {name: np.unique(found[name]).tolist() for name in expected} == {name: [n] for name, n in expected.items()}
