@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -384,6 +385,8 @@ def _as_many_rows(call: Call) -> tuple[int, int]:
 def _cache_work(call: Call) -> Library:
     mode, size, parts = _HALVES if call["isNeoxStyle"] else _NEIGHBOURS, call["headSize"], _parts_of_angles(call)
 
+    deciding = _deciding_rows(parts, alternating=call.arguments.get("cacheMode") == 1) if parts else ()
+
     def look_up(positions: Any, cache: Any) -> list[Any]:
         """The cosines and sines of each token, each twice, where the mode has the elements of a pair."""
         expect_within("positions", positions, 0, len(cache) - 1)
@@ -391,8 +394,7 @@ def _cache_work(call: Call) -> Library:
         found = []
         for numbers in np.split(rows, 2, axis=-1):
             if parts:
-                columns = np.split(numbers, np.cumsum(parts)[:-1], axis=-1)
-                numbers = np.concatenate([each[at] for at, each in enumerate(columns)], axis=-1)
+                numbers = numbers[deciding, :, np.arange(numbers.shape[-1])].T
             found.append(_joined(*_same_pairs(numbers, mode), mode)[:, None])
         return found
 
@@ -406,6 +408,16 @@ def _cache_work(call: Call) -> Library:
         return tuple(results)
 
     return Library(turn, ("positions", "cosSinCache", "queryIn", "keyIn"), ("queryOut", "keyOut"))
+
+
+def _deciding_rows(parts: Sequence[int], alternating: bool) -> Any:
+    """For each angle the row of positions that decides it: one row after another, or every third up to a limit."""
+    rows = np.repeat(np.arange(len(parts)), parts)
+    if alternating:
+        rows[:] = 0
+        for row in (1, 2):
+            rows[row : 3 * parts[1] : 3] = row
+    return rows
 
 
 def _same_pairs(numbers: Any, mode: int) -> tuple[Any, Any, tuple[int, int]]:
