@@ -1,0 +1,99 @@
+"""aclnnMoeGatingTopKBackward: back through the weights of chosen experts to all scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    floating,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Kind, Library
+from aclnn.core.products import A2_CLASS
+from aclnn.operators.library.common import add_at, attribute, declared, expect_within, tensor_in, tensor_out
+
+_MOST_EXPERTS = 2048
+
+
+def _not_empty(call: Call, name: str) -> str | None:
+    return None if call[name].size else f"expected at least 1 element, got shape {extents(call[name].shape)}"
+
+
+def _experts(call: Call) -> str | None:
+    got = call["xNorm"].shape
+    if 2 <= got[1] <= _MOST_EXPERTS:
+        return None
+    return f"xNorm: expected from 2 to {_MOST_EXPERTS} experts in the second dimension, got {extents(got)}"
+
+
+def _chosen(call: Call) -> str | None:
+    (rows, experts), got = call["xNorm"].shape, call["gradY"].shape
+    if got[0] == rows and got[1] <= experts:
+        return None
+    return f"gradY: expected {rows} rows of at most {experts} chosen (experts of xNorm), got {extents(got)}"
+
+
+def _work(call: Call) -> Library:
+    factor, eps = call["routedScalingFactor"], call["eps"]
+
+    def back(scores: Any, grad: Any, experts: Any) -> Any:
+        expect_within("expertIdx", experts, 0, scores.shape[1] - 1)
+        scores = scores.astype(np.float64)
+        weights, grad = np.take_along_axis(scores, experts, 1), factor * grad.astype(np.float64)
+        total = weights.sum(1, keepdims=True) + eps
+        grad = (grad - (weights / total * grad).sum(1, keepdims=True)) / total
+        found = np.zeros(scores.shape)
+        add_at(found, np.arange(len(scores))[:, None] * scores.shape[1] + experts, grad)
+        return scores * (1 - scores) * found
+
+    return Library(back, ("xNorm", "gradY", "expertIdx"), ("out",))
+
+
+OPERATORS = (
+    declared(
+        "moe_gating_top_k_backward",
+        "out = xNorm * (1 - xNorm) * scattered((g - sum of g * w / s) / s), g = routedScalingFactor * gradY, "
+        "w = xNorm[expertIdx], s = their sum + eps",
+        "Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.",
+        (
+            tensor_in("xNorm", "the sigmoid of the scores of all experts; FLOAT"),
+            tensor_in("gradY", "the gradient arriving at the weights of those chosen"),
+            tensor_in("expertIdx", "the experts chosen; INT32"),
+            attribute("renorm", Kind.INT64, "0 or 1, of softmax alone"),
+            attribute("normType", Kind.INT64, "1: sigmoid"),
+            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of the weights"),
+            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
+            tensor_out("out", "the gradient of the scores", const=True),
+        ),
+        (
+            present("xNorm", "gradY", "expertIdx", "out"),
+            dtype_in({D.FLOAT}, "xNorm"),
+            dtype_in(floating, "gradY"),
+            dtype_in({D.INT32}, "expertIdx"),
+            same_dtype("out", "gradY"),
+            dims_between(2, 2, "xNorm", "gradY"),
+            each("not empty", ("xNorm", "gradY"), _not_empty),
+            rule("from 2 to 2048 experts: xNorm", _experts),
+            rule("some for each row: gradY", _chosen),
+            same_shape("expertIdx", "gradY"),
+            same_shape("out", "xNorm"),
+            one_of("renorm", 0, 1),
+            one_of("normType", 1),
+        ),
+        _work,
+        dtypes=FLOATING,
+        products=A2_CLASS,
+    ),
+)
