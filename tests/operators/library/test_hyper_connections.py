@@ -14,12 +14,13 @@ from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import hyper_connections
-from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
+from tests.cases.table import NO_KERNEL, NULL, Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Subject, computed, described, torch, wide
 
 SINKHORN, SINKHORN_BACK, POST, POST_BACK = (
     f"mhc_{name}" for name in ("sinkhorn", "sinkhorn_backward", "post", "post_backward")
 )
+PRE = "mhc_pre"
 STEPS, EPS = 3, 1e-6
 MATRICES, STREAMS = (5, 4, 4), (2, 4, 128)
 
@@ -45,6 +46,21 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         **{name: T(d, MATRICES) for name in ("gradOutput", "out")},
         "normOut": T(d, (2 * STEPS, 5, 4, 8)),
         "sumOut": T(d, (2 * STEPS, 5, 8)),
+    },
+    PRE: lambda d: {
+        "x": T(d, STREAMS),
+        "phi": T(D.FLOAT, (24, 512)),
+        "alpha": T(D.FLOAT, (3,)),
+        "bias": T(D.FLOAT, (24,)),
+        "gammaOptional": T(D.FLOAT, (4, 128)),
+        "normEps": EPS,
+        "hcEps": EPS,
+        "hIn": T(d, (2, 128)),
+        "hPost": T(D.FLOAT, (2, 4)),
+        "hRes": T(D.FLOAT, (2, 4, 4)),
+        "invRmsOptional": T(D.FLOAT, (2,)),
+        "hMixOptional": T(D.FLOAT, (2, 24)),
+        "hPreOptional": T(D.FLOAT, (2, 4)),
     },
     POST: lambda d: _post(d) | {"out": T(d, STREAMS)},
     POST_BACK: lambda d: (
@@ -76,6 +92,17 @@ def _scaled_back(a: Mapping[str, Any]) -> Any:
         along = -2 if step % 2 else -1
         grad = (grad - (grad * norms[step]).sum(along, keepdim=True)) / sums[step].unsqueeze(along)
     return (grad - (grad * norms[0]).sum(-1, keepdim=True)) * norms[0]
+
+
+def _decided(a: Mapping[str, Any]) -> Any:
+    x = wide(a["x"])
+    rms = x.square().mean((-1, -2)).add(EPS).rsqrt()
+    mix = (x * a["gammaOptional"]).flatten(-2) @ wide(a["phi"]).T
+    numbers, bias = (mix * rms[:, None]).split((4, 4, 16), -1), a["bias"].split((4, 4, 16))
+    pre, post, res = (each * factor + added for each, factor, added in zip(numbers, a["alpha"], bias, strict=True))
+    pre = pre.sigmoid() + EPS
+    enters = torch.einsum("bi,bid->bd", pre, x)
+    return enters, 2 * post.sigmoid(), res.unflatten(-1, (4, 4)), rms, mix, pre
 
 
 def _connected(x: Any, res: Any, out: Any, post: Any) -> Any:
@@ -120,8 +147,22 @@ BREAKS: Mapping[str, Breaking] = {
     "room for all steps": lambda o, name: Break(shape((7,), name), "elements (of rows of 8)"),
     "of whole steps": lambda o, name: Break(shape((7,), name), "from 1 to 100 times 320"),
     "of as many steps": lambda o, name: Break(shape((7,), name), "240 elements"),
+    "matrices of three kinds": lambda o, name: Break({name: None}, "an object with alpha of 3"),
+    "two or three": lambda o, name: Break(shape((4,), name), "[2] or [3]"),
+    "streams that the product takes": lambda o, name: Break(
+        shape((2, 4, 120), name), "a multiple of 16", product=Product.ASCEND_950
+    ),
+    "a row for each number": lambda o, name: Break(shape((25, 512), name), "[24, 512] or [32, 512]"),
+    "shape is one for each number": lambda o, name: Break(shape((23,), name), "[24]"),
+    "shape is that of streams": lambda o, name: Break(shape((4, 64), name), "[4, 128]"),
+    "shape is one stream": lambda o, name: Break(shape((2, 64), name), "[2, 128]"),
+    "shape is a number for each stream": lambda o, name: Break(shape((2, 3), name), "[2, 4]"),
+    "shape is that of matrices": lambda o, name: Break(shape((2, 24), name), "[2, 4, 4]"),
+    "shape is that kept for the gradient": lambda o, name: Break(shape((2, 3), name), "[2"),
     "streams with a kernel": lambda o, name: Break(_narrow(o.name), "4 streams of a multiple of 128"),
-    "four streams": lambda o, name: Break(_narrow(o.name), "4 streams of a multiple of 128"),
+    "four streams": lambda o, name: Break(
+        shape((2, 4, 64), name) if o.name == PRE else _narrow(o.name), "4 streams of a multiple of 128"
+    ),
     "as many streams as there may be": lambda o, name: Break(_three(o.name), "4, 6 or 8", product=Product.ASCEND_950),
 }
 
@@ -152,6 +193,7 @@ class TestHyperConnections(LibraryTests):
         references={
             SINKHORN: _scaled,
             SINKHORN_BACK: _scaled_back,
+            PRE: _decided,
             POST: lambda a: _connected(*_streams(a)).detach(),
             POST_BACK: _gradients,
         },
@@ -164,10 +206,19 @@ class TestHyperConnections(LibraryTests):
                 name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
                 for name in (SINKHORN, SINKHORN_BACK, POST_BACK)
             },
+            PRE: shape((1, 4, 128), "x")
+            | shape((8, 512), "phi")
+            | shape((2,), "alpha")
+            | shape((8,), "bias")
+            | shape((1, 128), "hIn")
+            | shape((1, 4), "hPost", "hPreOptional")
+            | shape((1,), "hRes", "invRmsOptional")
+            | shape((4, 128), "gammaOptional")
+            | shape((1, 8), "hMixOptional"),
         },
         breaks=BREAKS,
         numbers=lambda operator, name, array: np.abs(array) + 1 if name == "sumOut" else array,
-        codes={"streams with a kernel": NO_KERNEL},
+        codes={"streams with a kernel": NO_KERNEL, "matrices of three kinds": NULL},
         terms=8,
     )
 
@@ -186,6 +237,34 @@ def test_what_is_kept_in_rows_of_eight_leads_back() -> None:
     (wanted,) = torch.autograd.grad(_steps_of(given_x)[0][-1], given_x, torch.from_numpy(grad).double())
     got = computed(SINKHORN_BACK, back, Product.ASCEND_950)["out"]
     np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
+
+
+def test_two_kinds_of_numbers_leave_streams_apart() -> None:
+    """torch_npu's npu_mhc_pre gives hRes of one number then."""
+    random = np.random.default_rng(1)
+    x = random.normal(size=(3, 6, 16)).astype(np.float16)
+    phi = random.normal(size=(12, 96)).astype(np.float32)
+    given = {"x": x, "phi": phi, "alpha": np.array([0.5, 2], np.float32), "bias": np.zeros(12, np.float32)}
+    outs = {"hIn": np.zeros((3, 16), np.float16), "hPost": np.zeros((3, 6), np.float32), "hRes": np.ones(1, np.float32)}
+    kept = dict.fromkeys(("gammaOptional", "invRmsOptional", "hMixOptional"))
+    pre = {"hPreOptional": np.full((3, 6), 7, np.float32)}
+    found = computed(PRE, given | outs | kept | pre | {"normEps": EPS, "hcEps": 0.25}, Product.ASCEND_950)
+    wide_x = x.reshape(3, 96).astype(np.float64)
+    numbers = wide_x @ phi.T / np.sqrt(np.square(wide_x).mean(-1, keepdims=True) + EPS)
+    shares, post = (1 / (1 + np.exp(-numbers * factor)) for factor in (0.5, 2))
+    np.testing.assert_allclose(found["hPost"], 2 * post[:, 6:] + 0.25, 1e-5)
+    wanted = ((shares[:, :6] + 0.25)[..., None] * x.astype(np.float64)).sum(1)
+    np.testing.assert_allclose(found["hIn"], wanted, 2e-3, 2e-3)
+    assert found["hRes"].tolist() == [0]
+    assert (found["hPreOptional"] == 7).all()  # it goes with the two others
+
+
+def test_permutations_decide_before_ascend_950() -> None:
+    changes = {"phi": T(D.FLOAT, (32, 512)), "bias": T(D.FLOAT, (32,)), "hRes": T(D.FLOAT, (2, 24))}
+    call = described(CALLS[PRE](D.FLOAT16) | changes | {"hMixOptional": T(D.FLOAT, (2, 32))})
+    prepare(BY_NAME[PRE], call, Product.ATLAS_A2)
+    with pytest.raises(AclnnError, match=r"phi: expected shape \[24, 512\], got \[32, 512\]"):
+        prepare(BY_NAME[PRE], call, Product.ASCEND_950)
 
 
 def test_streams_that_are_not_mixed() -> None:

@@ -1,4 +1,4 @@
-"""Streams of a layer beside one another (mHC): aclnnMhcSinkhorn, aclnnMhcPost and their gradients."""
+"""Streams of a layer beside one another (mHC): aclnnMhcPre, aclnnMhcSinkhorn, aclnnMhcPost, gradients of the latter."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    listing,
     on,
     present,
     public_format,
@@ -28,8 +29,8 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library
 from aclnn.core.products import CLASS_950
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
-from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import attribute, declared, logistic, optional_in, tensor_in, tensor_out
 
 _HALVES = (D.FLOAT16, D.BF16)
 _STREAMS = (4, 6, 8)
@@ -203,6 +204,87 @@ def _post_gradient_work(call: Call) -> Library:
     return Library(back, _inputs(call), _GRADIENTS)
 
 
+_BEFORE = ("invRmsOptional", "hMixOptional", "hPreOptional")
+_PARTS = 2, 3
+
+
+def _keeps_all(call: Call) -> bool:
+    return all(call[name] is not None for name in _BEFORE)
+
+
+def _has_matrices(call: Call) -> bool:
+    return bool(call["alpha"].shape == _PARTS[1:])
+
+
+def _factors(call: Call) -> str | None:
+    got = call["alpha"].shape
+    return None if got in ((_PARTS[0],), (_PARTS[1],)) else f"alpha: expected shape [2] or [3], got {extents(got)}"
+
+
+def _wanted_matrices(call: Call) -> str | None:
+    missing = call["hRes"] is None and _has_matrices(call)
+    return "hRes: expected an object with alpha of 3 numbers, got null" if missing else None
+
+
+def _wide_streams(call: Call) -> str | None:
+    streams, width = call["x"].shape[-2:]
+    if streams in _STREAMS and width % 16 == 0 and 1 <= width <= 16384:
+        return None
+    limits = "4, 6 or 8 streams of a multiple of 16 elements up to 16384"
+    return f"x: expected {limits}, got {extents(call['x'].shape)}"
+
+
+def _numbers_of_matrices(call: Call) -> tuple[int, ...]:
+    """How many numbers decide how streams mix: one for each pair, before Ascend 950 also for each permutation."""
+    streams = call["x"].shape[-2]
+    if not _has_matrices(call):
+        return (0,)
+    return (streams * streams, *(() if call.product in CLASS_950 else (math.factorial(streams),)))
+
+
+def _projections(call: Call) -> str | None:
+    streams, width = call["x"].shape[-2:]
+    allowed = [(2 * streams + numbers, streams * width) for numbers in _numbers_of_matrices(call)]
+    got = call["phi"].shape
+    return None if got in allowed else f"phi: expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _of_matrices(call: Call) -> tuple[int, ...]:
+    *batch, streams, _ = call["x"].shape
+    numbers = call["phi"].shape[0] - 2 * streams
+    return (*batch, *((streams, streams) if numbers == streams * streams else (numbers,)))
+
+
+def _before_shape(name: str) -> Callable[[Call], tuple[int, ...]]:
+    def shape(call: Call) -> tuple[int, ...]:
+        *batch, streams, _ = call["x"].shape
+        last = {"invRmsOptional": (), "hMixOptional": call["phi"].shape[:1], "hPreOptional": (streams,)}
+        return (*batch, *last[name])
+
+    return shape
+
+
+def _pre_work(call: Call) -> Library:
+    *batch, streams, width = call["x"].shape
+    norm_eps, eps, mixed, matrices = call["normEps"], call["hcEps"], _has_matrices(call), call["hRes"] is not None
+    inputs = ("x", "phi", "alpha", "bias", *(("gammaOptional",) if call["gammaOptional"] is not None else ()))
+    outputs = ("hIn", "hPost", *(("hRes",) if matrices else ()), *(_BEFORE if _keeps_all(call) else ()))
+
+    def project(x: Any, phi: Any, alpha: Any, bias: Any, gamma: Any = None) -> tuple[Any, ...]:
+        x = x.astype(np.float64)
+        rms = 1 / np.sqrt(np.square(x).mean((-1, -2)) + norm_eps)
+        mix = (x if gamma is None else x * gamma).reshape(*batch, streams * width) @ phi.T.astype(np.float64)
+        factors = np.repeat(alpha.astype(np.float64), (streams, streams, len(bias) - 2 * streams)[: len(alpha)])
+        numbers = mix * rms[..., None] * factors + bias
+        pre, post, res = np.split(numbers, (streams, 2 * streams), axis=-1)
+        pre, post = logistic(pre) + eps, 2 * logistic(post) + (0 if mixed else eps)
+        found = [(pre[..., None] * x).sum(-2), post]
+        found += [res.reshape(call["hRes"].shape) if mixed else np.zeros(1)] if matrices else []
+        return (*found, *((rms, mix, pre) if _keeps_all(call) else ()))
+
+    return Library(project, inputs, outputs)
+
+
 _RES = optional_in("hRes", "matrices of streams by streams; FLOAT; on Ascend 950 null is the identity")
 _BESIDE = (
     tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
@@ -267,6 +349,52 @@ OPERATORS = (
         _sinkhorn_gradient_work,
         dtypes=(D.FLOAT,),
         products=CLASS_950,
+    ),
+    declared(
+        "mhc_pre",
+        "hMix = (x * gammaOptional) @ phi^T, p = hMix * invRms * alpha + bias, invRms = (mean(x^2) + normEps)^-0.5; "
+        "hPre = sigmoid(p[:n]) + hcEps, hPost = 2 * sigmoid(p[n:2n]), hRes = p[2n:], hIn = sum of hPre[i] * x[i]",
+        "Decide how streams enter a layer, take what it answers, and mix.",
+        (
+            tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
+            tensor_in("phi", "a row for each number that is decided; FLOAT"),
+            tensor_in("alpha", "factors of the two or three kinds of numbers; FLOAT"),
+            tensor_in("bias", "what is added to each number; FLOAT"),
+            optional_in("gammaOptional", "(streams, elements): factors of x for phi; FLOAT; null: 1"),
+            attribute("normEps", Kind.DOUBLE, "is added to the mean of squares"),
+            attribute("hcEps", Kind.DOUBLE, "is added to hPre, with two kinds to hPost"),
+            tensor_out("hIn", "what enters the layer"),
+            tensor_out("hPost", "how much each stream takes of its answer; FLOAT"),
+            tensor_out("hRes", "how streams mix, before Sinkhorn's scaling; FLOAT; 0 with two kinds", optional=True),
+            tensor_out("invRmsOptional", "for the gradient; FLOAT", optional=True),
+            tensor_out("hMixOptional", "for the gradient; FLOAT", optional=True),
+            tensor_out("hPreOptional", "for the gradient; FLOAT", optional=True),
+        ),
+        (
+            present("x", "phi", "alpha", "bias", "hIn", "hPost"),
+            rule("matrices of three kinds: hRes", _wanted_matrices, ACLNN_ERR_PARAM_NULLPTR),
+            dtype_in(set(_HALVES), "x"),
+            dtype_in({D.FLOAT}, "phi", "alpha", "bias", "gammaOptional", "hPost", "hRes", *_BEFORE),
+            same_dtype("hIn", "x"),
+            dims_between(3, 4, "x"),
+            _not_empty("x"),
+            rule("two or three: alpha", _factors),
+            *on(CLASS_950, rule("streams that the product takes: x", _wide_streams)),
+            *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
+            rule("a row for each number: phi", _projections),
+            shape_is("one for each number", lambda call: call["phi"].shape[:1], "bias"),
+            shape_is("that of streams", lambda call: call["x"].shape[-2:], "gammaOptional"),
+            shape_is("one stream", lambda call: (*call["x"].shape[:-2], call["x"].shape[-1]), "hIn"),
+            shape_is("a number for each stream", lambda call: call["x"].shape[:-1], "hPost"),
+            *restricted("with three kinds", _has_matrices, shape_is("that of matrices", _of_matrices, "hRes")),
+            *restricted(
+                "with all three",
+                _keeps_all,
+                *(shape_is("that kept for the gradient", _before_shape(name), name) for name in _BEFORE),
+            ),
+        ),
+        _pre_work,
+        dtypes=_HALVES,
     ),
     declared(
         "mhc_post",
