@@ -36,6 +36,12 @@ from tests.helpers.library import (
 )
 
 DRAWN = {"seed": 5, "offset": 3}
+#: The same seed, and the offset in two parts, for the operators that take tensors.
+SEEDED = {"seedTensor": T(D.INT64, (1,)), "offsetTensor": T(D.INT64, (1,)), "offset": 1}
+SEEDED_BY_TENSORS = (
+    *("inplace_normal", "inplace_uniform", "inplace_random", "multinomial"),
+    "dropout_gen_mask_v2",
+)
 NORMAL = ("normal_tensor_tensor", "normal_tensor_float", "normal_float_tensor", "normal_float_float")
 RRELU = ("rrelu_with_noise", "inplace_rrelu_with_noise")
 #: Up to these numbers PyTorch draws where no bounds are given; of integers, to their greatest.
@@ -59,7 +65,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "dropout_v3": lambda d: (
         DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
     ),
-    "inplace_normal": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
+    "inplace_normal": lambda d: DRAWN | {"mean": 2.0, "std": 0.0},
     "normal_tensor_tensor": lambda d: DRAWN | {"mean": T(d, (3,))},
     "normal_tensor_float": lambda d: DRAWN | {"std": 0.0},
     "normal_float_tensor": lambda d: DRAWN | {"mean": 1.5},
@@ -82,6 +88,12 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "multinomial": lambda d: DRAWN | {"numsamples": 2, "replacement": True, "out": T(D.INT64, (2, 2))},
     "randperm": lambda d: DRAWN | {"n": 1, "out": T(d, (1,))},
     "dropout_do_mask": lambda d: {"mask": T(D.UINT8, (4, 4)), "prob": 0.75},
+}
+CALLS = CALLS | {
+    f"{name}_tensor": lambda d, name=name: (
+        {key: value for key, value in CALLS[name](d).items() if key not in DRAWN} | SEEDED
+    )
+    for name in SEEDED_BY_TENSORS
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
@@ -109,7 +121,7 @@ def _slopes(a: Mapping[str, Any]) -> tuple[Any, Any]:
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **dict.fromkeys(RRELU, _slopes),
     "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
-    "inplace_normal": lambda a: torch.full(GRID, 1.5),
+    "inplace_normal": lambda a: torch.full_like(a["selfRef"], 2),
     "normal_tensor_tensor": lambda a: a["mean"].expand(GRID),
     "normal_tensor_float": lambda a: a["mean"],
     "normal_float_tensor": lambda a: torch.full(GRID, 1.5),
@@ -126,6 +138,12 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "dropout_do_mask": lambda a: wide(a["self"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
 }
 
+DTYPES = DTYPES | {
+    "inplace_normal_tensor": (*REAL, D.BOOL),
+    **{f"{name}_tensor": DTYPES[name] for name in SEEDED_BY_TENSORS[1:]},
+}
+REFERENCES = REFERENCES | {f"{name}_tensor": REFERENCES[name] for name in SEEDED_BY_TENSORS}
+
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "sim_thread_exponential": {"count": 0},
     "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
@@ -133,6 +151,11 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "randperm": {"n": 0, "out": {"shape": (0,)}},
     "dropout_gen_mask_v2": {"shape": (0, 3), "out": {"shape": (0,)}},
     "dropout_do_mask": {"mask": {"shape": (0,)}},
+}
+
+EMPTY = EMPTY | {
+    f"{name}_tensor": {"seedTensor": {"shape": (1,)}, "offsetTensor": {"shape": (1,)}} | EMPTY.get(name, {})
+    for name in SEEDED_BY_TENSORS
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -157,12 +180,13 @@ BREAKS: Mapping[str, Breaking] = {
     "room for the slopes": lambda o, name: Break(shape((5,), name), "at least 6 elements"),
     "same format as selfRef": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
     "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
+    "shape is one element": lambda o, name: Break(shape((2,), name), "shape [1]"),
     "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
 }
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    if (operator, name) == ("multinomial", "self"):
+    if operator.startswith("multinomial") and name == "self":
         return np.broadcast_to([0, 2, 0], array.shape)
     if (operator, name) == ("inplace_bernoulli_tensor", "prob"):
         return array > 0
@@ -342,3 +366,30 @@ def test_a_uniform_number_of_float32_is_not_rounded_to_the_limit() -> None:
     """Of 2^24 numbers from 1 to 2 the last half step was, in one of 2^25."""
     limits = {"selfRef": np.zeros(1 << 24, np.float32), "low": 1.0, "high": 2.0, "seed": 3, "offset": 0}
     assert computed("inplace_uniform", limits)["selfRef"].max() < 2
+
+
+@pytest.mark.parametrize("name", SEEDED_BY_TENSORS)
+def test_a_seed_in_a_tensor_draws_what_it_draws_as_a_number(name: str) -> None:
+    """torch_npu draws by these in graphs, whose first execution gives what is drawn outside."""
+    call = {
+        "inplace_normal": {"mean": 1.0, "std": 2.0},
+        "inplace_uniform": {"low": -1.0, "high": 3.0},
+        "inplace_random": {"low": -2, "high": 300},
+        "multinomial": {"self": np.ones((2, 50), np.float32), "numsamples": 20, "replacement": True},
+        "dropout_gen_mask_v2": {"shape": (1000,), "prob": 0.25, "probDataType": D.FLOAT},
+    }[name]
+    out = {
+        "multinomial": {"out": np.zeros((2, 20), np.int64)},
+        "dropout_gen_mask_v2": {"out": np.zeros(128, np.uint8)},
+    }.get(name, {"selfRef": np.zeros(40, np.float32)})
+    drawn = []
+    for seed, base, offset in ((2**40, 12, 4), (2**40, 4, 12), (2**40, 12, 5), (3, 12, 4)):
+        wanted = computed(name, call | out | {"seed": seed, "offset": base + offset})
+        tensors = {"seedTensor": np.array([seed]), "offsetTensor": np.array([base])}
+        found = computed(f"{name}_tensor", call | out | tensors | {"offset": offset})
+        ((_, result),) = [item for item in found.items() if item[0] in out]
+        np.testing.assert_array_equal(result, wanted[next(iter(out))])
+        drawn.append(result)
+    np.testing.assert_array_equal(drawn[0], drawn[1])
+    assert (drawn[0] != drawn[2]).any()
+    assert (drawn[0] != drawn[3]).any()

@@ -5,6 +5,7 @@ The documents do not say which numbers a seed gives: here they are those of NumP
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
@@ -32,7 +33,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
@@ -358,24 +359,125 @@ def _rrelu(prefix: str, x: str, out: str) -> Operator:
     )
 
 
-OPERATORS = (
-    Operator(
-        name="dropout_gen_mask_v2",
-        function=camel("dropout_gen_mask_v2"),
-        summary="Draw the mask of a dropout.",
-        formula="out = bits, each 1 with probability 1 - prob",
-        parameters=(
-            Parameter("shape", "shape", Kind.INT_ARRAY, "of what is to be masked"),
-            _PROBABILITY,
-            *_seeds(Kind.INT64),
-            Parameter("probDataType", "prob_data_type", Kind.DTYPE, "that of what is to be masked"),
-            tensor_out("out", "the bits; UINT8"),
+def _inplace_normal(dtypes: Collection[D]) -> Operator:
+    return _drawn(
+        "inplace_normal",
+        "Fill a tensor with normally distributed numbers.",
+        "selfRef = numbers of mean and standard deviation std",
+        (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
+        (rule("at least 0: std", _deviation),),
+        _normal,
+        dtypes,
+    )
+
+
+def _seeded_by_tensors(operator: Operator) -> Operator:
+    """The operator with its seed and a part of its offset in tensors, which executions of a graph read anew."""
+    kind = operator.parameter("offset").kind
+    dtypes = {D.INT64, D.UINT64} if kind is Kind.UINT64 else {D.INT64}
+    tensors = {
+        "seed": (tensor_in("seedTensor", "the generator's seed"), tensor_in("offsetTensor", "another stream of it")),
+        "offset": (Parameter("offset", "offset", kind, "what is added to offsetTensor"),),
+    }
+
+    def drawing(call: Call, seed: int, offset: int) -> Library | None:
+        work = operator.work(Call(operator, {**call.arguments, "seed": seed, "offset": offset}, call.product))
+        assert work is None or isinstance(work, Library)
+        return work
+
+    def work(call: Call) -> Library | None:
+        planned = drawing(call, 0, 0)
+        if planned is None:
+            return None
+
+        def function(*values: Any) -> Any:
+            *operands, seed, offset = values
+            seeded = drawing(call, seed.item(), offset.item() + call["offset"])
+            assert seeded is not None
+            return seeded.function(*operands)
+
+        return Library(function, (*planned.inputs, "seedTensor", "offsetTensor"), planned.outputs)
+
+    return dataclasses.replace(
+        operator,
+        name=f"{operator.name}_tensor",
+        function=camel(f"{operator.name}_tensor"),
+        summary=operator.summary.removesuffix(".") + ", with the seed in a tensor.",
+        parameters=tuple(new for old in operator.parameters for new in tensors.get(old.name, (old,))),
+        support={product: operator.support[product] for product in A2_CLASS},
+        checks=(
+            *operator.checks,
+            present("seedTensor", "offsetTensor"),
+            dtype_in(dtypes, "seedTensor", "offsetTensor"),
+            shape_is("one element", lambda call: (1,), "seedTensor", "offsetTensor"),
         ),
-        support=support((D.UINT8,), WITH_INFERENCE),
-        checks=(present("shape", "out"), _uint8("out"), _between, rule("a bit for each element: out", _whole_mask)),
-        work=_drawing,
-        in_header_of="dropout_gen_mask",
+        work=work,
+        in_header_of=operator.in_header_of or operator.name,
+    )
+
+
+_DROPOUT_MASK = Operator(
+    name="dropout_gen_mask_v2",
+    function=camel("dropout_gen_mask_v2"),
+    summary="Draw the mask of a dropout.",
+    formula="out = bits, each 1 with probability 1 - prob",
+    parameters=(
+        Parameter("shape", "shape", Kind.INT_ARRAY, "of what is to be masked"),
+        _PROBABILITY,
+        *_seeds(Kind.INT64),
+        Parameter("probDataType", "prob_data_type", Kind.DTYPE, "that of what is to be masked"),
+        tensor_out("out", "the bits; UINT8"),
     ),
+    support=support((D.UINT8,), WITH_INFERENCE),
+    checks=(present("shape", "out"), _uint8("out"), _between, rule("a bit for each element: out", _whole_mask)),
+    work=_drawing,
+    in_header_of="dropout_gen_mask",
+)
+_UNIFORM = _drawn(
+    "inplace_uniform",
+    "Fill a tensor with uniformly distributed numbers.",
+    "selfRef = numbers from low, below high",
+    _limits(Kind.DOUBLE),
+    (_ordered(strictly=False),),
+    _uniform,
+    _NUMBERS,
+    Kind.UINT64,
+)
+_RANDOM = _drawn(
+    "inplace_random",
+    "Fill a tensor with random integers.",
+    "selfRef = integers from low, below high",
+    _limits(Kind.INT64),
+    (_ordered(strictly=True),),
+    lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
+    (*_NUMBERS, D.BOOL),
+)
+_MULTINOMIAL = Operator(
+    name="multinomial",
+    function=camel("multinomial"),
+    summary="Places drawn with the probabilities that are there, of each row.",
+    formula="out = indices drawn with probabilities self / sum of self",
+    parameters=(
+        tensor_in("self", "probabilities, not negative, in any measure; one row or several"),
+        attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
+        attribute("replacement", Kind.BOOL, "one may be drawn again"),
+        *_seeds(Kind.INT64),
+        tensor_out("out", "the indices; INT64"),
+    ),
+    support=support((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)),
+    checks=(
+        present("self", "out"),
+        dtype_in(where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)), "self"),
+        dtype_in({D.INT64}, "out"),
+        rule("1 or 2 dimensions: self", _rows),
+        rule("as many as there are: numsamples", _samples),
+        shape_is("numsamples for each row", lambda call: (*call["self"].shape[:-1], call["numsamples"]), "out"),
+    ),
+    work=_multinomial_work,
+)
+
+OPERATORS = (
+    _DROPOUT_MASK,
     library_operator(
         "dropout_do_mask",
         "out = self / (1 - prob) where mask, 0 elsewhere",
@@ -434,15 +536,7 @@ OPERATORS = (
         ),
         work=_dropout_work,
     ),
-    _drawn(
-        "inplace_normal",
-        "Fill a tensor with normally distributed numbers.",
-        "selfRef = numbers of mean and standard deviation std",
-        (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
-        (rule("at least 0: std", _deviation),),
-        _normal,
-        REAL_FLOATING,
-    ),
+    _inplace_normal(REAL_FLOATING),
     _normals(
         "normal_tensor_tensor",
         "Normally distributed numbers, each of its own mean and standard deviation.",
@@ -471,16 +565,7 @@ OPERATORS = (
         attribute("std", Kind.FLOAT, _STD),
         (),
     ),
-    _drawn(
-        "inplace_uniform",
-        "Fill a tensor with uniformly distributed numbers.",
-        "selfRef = numbers from low, below high",
-        _limits(Kind.DOUBLE),
-        (_ordered(strictly=False),),
-        _uniform,
-        _NUMBERS,
-        Kind.UINT64,
-    ),
+    _UNIFORM,
     _drawn(
         "inplace_bernoulli",
         "Fill a tensor with ones and zeros.",
@@ -511,15 +596,7 @@ OPERATORS = (
         FLOATING,
         products=MODERN,
     ),
-    _drawn(
-        "inplace_random",
-        "Fill a tensor with random integers.",
-        "selfRef = integers from low, below high",
-        _limits(Kind.INT64),
-        (_ordered(strictly=True),),
-        lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
-        (*_NUMBERS, D.BOOL),
-    ),
+    _RANDOM,
     _drawn(
         "inplace_random_without_from_to",
         "Fill a tensor with random integers from 0 to the greatest up to which its data type has all.",
@@ -540,29 +617,8 @@ OPERATORS = (
         lambda generator, given, out: generator.permutation(given["n"]),
         _NUMBERS,
     ),
-    Operator(
-        name="multinomial",
-        function=camel("multinomial"),
-        summary="Places drawn with the probabilities that are there, of each row.",
-        formula="out = indices drawn with probabilities self / sum of self",
-        parameters=(
-            tensor_in("self", "probabilities, not negative, in any measure; one row or several"),
-            attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
-            attribute("replacement", Kind.BOOL, "one may be drawn again"),
-            *_seeds(Kind.INT64),
-            tensor_out("out", "the indices; INT64"),
-        ),
-        support=support((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)),
-        checks=(
-            present("self", "out"),
-            dtype_in(where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)), "self"),
-            dtype_in({D.INT64}, "out"),
-            rule("1 or 2 dimensions: self", _rows),
-            rule("as many as there are: numsamples", _samples),
-            shape_is("numsamples for each row", lambda call: (*call["self"].shape[:-1], call["numsamples"]), "out"),
-        ),
-        work=_multinomial_work,
-    ),
+    _MULTINOMIAL,
     _rrelu("", "self", "out"),
     _rrelu("inplace_", "selfRef", "selfRef"),
+    *map(_seeded_by_tensors, (_DROPOUT_MASK, _inplace_normal((*_NUMBERS, D.BOOL)), _UNIFORM, _RANDOM, _MULTINOMIAL)),
 )
