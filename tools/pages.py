@@ -76,6 +76,8 @@ No header has these. The libraries define them so that programs that name them l
 
 _GROUPS = {
     "runtime": "Start and stop, devices, contexts, streams, events, error texts",
+    "graphs": "Graphs: captured tasks",
+    "callbacks": "Functions of a program that streams call",
     "system": "Settings, what a device has, versions",
     "memory": "Memory",
     "objects": "Tensors, scalars, arrays, lists",

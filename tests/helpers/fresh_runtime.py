@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from aclnn import cann
-from aclnn.runtime import devices, errors, handles, lifecycle, memory
+from aclnn.runtime import callbacks, devices, errors, graphs, handles, lifecycle, memory
 from aclnn.runtime.streams import Stream
 
 MEMORY_BYTES = 1 << 26
@@ -22,6 +22,9 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(memory._table, "current", memory._Table())
     monkeypatch.setattr(devices._process, "current", devices._Process())
     monkeypatch.setattr(lifecycle._state, "current", lifecycle._State())
+    monkeypatch.setattr(graphs._begun, "current", set())
+    monkeypatch.setattr(graphs, "_thread", graphs._Thread())
+    monkeypatch.setattr(callbacks._process, "current", callbacks._Subscriptions())
     monkeypatch.setattr(errors, "_recent", errors._Recent())
     yield
     for number in range(2):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aclnn import cann
-from aclnn.capi.prototype import CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
+from aclnn.capi.prototype import CALLBACKS, CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
 from aclnn.core.status import CODES, HcclResult
 from tests.helpers.stand_in_plan import StandInPlan
 
@@ -61,6 +61,8 @@ class Fuzzer:
             return pick([0.0, 1e-5, -1.0, float("nan"), float("inf")])
         if (kind := object_type(c_type)) is not None:
             return self.handle(kind)
+        if c_type in CALLBACKS:
+            return 0
         if "*" in c_type:
             return self.address()
         if parameter.name == "timeout" and c_type == "int32_t":

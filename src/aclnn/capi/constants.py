@@ -6,7 +6,7 @@ from enum import IntEnum
 
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.status import CODES, HcclResult
-from aclnn.runtime import events
+from aclnn.runtime import events, graphs
 
 
 def _count(prefix: str, names: str, first: int = 0) -> dict[str, int]:
@@ -47,6 +47,12 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclrtEventWaitStatus": _count("ACL_EVENT_WAIT_STATUS_", "COMPLETE NOT_READY")
     | {"ACL_EVENT_WAIT_STATUS_RESERVED": 0xFFFF},
     "aclrtStreamStatus": _count("ACL_STREAM_STATUS_", "COMPLETE NOT_READY") | {"ACL_STREAM_STATUS_RESERVED": 0xFFFF},
+    "aclrtCallbackBlockType": _count("ACL_CALLBACK_", "NO_BLOCK BLOCK"),
+    "aclrtStreamAttr": _count(
+        "ACL_STREAM_ATTR_", "FAILURE_MODE FLOAT_OVERFLOW_CHECK USER_CUSTOM_TAG CACHE_OP_INFO", first=1
+    ),
+    "aclmdlRICaptureMode": {f"ACL_MODEL_RI_CAPTURE_MODE_{mode.name}": mode.value for mode in graphs.Mode},
+    "aclmdlRICaptureStatus": _count("ACL_MODEL_RI_CAPTURE_STATUS_", "NONE ACTIVE INVALIDATED"),
     "aclrtFloatOverflowMode": _count("ACL_RT_OVERFLOW_MODE_", "SATURATION INFNAN UNDEF"),
     "aclSysParamOpt": _count(
         "ACL_OPT_", "DETERMINISTIC ENABLE_DEBUG_KERNEL STRONG_CONSISTENCY ENABLE_KERNEL_EARLY_START"

@@ -55,7 +55,9 @@ STATUS_TYPES = {
     "HcclResult": StatusType(*map(int, (HcclResult.HCCL_E_PTR, HcclResult.HCCL_E_PARA, HcclResult.HCCL_E_INTERNAL))),
 }
 
-HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "HcclComm")
+HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "HcclComm")
+#: Pointers to functions of a program, each ``void (*)(void *)``.
+CALLBACKS = ("aclrtCallback", "aclrtHostFunc")
 _INTEGERS = {
     "bool": (0, 1),
     "aclFloat16": (0, 2**16 - 1),
@@ -372,7 +374,7 @@ def _converter(parameter: CParameter) -> Converter:
 
 
 def _is_address(c_type: str) -> bool:
-    return c_type.endswith("*") or c_type in HANDLES
+    return c_type.endswith("*") or c_type in HANDLES or c_type in CALLBACKS
 
 
 def _range_of(parameter: CParameter) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import struct
 from collections.abc import Callable
@@ -19,11 +20,15 @@ from aclnn.core.status import (
     ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
     AclnnError,
 )
-from aclnn.runtime import devices, errors, events, handles, lifecycle
+from aclnn.runtime import devices, errors, events, handles, lifecycle, memory
 from aclnn.runtime.events import Event
+from aclnn.runtime.streams import Stream
 
 _HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
 _STREAM_STATUS = ENUMS["aclrtStreamStatus"]
+_ATTRIBUTES = ENUMS["aclrtStreamAttr"]
+_FAILURE_MODE = _ATTRIBUTES["ACL_STREAM_ATTR_FAILURE_MODE"]
+_SWITCHES = {_ATTRIBUTES[f"ACL_STREAM_ATTR_{name}"] for name in ("FLOAT_OVERFLOW_CHECK", "CACHE_OP_INFO")}
 _SATURATION, _INFNAN = (
     ENUMS["aclrtFloatOverflowMode"][f"ACL_RT_OVERFLOW_MODE_{name}"] for name in ("SATURATION", "INFNAN")
 )
@@ -214,6 +219,43 @@ def aclrtStreamQuery(stream: int) -> int:
     return _STREAM_STATUS["ACL_STREAM_STATUS_COMPLETE" if is_idle else "ACL_STREAM_STATUS_NOT_READY"]
 
 
+def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ctypes._SimpleCData[int]]]:
+    """Judge the arguments; the stream, and the value's type."""
+    if attribute not in _ATTRIBUTES.values():
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"stmAttrType: expected an aclrtStreamAttr from 1 to 4, got {attribute}"
+        )
+    c_type = ctypes.c_uint64 if attribute == _FAILURE_MODE else ctypes.c_uint32
+    memory.expect_address(value, "value")
+    memory.check_range(value, ctypes.sizeof(c_type), "value")
+    return devices.stream_of(stream), c_type
+
+
+@c_function(
+    "aclError aclrtSetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)",
+    buffers=["value"],
+)
+def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
+    """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
+    found, c_type = _attribute(stream, stmAttrType, value)
+    given = c_type.from_address(value).value
+    if stmAttrType == _FAILURE_MODE and given:
+        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"value: expected failureMode 0, got {given}")
+    if stmAttrType in _SWITCHES and given > 1:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"value: expected 0 or 1, got {given}")
+    found.attributes[stmAttrType] = given
+
+
+@c_function(
+    "aclError aclrtGetStreamAttribute(aclrtStream stream, aclrtStreamAttr stmAttrType, aclrtStreamAttrValue *value)",
+    buffers=["value"],
+)
+def aclrtGetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
+    """Write an attribute of a stream as it was set, 0 at first."""
+    found, c_type = _attribute(stream, stmAttrType, value)
+    c_type.from_address(value).value = found.attributes.get(stmAttrType, 0)
+
+
 def _event(
     handle: int, argument: str = "event", find: Callable[[int, type[Event]], Event | None] = handles.get
 ) -> Event:
@@ -236,13 +278,13 @@ def aclrtCreateEvent() -> int:
 @c_function("aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventWithFlag(flag: int) -> int:
     """An event with these flags."""
-    return handles.insert(Event(events.checked_flags(flag)))
+    return handles.insert(events.create(flag))
 
 
 @c_function("aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventExWithFlag(flag: int) -> int:
     """An event with these flags that counts as complete until it is recorded."""
-    return handles.insert(Event(events.checked_flags(flag), reusable=True))
+    return handles.insert(events.create(flag, reusable=True))
 
 
 @c_function("aclError aclrtDestroyEvent(aclrtEvent event)")

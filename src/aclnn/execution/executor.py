@@ -34,6 +34,9 @@ class Stream(Protocol):
     def enqueue(self, task: Task, short: bool = False) -> object:
         """Queue a task; it runs after those before it."""
 
+    def expect_no_capture(self) -> None:
+        """Refuse a stream that does not come to its tasks (see aclnn.runtime)."""
+
     def synchronize(self) -> object:
         """Wait for every task queued so far."""
 
@@ -278,6 +281,8 @@ class Executor:
         if stream is None:
             task()
             return
+        if prepared.sizes_outputs:
+            stream.expect_no_capture()
         stream.enqueue(task, prepared.short)
         if prepared.sizes_outputs:
             stream.synchronize()  # callers look at the shapes next

@@ -319,11 +319,12 @@ def destroy_stream(handle: int, force: bool = False) -> None:
 
     Raises:
         AclnnError: 100000 for null; 107002, no current context; 107000, not a live stream; 107003, another context's;
-            507000, a task had failed.
+            107027, its tasks are captured; 507000, a task had failed.
     """
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "stream: expected a stream, got null")
     stream = own_stream_of(handle)
+    stream.expect_no_capture()
     if handles.pop(handle, Stream) is None:
         raise _not_a_stream(handle)
     failure = _close(stream, force)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+
 from aclnn.core.status import (
+    ACL_ERROR_RT_CAPTURE_DEPENDENCY,
+    ACL_ERROR_RT_EVENT_CAPTURED,
     ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     ACL_ERROR_RT_INTERNAL_ERROR,
     ACL_ERROR_RT_PARAM_INVALID,
     AclnnError,
 )
-from aclnn.runtime.streams import Record, Stream
+from aclnn.runtime.graphs import Mark, capturing
+from aclnn.runtime.streams import Record, Stream, Task
 
 SYNC = 0x1
 CAPTURE_STREAM_PROGRESS = 0x2
@@ -28,42 +34,74 @@ class Event:
         self.flags = flags
         self.reusable = reusable
         """True from aclrtCreateEventExWithFlag: complete until recorded, rather than not ready."""
-        self.latest: Record | None = None
+        self._latest: Record | Mark | None = None
+
+    @property
+    def latest(self) -> Record | None:
+        """The latest record; none where that was in a capture, which has ended.
+
+        Raises:
+            AclnnError: 107028, it was in a capture, which has not.
+        """
+        latest = self._latest  # read once: the stream may come to a reset meanwhile
+        if not isinstance(latest, Mark):
+            return latest
+        if latest.graph.is_capturing:
+            raise AclnnError(ACL_ERROR_RT_EVENT_CAPTURED, "event: expected one that is not captured, got one that is")
+        return None
 
     def record(self, stream: Stream) -> None:
         """Mark the stream's tasks queued so far."""
-        self.latest = stream.record()
+        graph = capturing(stream)
+        self._latest = graph.mark(stream) if graph else stream.record()
 
     def reset(self, stream: Stream) -> None:
         """Forget the latest record when the stream comes here."""
-        record = self.latest
+        record = self._latest
 
         def forget() -> None:
-            if self.latest is record:
-                self.latest = None
+            if self._latest is record:
+                self._latest = None
 
-        stream.enqueue(forget, short=True)
+        if isinstance(record, Mark):
+            forget()
+        else:
+            stream.enqueue(forget, short=True)
 
     def complete(self) -> bool:
-        """True once the tasks that the latest record marks have finished."""
-        latest = self.latest  # read once: the stream may come to a reset meanwhile
+        """True once the tasks that the latest record marks have finished.
+
+        Raises:
+            AclnnError: 107028, it is being captured.
+        """
+        latest = self.latest
         return self.reusable if latest is None else latest.done
 
     def wait_for(self, stream: Stream) -> None:
-        """Let the stream's next tasks wait for the latest record.
+        """Let the stream's next tasks wait for the latest record, with which it joins that one's capture.
 
         Raises:
-            AclnnError: 107000, there is no record to wait for.
+            AclnnError: 107000, there is no record to wait for; 107024, it is not one of the stream's capture; 107032,
+                it is another capture's.
         """
+        latest = self._latest
+        if isinstance(latest, Mark) and latest.graph.is_capturing:
+            latest.graph.join(stream, latest)
+            return
         record = self._awaited()
-        if record is not None:
-            stream.wait_for(record)
+        if record is None:
+            return
+        if capturing(stream):
+            raise AclnnError(
+                ACL_ERROR_RT_CAPTURE_DEPENDENCY, "event: expected one that was recorded in the capture, got another"
+            )
+        stream.wait_for(record)
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
         """Wait for the latest record; whether it came within the time.
 
         Raises:
-            AclnnError: 107000, there is no record to wait for.
+            AclnnError: 107000, there is no record to wait for; 107028, it is being captured.
         """
         record = self._awaited()
         return record is None or record.wait(timeout_s)
@@ -71,10 +109,68 @@ class Event:
     def _awaited(self) -> Record | None:
         latest = self.latest
         if latest is None and not self.reusable:
-            raise AclnnError(
-                ACL_ERROR_RT_PARAM_INVALID, "event: expected an event that was recorded, got one that was not"
-            )
+            raise _never_recorded()
         return latest
+
+
+def _never_recorded() -> AclnnError:
+    return AclnnError(ACL_ERROR_RT_PARAM_INVALID, "event: expected an event that was recorded, got one that was not")
+
+
+class ExternalEvent(Event):
+    """A flag that streams set, wait for and reset when they come to it, those of a capture in each execution."""
+
+    def __init__(self) -> None:
+        super().__init__(EXTERNAL, reusable=True)
+        self._flag = threading.Event()
+        self._is_recorded = False
+
+    @property
+    def latest(self) -> Record | None:
+        """Nothing that the host may ask for.
+
+        Raises:
+            AclnnError: 207000.
+        """
+        raise AclnnError(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "event: expected one that is not external, got an external one"
+        )
+
+    def record(self, stream: Stream) -> None:
+        """Set the flag."""
+        self._is_recorded = True
+        self._enqueue(stream, self._flag.set)
+
+    def reset(self, stream: Stream) -> None:
+        """Reset the flag."""
+        self._enqueue(stream, self._flag.clear)
+
+    def wait_for(self, stream: Stream) -> None:
+        """Let the stream's next tasks wait for the flag.
+
+        Raises:
+            AclnnError: 107000, nothing will have set it.
+        """
+        if not self._is_recorded and not capturing(stream):
+            raise _never_recorded()
+        self._enqueue(stream, self._flag.wait, short=False)
+
+    def _enqueue(self, stream: Stream, task: Task, short: bool = True) -> None:
+        graph = capturing(stream)
+        if graph:
+            graph.take(stream, task)
+        else:
+            stream.queue(task, short)
+
+
+def create(flags: int, reusable: bool = False) -> Event:
+    """An event with these flags.
+
+    Raises:
+        AclnnError: 107000; none, unknown ones, or a combination that excludes itself.
+    """
+    checked = checked_flags(flags)
+    return ExternalEvent() if checked == EXTERNAL else Event(checked, reusable)
 
 
 def checked_flags(flags: int) -> int:

@@ -20,10 +20,15 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
-from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.core.status import (
+    ACL_ERROR_RT_INTERNAL_ERROR,
+    ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_STREAM_CAPTURED,
+    AclnnError,
+)
 from aclnn.runtime.locks import Lock
 from aclnn.support.process import after_fork
 
@@ -80,6 +85,16 @@ def _nothing() -> None:
     """Default for ``dropped``: nobody has to be told."""
 
 
+class Taker(Protocol):
+    """Takes the tasks of a stream in its place (see ``graphs``)."""
+
+    captures: bool
+    """True if they wait in a graph until that is executed."""
+
+    def take(self, stream: Stream, task: Task) -> None:
+        """Take a task."""
+
+
 class Stream:
     """A queue of tasks. A task that raises is remembered until somebody waits for the stream; those behind it run."""
 
@@ -88,11 +103,14 @@ class Stream:
         """The context that it belongs to (see ``devices``)."""
         self.handle = 0
         """0 for a default stream, which has no name of its own."""
+        self.attributes: dict[int, int] = {}
+        """What aclrtSetStreamAttribute has set."""
         self._reset()
         _all[id(self)] = self
 
     def _reset(self) -> None:
         """Start with an empty queue, as a child process does, in which whoever held a lock is no more."""
+        self.taker: Taker | None = None
         self._lock = Lock()
         self._closed = False
         self._failure: str | None = None
@@ -109,7 +127,7 @@ class Stream:
         self._awake = False
 
     def enqueue(self, task: Task, short: bool = False, dropped: Task = _nothing) -> int:
-        """Queue a task, and return at once with its ticket for ``wait``.
+        """Queue a task, or hand it to the taker, and return at once with its ticket for ``wait``.
 
         Args:
             task: what to do; its exception becomes the stream's failure.
@@ -119,6 +137,13 @@ class Stream:
         Raises:
             AclnnError: 107000, the stream was closed.
         """
+        if self.taker is None:
+            return self.queue(task, short, dropped)
+        self.taker.take(self, task)
+        return self._last
+
+    def queue(self, task: Task, short: bool = False, dropped: Task = _nothing) -> int:
+        """Queue a task as ``enqueue`` does where there is no taker."""
         entry = None
         try:
             with self._lock:
@@ -150,7 +175,7 @@ class Stream:
             AclnnError: 107000, the stream was closed.
         """
         record = Record()
-        self.enqueue(record.complete, short=True, dropped=record.cancel)
+        self.queue(record.complete, short=True, dropped=record.cancel)
         return record
 
     def wait_for(self, record: Record) -> None:
@@ -160,10 +185,26 @@ class Stream:
             AclnnError: 107000, the stream was closed.
         """
         if not record.done:
-            self.enqueue(record.wait)
+            self.queue(record.wait)
+
+    def expect_no_capture(self) -> None:
+        """Refuse what cannot be done with a stream whose tasks are captured.
+
+        Raises:
+            AclnnError: 107027.
+        """
+        if self.taker is not None and self.taker.captures:
+            raise AclnnError(
+                ACL_ERROR_RT_STREAM_CAPTURED, "stream: expected one whose tasks are not captured, got one that captures"
+            )
 
     def idle(self) -> bool:
-        """True once every task has finished."""
+        """True once every task has finished.
+
+        Raises:
+            AclnnError: 107027, its tasks are captured.
+        """
+        self.expect_no_capture()
         # In this order: what is taken from the pending ones is put among the running ones first.
         return not self._pending and self._running is None
 
@@ -196,6 +237,7 @@ class Stream:
         """Take no more tasks; wait for those that are queued or, by force, drop those that have not begun."""
         with self._lock:
             self._closed = True
+            self.taker = None
         if force:
             self.drop()
         else:
@@ -218,8 +260,9 @@ class Stream:
         """Wait for every task queued so far; whether that came within the time.
 
         Raises:
-            AclnnError: 507000, a task since the last synchronisation failed.
+            AclnnError: 507000, a task since the last synchronisation failed; 107027, its tasks are captured.
         """
+        self.expect_no_capture()
         done = self.wait(timeout_s=timeout_s)
         if done:
             self.raise_failure()

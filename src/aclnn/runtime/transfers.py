@@ -12,7 +12,8 @@ from aclnn.core.status import (
     ACL_ERROR_RT_PARAM_INVALID,
     AclnnError,
 )
-from aclnn.runtime import devices, memory
+from aclnn.runtime import devices, graphs, memory
+from aclnn.runtime.streams import Stream
 
 HOST_TO_HOST = 0
 _KINDS = range(6)
@@ -28,11 +29,13 @@ def copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -
     """``aclrtMemcpy``: copy, and return when done. The direction follows from the addresses.
 
     Raises:
-        AclnnError: the first test that fails, with its code; 107000 for a range that leaves its allocation.
+        AclnnError: the first test that fails, with its code; 107000 for a range that leaves its allocation;
+            107030 where a capture forbids it.
     """
     if _nothing_to_copy(destination, capacity, source, nbytes, kind):
         return
     devices.current()
+    _expect_no_capture_forbids()
     held = _ranges(destination, source, nbytes)
     ctypes.memmove(destination, source, nbytes)  # without the interpreter's lock
     del held
@@ -53,6 +56,8 @@ def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: 
             "kind: expected a copy from or to the device, got ACL_MEMCPY_HOST_TO_HOST (0)",
         )
     held = _ranges(destination, source, nbytes)
+    if None in held:
+        _expect_no_capture_forbids(stream)
 
     def task(held: object = held) -> None:
         ctypes.memmove(destination, source, nbytes)
@@ -60,6 +65,16 @@ def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: 
     ticket = stream.enqueue(task, short=nbytes <= _SHORT_BYTES)
     if None in held:
         stream.wait(ticket)
+
+
+def _expect_no_capture_forbids(stream: Stream | None = None) -> None:
+    """Refuse what captures of the current context forbid: work at once, or with memory that may be gone later.
+
+    Raises:
+        AclnnError: 107030.
+    """
+    if graphs.are_begun():
+        graphs.expect_none_forbids(devices.current(), stream)
 
 
 def _nothing_to_copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -> bool:
@@ -88,10 +103,12 @@ def fill(address: int, capacity: int, value: int, nbytes: int) -> None:
     """``aclrtMemset``: set every byte to the low 8 bits of ``value``.
 
     Raises:
-        AclnnError: 100000 for null; 107000 for more bytes than fit, or a range that leaves its allocation.
+        AclnnError: 100000 for null; 107000 for more bytes than fit, or a range that leaves its allocation; 107030 where
+            a capture forbids it.
     """
     if _nothing_to_fill(address, capacity, nbytes):
         return
+    _expect_no_capture_forbids()
     held = memory.check_range(address, nbytes, "devPtr")
     ctypes.memset(address, value & 0xFF, nbytes)
     del held
@@ -107,6 +124,8 @@ def fill_async(address: int, capacity: int, value: int, nbytes: int, stream_hand
         return
     stream = devices.own_stream_of(stream_handle)
     held = memory.check_range(address, nbytes, "devPtr")
+    if held is None:
+        _expect_no_capture_forbids(stream)
 
     def task(held: object = held) -> None:
         ctypes.memset(address, value & 0xFF, nbytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from aclnn.capi.prototype import HANDLES, CFunction, CParameter
+from aclnn.capi.prototype import CALLBACKS, HANDLES, CFunction, CParameter
 
 _NUMBERS = frozenset(
     {"bool", "int8_t", "uint8_t", "uint16_t", "int32_t", "uint32_t", "int64_t", "uint64_t", "size_t", "float", "double"}
@@ -16,7 +16,7 @@ _SYNONYMS = {"aclFloat16": "uint16_t"}
 def number_type(c_type: str) -> str:
     """The C type that carries a value of a type without further stars: enumerations and statuses travel as int."""
     c_type = c_type.removeprefix("const ").removesuffix("const").strip()
-    if c_type.endswith("*") or c_type in HANDLES:
+    if c_type.endswith("*") or c_type in HANDLES or c_type in CALLBACKS:
         return "uintptr_t"
     return c_type if c_type in _NUMBERS else _SYNONYMS.get(c_type, "int")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aclnn.capi.collectives import CONFIG_MAGIC, NAME_BYTES, ROOT_INFO_BYTES
 from aclnn.capi.constants import ENUMS, FLAGS
-from aclnn.capi.prototype import FUNCTIONS, HANDLES, CFunction
+from aclnn.capi.prototype import CALLBACKS, FUNCTIONS, HANDLES, CFunction
 from aclnn.capi.system import PART_BYTES, VERSION_BYTES
 from aclnn.core.operator import PHASE_ONE, Operator
 from aclnn.core.status import CODES
@@ -59,8 +59,8 @@ def header_of(function: CFunction) -> str:
             return header
     if any(name.removeprefix("acl") in function.name for name in _BASE_OBJECTS):
         return BASE
-    by_prefix = {"aclop": OP, "aclrt": RUNTIME, "Hccl": HCCL}
-    prefix = re.match("aclop|aclrt|Hccl|", function.name)
+    by_prefix = {"aclop": OP, "aclrt": RUNTIME, "aclmdlRI": RUNTIME, "Hccl": HCCL}
+    prefix = re.match("aclop|aclrt|aclmdlRI|Hccl|", function.name)
     return _OPERATOR_HEADERS.get(function.name) or by_prefix.get(prefix[0] if prefix else "", META)
 
 
@@ -168,11 +168,14 @@ def _base(functions: list[CFunction]) -> str:
 def _runtime(functions: list[CFunction]) -> str:
     elsewhere = {*itertools.chain(*_ENUMS_ELSEWHERE.values())}
     enumerations = _enumerations(name for name in ENUMS if name not in elsewhere)
+    callbacks = "".join(f"typedef void (*{name})(void *);\n" for name in CALLBACKS)
     flags = "".join(f"#define {name} 0x{value:08X}U\n" for name, value in FLAGS.items())
-    return "\n".join([_includes(BASE), enumerations, flags, _PHYSICAL_MEMORY, _declarations(functions, _described)])
+    return "\n".join(
+        [_includes(BASE), enumerations, flags, callbacks, _STRUCTURES, _declarations(functions, _described)]
+    )
 
 
-_PHYSICAL_MEMORY = """\
+_STRUCTURES = """\
 typedef struct aclrtMemLocation {
     uint32_t id;
     aclrtMemLocationType type;
@@ -185,6 +188,14 @@ typedef struct aclrtPhysicalMemProp {
     aclrtMemLocation location;
     uint64_t reserve;
 } aclrtPhysicalMemProp;
+
+typedef union {
+    uint64_t failureMode;
+    uint32_t overflowSwitch;
+    uint32_t userCustomTag;
+    uint32_t cacheOpInfoSwitch;
+    uint32_t reserve[4];
+} aclrtStreamAttrValue;
 """
 
 _PACKAGE_VERSION = f"""\

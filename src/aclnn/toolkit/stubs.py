@@ -72,7 +72,6 @@ STUBS = (
     Stub("aclError aclmdlInitDump(void)", REFUSED),
     Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),
     Stub("aclError aclmdlFinalizeDump(void)", REFUSED),
-    Stub("aclError aclrtProcessReport(int32_t timeout)", REFUSED),
     # Memory shared by processes.
     Stub(
         "aclError aclrtMemExportToShareableHandle("

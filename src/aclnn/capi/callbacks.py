@@ -1,0 +1,55 @@
+"""aclrtLaunchHostFunc … aclrtUnSubscribeReport: functions of a program that streams call."""
+
+from __future__ import annotations
+
+from aclnn.capi.constants import ENUMS
+from aclnn.capi.prototype import c_function
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.runtime import callbacks, devices
+
+_BLOCK_TYPES = ENUMS["aclrtCallbackBlockType"]
+
+
+def _expect_function(fn: int) -> None:
+    if not fn:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "fn: expected a function, got null")
+
+
+@c_function("aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)")
+def aclrtLaunchHostFunc(stream: int, fn: int, args: int | None) -> None:
+    """Call a function of the host's in the stream's order."""
+    _expect_function(fn)
+    callbacks.launch(fn, args or 0, devices.stream_of(stream))
+
+
+@c_function(
+    "aclError aclrtLaunchCallback(aclrtCallback fn, void *userData, aclrtCallbackBlockType blockType, "
+    "aclrtStream stream)"
+)
+def aclrtLaunchCallback(fn: int, userData: int | None, blockType: int, stream: int) -> None:
+    """Have the stream's thread call a function in the stream's order; ACL_CALLBACK_BLOCK waits for its end."""
+    _expect_function(fn)
+    if blockType not in _BLOCK_TYPES.values():
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"blockType: expected 0 or 1, got {blockType}")
+    blocks = blockType == _BLOCK_TYPES["ACL_CALLBACK_BLOCK"]
+    callbacks.report(fn, userData or 0, devices.stream_of(stream), blocks)
+
+
+@c_function("aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream)")
+def aclrtSubscribeReport(threadId: int, stream: int) -> None:
+    """Let a thread (``pthread_self``) call what aclrtLaunchCallback launches on a stream."""
+    callbacks.subscribe(threadId, devices.stream_of(stream))
+
+
+@c_function("aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream)")
+def aclrtUnSubscribeReport(threadId: int, stream: int) -> None:
+    """Undo aclrtSubscribeReport."""
+    callbacks.unsubscribe(threadId, devices.stream_of(stream))
+
+
+@c_function("aclError aclrtProcessReport(int32_t timeout)")
+def aclrtProcessReport(timeout: int) -> None:
+    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    if timeout == 0 or timeout < -1:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
+    callbacks.process(None if timeout == -1 else timeout / 1000)

@@ -1,0 +1,221 @@
+"""aclmdlRICaptureBegin … aclmdlRIGetName: tasks of streams that are captured and executed later."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+from typing import Any, TypeVar
+
+from aclnn.capi.constants import ENUMS
+from aclnn.capi.prototype import c_function
+from aclnn.core.products import Product, current_product
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_FILE,
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+    ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+    AclnnError,
+)
+from aclnn.runtime import devices, graphs, handles, memory
+from aclnn.runtime.graphs import Graph, Group, Mode
+from aclnn.runtime.streams import Stream
+
+T = TypeVar("T")
+
+_STATUS = ENUMS["aclmdlRICaptureStatus"]
+_NONE, _ACTIVE = _STATUS["ACL_MODEL_RI_CAPTURE_STATUS_NONE"], _STATUS["ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE"]
+_WITHOUT = (Product.ATLAS_200I_500_A2, Product.ATLAS_TRAINING)
+_NAME_BYTES = 512
+_VERBOSE = 1
+
+
+def _live(handle: int, kind: type[T], argument: str) -> T:
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected a {kind.__name__.lower()}, got null")
+    found = handles.get(handle, kind)
+    if found is None:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID,
+            f"{argument}: expected a live {kind.__name__.lower()}, got {handles.describe(handle)}",
+        )
+    return found
+
+
+def _mode(number: int) -> Mode:
+    try:
+        return Mode(number)
+    except ValueError:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID, f"mode: expected an aclmdlRICaptureMode from 0 to 2, got {number}"
+        ) from None
+
+
+@c_function("aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode)")
+def aclmdlRICaptureBegin(stream: int, mode: int) -> None:
+    """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
+    found = _live(stream, Stream, "stream")
+    checked = _mode(mode)
+    if current_product() in _WITHOUT:
+        raise AclnnError(
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"expected a product with graphs, got {current_product().value[0]}"
+        )
+    graph = Graph(found, checked)
+    graph.handle = handles.insert(graph)
+
+
+@c_function(
+    "aclError aclmdlRICaptureGetInfo(aclrtStream stream, aclmdlRICaptureStatus *status, aclmdlRI *modelRI)",
+    nullable=["status", "modelRI"],
+)
+def aclmdlRICaptureGetInfo(stream: int) -> tuple[int, int]:
+    """Whether a stream's tasks are captured, and in which graph."""
+    graph = graphs.capturing(devices.stream_of(stream))
+    return (_ACTIVE, graph.handle) if graph else (_NONE, 0)
+
+
+@c_function("aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI)")
+def aclmdlRICaptureEnd(stream: int) -> int:
+    """End a capture; the graph, unless that is refused."""
+    found = _live(stream, Stream, "stream")
+    graph = graphs.captured(found)
+    try:
+        graph.end(found)
+    except AclnnError:
+        if not graph.is_capturing:
+            _forget(graph)
+        raise
+    return graph.handle
+
+
+def _forget(graph: Graph) -> None:
+    handles.pop(graph.handle, Graph)
+    for group in graph.groups:
+        handles.pop(group.handle, Group)
+
+
+@c_function("aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode)", buffers=["mode"])
+def aclmdlRICaptureThreadExchangeMode(mode: int) -> None:
+    """Exchange the calling thread's mode for the one at an address, which decides what captures forbid it."""
+    memory.expect_address(mode, "mode")
+    memory.check_range(mode, ctypes.sizeof(ctypes.c_int32), "mode")
+    at = ctypes.c_int32.from_address(mode)
+    at.value = graphs.exchange_mode(_mode(at.value))
+
+
+@c_function("aclError aclmdlRICaptureTaskGrpBegin(aclrtStream stream)")
+def aclmdlRICaptureTaskGrpBegin(stream: int) -> None:
+    """Begin a group of captured tasks that can be replaced."""
+    found = _live(stream, Stream, "stream")
+    graphs.captured(found).begin_group(found)
+
+
+@c_function("aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle)")
+def aclmdlRICaptureTaskGrpEnd(stream: int) -> int:
+    """End such a group, and give it a handle."""
+    found = _live(stream, Stream, "stream")
+    group = graphs.captured(found).end_group(found)
+    group.handle = handles.insert(group)
+    return group.handle
+
+
+@c_function("aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle)")
+def aclmdlRICaptureTaskUpdateBegin(stream: int, handle: int) -> None:
+    """Let a stream's next tasks replace those of a group when it comes to them."""
+    graphs.Update(_live(stream, Stream, "stream"), _live(handle, Group, "handle"))
+
+
+@c_function("aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream)")
+def aclmdlRICaptureTaskUpdateEnd(stream: int) -> None:
+    """End that; 107033 unless all tasks were replaced."""
+    found = _live(stream, Stream, "stream")
+    graphs.updating(found).end(found)
+
+
+def _graph(handle: int) -> Graph:
+    return _live(handle, Graph, "modelRI")
+
+
+@c_function("aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream)")
+def aclmdlRIExecuteAsync(modelRI: int, stream: int) -> None:
+    """Run a graph's tasks in the stream's order."""
+    _graph(modelRI).execute(devices.stream_of(stream))
+
+
+@c_function("aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout)")
+def aclmdlRIExecute(modelRI: int, timeout: int) -> None:
+    """Run a graph's tasks and wait, for at most so many milliseconds; -1 for ever."""
+    graph = _graph(modelRI)
+    if timeout == 0 or timeout < -1:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
+    stream = devices.current().default_stream
+    graph.execute(stream)
+    if not stream.synchronize(None if timeout == -1 else timeout / 1000):
+        raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"modelRI: timed out after {timeout} ms")
+
+
+@c_function("aclError aclmdlRIDestroy(aclmdlRI modelRI)")
+def aclmdlRIDestroy(modelRI: int) -> None:
+    """Release a graph; 107026 while it captures, 107037 while it is executed."""
+    graph = _graph(modelRI)
+    graph.expect_idle()
+    _forget(graph)
+
+
+@c_function("aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId)")
+def aclmdlRIGetId(modelRI: int) -> int:
+    """A graph's number."""
+    return _graph(modelRI).number
+
+
+@c_function("aclError aclmdlRISetName(aclmdlRI modelRI, const char *name)")
+def aclmdlRISetName(modelRI: int, name: str | None) -> None:
+    """Name a graph."""
+    graph = _graph(modelRI)
+    if name is None:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "name: expected a string, got null")
+    graph.name = name
+
+
+@c_function("aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name)", buffers=["name"])
+def aclmdlRIGetName(modelRI: int, maxLen: int, name: int) -> None:
+    """Write a graph's name, empty at first, cut off where it does not fit: at most 512 bytes."""
+    graph = _graph(modelRI)
+    memory.expect_address(name, "name")
+    if maxLen:
+        text = os.fsencode(graph.name)[: min(maxLen, _NAME_BYTES) - 1] + b"\0"
+        memory.check_range(name, len(text), "name")
+        ctypes.memmove(name, text, len(text))
+
+
+def _described(graph: Graph) -> list[dict[str, Any]]:
+    """The tasks as events of Chrome's tracing format, a row for each stream."""
+    return [
+        {
+            "name": f"task {task}",
+            "ph": "X",
+            "pid": f"model_{graph.number}",
+            "tid": f"stream_{stream}",
+            "ts": task,
+            "dur": 1,
+        }
+        for task, stream in enumerate(graph.rows())
+    ]
+
+
+@c_function("aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags)")
+def aclmdlRIDebugJsonPrint(modelRI: int, path: str | None, flags: int) -> None:
+    """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
+    graph = _graph(modelRI)
+    if path is None:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "path: expected a string, got null")
+    if flags > _VERBOSE:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flags: expected 0 or 1, got {flags}")
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(_described(graph), file)
+    except OSError as error:
+        raise AclnnError(
+            ACL_ERROR_INVALID_FILE, f"path: expected a file that can be written, got {path!r} ({error.strerror})"
+        ) from None

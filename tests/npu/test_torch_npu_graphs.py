@@ -1,0 +1,205 @@
+"""Graphs of torch_npu beside what it computes at once; test_torch_npu.py runs them by ``aclnn torch-npu run``."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if "ASCEND_HOME_PATH" not in os.environ:
+    pytest.skip("needs aclnn torch-npu run", allow_module_level=True)
+
+if os.environ.get("TASK_QUEUE_ENABLE") == "2":
+    pytest.skip("torch_npu captures nothing then", allow_module_level=True)
+
+torch: Any = pytest.importorskip("torch")
+torch_npu: Any = pytest.importorskip("torch_npu")
+
+npu = torch.npu
+F = torch.nn.functional
+ON_950 = "950" in os.environ.get("ACLNN_SOC_NAME", "")
+
+without_queue = pytest.mark.skipif(
+    os.environ.get("TASK_QUEUE_ENABLE", "0") != "0", reason="torch_npu waits for its queue with Python's lock there"
+)
+
+
+def equal(got: Any, wanted: Any) -> bool:
+    return bool(torch.equal(got.cpu(), wanted.cpu()))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_replays_compute_with_what_is_there(dtype: Any) -> None:
+    x, w = (torch.randn(16, 16).to("npu", dtype) for _ in range(2))
+    graph = npu.NPUGraph()
+    with npu.graph(graph):
+        assert npu.is_current_stream_capturing()
+        y = F.gelu(x @ w).softmax(-1)
+    assert not npu.is_current_stream_capturing()
+    for _ in range(2):
+        x.copy_(torch.randn(16, 16))
+        graph.replay()
+        assert equal(y, F.gelu(x @ w).softmax(-1))
+    graph.reset()
+
+
+def test_several_streams_take_part() -> None:
+    x, side, graph = torch.ones(4, 4, device="npu"), npu.Stream(), npu.NPUGraph()
+    with npu.graph(graph):
+        own = npu.current_stream()
+        a = x + x
+        side.wait_stream(own)
+        with npu.stream(side):
+            b = a * x
+        own.wait_stream(side)
+        y = a + b
+    x.fill_(3)
+    graph.replay()
+    npu.synchronize()
+    assert (y == 24).all()
+
+
+def test_steps_of_training() -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.ReLU(), torch.nn.Linear(16, 4)).npu()
+    other = copy.deepcopy(model)
+    x, y = torch.randn(5, 8).npu(), torch.randn(5, 4).npu()
+    losses: list[list[float]] = []
+    for network in (model, other):
+        optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+
+        def step(network: Any = network, optimizer: Any = optimizer) -> Any:
+            loss = F.mse_loss(network(x), y)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        if network is other:
+            losses.append([step().item() for _ in range(6)])
+            continue
+        first = step().item()
+        graph = npu.NPUGraph()
+        with npu.graph(graph):
+            loss = step()
+        losses.append([first])
+        for _ in range(5):
+            graph.replay()
+            losses[0].append(loss.item())
+    assert losses[0] == losses[1]
+    assert losses[0][-1] < losses[0][0]
+
+
+def test_graphed_callables_have_gradients() -> None:
+    layer = torch.nn.Linear(8, 4).npu()
+    plain = copy.deepcopy(layer)
+    graphed = npu.make_graphed_callables(layer, (torch.randn(5, 8, device="npu", requires_grad=True),))
+    gradients = []
+    values = torch.randn(5, 8)
+    for call in (graphed, plain):
+        x = values.npu().requires_grad_()
+        call(x).square().sum().backward()
+        gradients.append(x.grad)
+    assert equal(*gradients)
+    assert equal(layer.weight.grad, plain.weight.grad)
+
+
+DRAWN: dict[str, Callable[[], Any]] = {
+    "uniform": lambda: torch.rand(256, device="npu"),
+    "normal": lambda: torch.randn(256, device="npu"),
+    "random": lambda: torch.empty(256, device="npu").random_(0, 100),
+    "multinomial": lambda: torch.multinomial(torch.arange(1.0, 9.0).npu(), 100, replacement=True),
+    "dropout": lambda: F.dropout(torch.ones(16, 16, device="npu"), 0.5),
+}
+
+
+@pytest.mark.skipif(ON_950, reason="CANN documents seeds in tensors for Atlas A2 and A3 alone")
+@pytest.mark.parametrize("name", DRAWN)
+def test_random_numbers_are_those_that_are_drawn_at_once(name: str) -> None:
+    npu.manual_seed(42)
+    if name == "multinomial":
+        weights = torch.arange(1.0, 9.0).npu()
+        draw: Callable[[], Any] = lambda: torch.multinomial(weights, 100, replacement=True)  # noqa: E731
+    else:
+        draw = DRAWN[name]
+    wanted = [draw() for _ in range(2)]
+    graph = npu.NPUGraph()
+    with npu.graph(graph):
+        drawn = draw()
+    npu.manual_seed(42)
+    for each in wanted:
+        graph.replay()
+        assert equal(drawn, each)
+
+
+def test_pinned_memory_of_a_capture_is_kept() -> None:
+    target, graph = torch.zeros(64, device="npu"), npu.NPUGraph()
+    with npu.graph(graph):
+        pinned = torch.full((64,), 7.0).pin_memory()
+        target.copy_(pinned, non_blocking=True)
+    address = pinned.data_ptr()
+    del pinned
+    assert address not in [torch.full((64,), -1.0).pin_memory().data_ptr() for _ in range(8)]
+    graph.replay()
+    npu.synchronize()
+    assert (target == 7).all()
+
+
+@without_queue
+def test_tasks_are_replaced() -> None:
+    x, y = torch.arange(4.0).npu(), torch.empty(4).npu()
+    flag, other, graph = npu.ExternalEvent(), npu.Stream(), npu.NPUGraph()
+    with npu.graph(graph):
+        own = npu.current_stream()
+        flag.wait(own)
+        flag.reset(own)
+        npu.graph_task_group_begin(own)
+        torch.add(x, x, alpha=2, out=y)
+        tasks = npu.graph_task_group_end(own)
+    for factor in (5, 7):
+        with npu.stream(other):
+            npu.graph_task_update_begin(other, tasks)
+            torch.add(x, x, alpha=factor, out=y)
+            npu.graph_task_update_end(other)
+            flag.record(other)
+        graph.replay()
+        npu.synchronize()
+        assert equal(y, x * (1 + factor))
+
+
+@without_queue
+def test_what_waits_is_refused_and_the_capture_goes_on() -> None:
+    x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
+    with npu.stream(stream):
+        graph.capture_begin()
+        with pytest.raises(RuntimeError, match=r"107027|107030"):
+            (x + 1).item()
+        y = x + 2
+        graph.capture_end()
+    graph.replay()
+    npu.synchronize()
+    assert y.item() == 3
+
+
+@without_queue
+def test_functions_of_the_host_are_called_in_each_replay(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    x, seen, graph, stream = torch.arange(3.0).npu(), [], npu.NPUGraph(), npu.Stream()
+    npu._subscribe_report(stream)
+    with npu.graph(graph, stream=stream):
+        npu._launch_host_func(npu.current_stream(), seen.append, "here")
+        torch_npu.print_npugraph_tensor(x, tensor_name="x")
+        torch.ops.npu.save_npugraph_tensor(x, save_path=str(tmp_path / "x.pt"), overwrite=True)
+    assert seen == []
+    for value in (1, 2):
+        x.fill_(value)
+        graph.replay()
+        npu.synchronize()
+        assert len(seen) == value
+    npu._unsubscribe_report(stream)
+    graph.debug_dump(str(tmp_path / "graph.json"))
+    assert len(json.loads((tmp_path / "graph.json").read_text())) >= 4

@@ -1,0 +1,103 @@
+"""Functions of a program that streams call, and attributes of streams."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+import pytest
+
+from aclnn import cann
+from tests.helpers.fresh_runtime import PATIENCE_S, queue, refusal, stream_behind
+
+CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def address(function: object) -> int:
+    value = ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]  # a function pointer
+    assert value is not None
+    return value
+
+
+def test_a_function_is_called_in_its_stream_s_order(device: None) -> None:
+    gate, seen = threading.Event(), []
+    note = CALLBACK(lambda data: seen.append(data))
+    stream = stream_behind(gate)
+    assert cann.aclrtLaunchHostFunc(stream, address(note), 7) == 0
+    queue(stream).enqueue(lambda: seen.append("behind"))
+    assert cann.aclrtLaunchHostFunc(stream, address(note), None) == 0
+    assert seen == []
+    gate.set()
+    assert cann.aclrtSynchronizeStream(stream) == 0
+    assert seen == [7, "behind", None]
+    assert cann.aclrtLaunchHostFunc(stream, 0, 1) == 100000
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_a_subscribed_thread_calls(device: None, blocks: bool) -> None:
+    seen: list[object] = []
+    stopped, entered, gate = threading.Event(), threading.Event(), threading.Event()
+
+    def run() -> None:
+        while not stopped.is_set():
+            cann.aclrtProcessReport(5)
+
+    def function(data: int) -> None:
+        entered.set()
+        assert gate.wait(PATIENCE_S)
+        seen.append((data, threading.get_ident()))
+
+    called = CALLBACK(function)
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert thread.ident is not None
+    _, stream = cann.aclrtCreateStream()
+    kind = cann.ACL_CALLBACK_BLOCK if blocks else cann.ACL_CALLBACK_NO_BLOCK
+    assert cann.aclrtLaunchCallback(address(called), 3, kind, stream) == 107015
+    assert cann.aclrtSubscribeReport(thread.ident, stream) == 0
+    assert cann.aclrtSubscribeReport(thread.ident, stream) == 107011
+    assert cann.aclrtLaunchCallback(address(called), 3, kind, stream) == 0
+    queue(stream).enqueue(lambda: seen.append("behind"))
+    assert entered.wait(PATIENCE_S)
+    assert cann.aclrtSynchronizeStreamWithTimeout(stream, 20 if blocks else 10_000) == (507046 if blocks else 0)
+    gate.set()
+    assert cann.aclrtSynchronizeStream(stream) == 0
+    assert cann.aclrtUnSubscribeReport(thread.ident + 1, stream) == 107012
+    assert cann.aclrtUnSubscribeReport(thread.ident, stream) == 0
+    assert cann.aclrtUnSubscribeReport(thread.ident, stream) == 107015
+    stopped.set()
+    thread.join(PATIENCE_S)
+    call = (3, thread.ident)
+    assert seen == ([call, "behind"] if blocks else ["behind", call])
+    assert cann.aclrtLaunchCallback(0, 3, kind, stream) == 100000
+    assert cann.aclrtLaunchCallback(address(called), 3, 2, stream) == 107000
+
+
+def test_a_thread_without_anything_to_call(device: None) -> None:
+    assert cann.aclrtProcessReport(1) == 107012
+    assert cann.aclrtProcessReport(0) == 107000
+    _, stream = cann.aclrtCreateStream()
+    assert cann.aclrtSubscribeReport(threading.get_ident(), stream) == 0
+    assert cann.aclrtProcessReport(1) == 507012
+    assert "none came" in refusal()
+    assert cann.aclrtUnSubscribeReport(threading.get_ident(), stream) == 0
+
+
+def test_attributes_of_streams_are_kept(device: None) -> None:
+    _, stream = cann.aclrtCreateStream()
+    value = (ctypes.c_uint32 * 4)(*[0xFFFFFFFF] * 4)
+    at = ctypes.addressof(value)
+    for attribute in cann.aclrtStreamAttr:
+        assert cann.aclrtGetStreamAttribute(stream, attribute, at) == 0
+        assert value[0] == 0
+        assert cann.aclrtSetStreamAttribute(stream, attribute, at) == 0
+    value[0] = 5
+    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_USER_CUSTOM_TAG, at) == 0
+    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, at) == 107000
+    value[0] = 1
+    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, at) == 0
+    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 207000
+    assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_USER_CUSTOM_TAG, at) == 0
+    assert value[0] == 5
+    assert cann.aclrtGetStreamAttribute(stream, 5, at) == 107000
+    assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, 0) == 100000
