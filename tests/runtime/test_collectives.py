@@ -285,6 +285,26 @@ def test_a_communicator_knows_its_rank_and_name() -> None:
     assert cann.HcclGetErrorString(2) == "empty pointer"
 
 
+def test_captured_work_is_done_whenever_its_graph_is_executed() -> None:
+    def work(rank: Rank) -> None:
+        thread_local, one = 1, np.ones(4, np.float32)
+        source, total, other = rank.device(one), rank.device(0 * one), rank.device(one)
+        assert cann.aclmdlRICaptureBegin(rank.stream, thread_local) == 0
+        assert cann.HcclAllReduce(source, total, 4, FP32, 0, rank.comm, rank.stream) == 0
+        status, graph = cann.aclmdlRICaptureEnd(rank.stream)
+        assert status == 0, cann.aclGetRecentErrMsg()
+        for times in (1, 2):
+            assert cann.HcclAllReduce(other, other, 4, FP32, 0, rank.comm, rank.stream) == 0
+            assert rank.result(other, 4).tolist() == [SIZE**times] * 4
+            assert rank.result(total, 4).tolist() == [SIZE * (times - 1)] * 4
+            ctypes.memmove(source, (one * times).ctypes.data, 16)
+            assert cann.aclmdlRIExecuteAsync(graph, rank.stream) == 0
+            assert rank.result(total, 4).tolist() == [SIZE * times] * 4
+        assert cann.aclmdlRIDestroy(graph) == 0
+
+    on_ranks(work)
+
+
 PROGRAM = """
 import ctypes, os, sys, time
 import numpy as np

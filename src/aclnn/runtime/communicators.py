@@ -21,6 +21,7 @@ from contextlib import suppress
 from typing import Any
 
 from aclnn.core.status import AclnnError, HcclResult
+from aclnn.runtime.graphs import capturing
 from aclnn.runtime.streams import Stream
 from aclnn.support.env import integer
 
@@ -163,7 +164,7 @@ class Communicator:
         self.failure: AclnnError | None = None
         """The error that ended it."""
         self._links = links
-        self._lock = threading.Lock()
+        self._lock, self._turn = threading.Lock(), threading.Lock()
         self._last = threading.Event()
         self._last.set()
         for link in links.values():
@@ -212,31 +213,41 @@ class Communicator:
     def enqueue(self, stream: Stream, function: str, work: Callable[[], None]) -> None:
         """Queue work on a stream, behind what other streams do for this communicator.
 
+        Captured work comes whenever its graph is executed, between what was queued.
+
         Raises:
             AclnnError: what ended the communicator before.
         """
         with self._lock:
             if self.failure is not None:
                 raise self.failure
+            if capturing(stream):
+                stream.enqueue(lambda: self._do(function, work))
+                return
             before, done = self._last, threading.Event()
 
             def task() -> None:
                 try:
                     before.wait()
-                    if self.failure is not None:
-                        raise self.failure
-                    work()
-                except AclnnError as error:
-                    self.end(error)
-                    raise AclnnError(error.code, f"{function}: {error.message}") from None
-                except BaseException as error:
-                    self.end(AclnnError(HcclResult.HCCL_E_INTERNAL, f"{type(error).__name__}: {error}"))
-                    raise
+                    self._do(function, work)
                 finally:
                     done.set()
 
             stream.enqueue(task, dropped=done.set)
             self._last = done
+
+    def _do(self, function: str, work: Callable[[], None]) -> None:
+        try:
+            with self._turn:
+                if self.failure is not None:
+                    raise self.failure
+                work()
+        except AclnnError as error:
+            self.end(error)
+            raise AclnnError(error.code, f"{function}: {error.message}") from None
+        except BaseException as error:
+            self.end(AclnnError(HcclResult.HCCL_E_INTERNAL, f"{type(error).__name__}: {error}"))
+            raise
 
     def end(self, failure: AclnnError) -> None:
         """Close the connections; later work fails with this."""
