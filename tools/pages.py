@@ -78,6 +78,7 @@ _GROUPS = {
     "runtime": "Start and stop, devices, contexts, streams, events, error texts",
     "graphs": "Graphs: captured tasks",
     "callbacks": "Functions of a program that streams call",
+    "limits": "Limits of cores",
     "system": "Settings, what a device has, versions",
     "memory": "Memory",
     "objects": "Tensors, scalars, arrays, lists",

@@ -199,3 +199,28 @@ os.waitpid(child, 0)
 def test_a_child_begins_without_settings() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
     assert done.stdout == f"(0, 0) {len('disable') + 1}\n"
+
+
+def test_limits_of_cores_are_kept(fresh: None) -> None:
+    products.set_soc_name("Ascend910B2")
+    cube, vector = cann.aclrtDevResLimitType
+    assert cann.aclrtGetDeviceResLimit(0, cube) == (107002, 0)
+    assert cann.aclrtSetDevice(0) == 0
+    _, stream = cann.aclrtCreateStream()
+    assert cann.aclrtGetDeviceResLimit(0, cube) == (0, 24)
+    assert cann.aclrtGetStreamResLimit(stream, vector) == cann.aclrtGetResInCurrentThread(vector) == (0, 48)
+    assert cann.aclrtSetDeviceResLimit(0, cube, 12) == cann.aclrtSetDeviceResLimit(0, vector, 20) == 0
+    assert cann.aclrtSetStreamResLimit(stream, cube, 4) == 0
+    assert [cann.aclrtGetStreamResLimit(stream, kind)[1] for kind in (cube, vector)] == [4, 20]
+    assert cann.aclrtGetResInCurrentThread(cube) == cann.aclrtGetStreamResLimit(0, cube) == (0, 12)
+    assert cann.aclrtUseStreamResInCurrentThread(stream) == cann.aclrtUnuseStreamResInCurrentThread(0) == 0
+    assert cann.aclrtGetResInCurrentThread(cube) == (0, 4)
+    assert cann.aclrtUnuseStreamResInCurrentThread(stream) == 0
+    assert cann.aclrtGetResInCurrentThread(cube) == (0, 12)
+    assert cann.aclrtResetStreamResLimit(stream) == 0
+    assert cann.aclrtGetStreamResLimit(stream, cube) == (0, 12)
+    assert cann.aclrtSetStreamResLimit(stream, cube, 25) == cann.aclrtSetDeviceResLimit(0, 2, 1) == 107000
+    assert cann.aclrtResetDeviceResLimit(0) == 0
+    assert cann.aclrtGetDeviceResLimit(0, cube) == (0, 24)
+    assert cann.aclrtSetDeviceResLimit(0, cube, 12) == cann.aclrtResetDevice(0) == cann.aclrtSetDevice(0) == 0
+    assert cann.aclrtGetDeviceResLimit(0, cube) == (0, 24)

@@ -16,6 +16,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     constants,
     executors,
     graphs,
+    limits,
     memory,
     objects,
     operators,

@@ -59,6 +59,7 @@ ENUMS: dict[str, dict[str, int]] = {
     ),
     "aclDeviceInfo": {"ACL_DEVICE_INFO_UNDEFINED": -1}
     | _count("ACL_DEVICE_INFO_", "AI_CORE_NUM VECTOR_CORE_NUM L2_SIZE"),
+    "aclrtDevResLimitType": _count("ACL_RT_DEV_RES_", "CUBE_CORE VECTOR_CORE"),
     "aclCompileOpt": _count(
         "ACL_",
         "PRECISION_MODE AICORE_NUM AUTO_TUNE_MODE OP_SELECT_IMPL_MODE OPTYPELIST_FOR_IMPLMODE OP_DEBUG_LEVEL DEBUG_DIR "

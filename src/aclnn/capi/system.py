@@ -114,16 +114,24 @@ def aclrtDeviceGetBareTgid() -> int:
 def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> int:
     """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published."""
     devices.numbered(deviceId, "deviceId")
-    name = products.soc_name()
-    numbers = products.cores(name)
-    if deviceInfo not in range(len(numbers)):
+    if deviceInfo not in range(3):
         raise AclnnError(
             ACL_ERROR_INVALID_PARAM, f"deviceInfo: expected an aclDeviceInfo from 0 to 2, got {deviceInfo}"
         )
-    value = numbers[deviceInfo]
+    return published(deviceInfo, "deviceInfo")
+
+
+def published(number: int, argument: str) -> int:
+    """What the product has of an ``aclDeviceInfo``.
+
+    Raises:
+        AclnnError: 207000, none is published.
+    """
+    name = products.soc_name()
+    value = products.cores(name)[number]
     if value is None:
         raise AclnnError(
-            ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"deviceInfo: expected one that is published for {name}, got {deviceInfo}"
+            ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"{argument}: expected one that is published for {name}, got {number}"
         )
     return value
 

@@ -67,6 +67,8 @@ class Device:
         self.count = 0
         self.default: Context | None = None
         self.contexts: set[Context] = set()
+        self.limits: dict[int, int] = {}
+        """What aclrtSetDeviceResLimit has set."""
 
     def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
         """The allocation of this device that contains ``base`` and the whole range.
@@ -162,6 +164,7 @@ def reset_device(number: int, force: bool = False) -> None:
             return
         context, device.default = device.default, None
         device.contexts.discard(context)
+        device.limits.clear()
         context.life = _Life.ENDING
     context.end()
 

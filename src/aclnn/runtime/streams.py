@@ -105,6 +105,8 @@ class Stream:
         """0 for a default stream, which has no name of its own."""
         self.attributes: dict[int, int] = {}
         """What aclrtSetStreamAttribute has set."""
+        self.limits: dict[int, int] = {}
+        """What aclrtSetStreamResLimit has set."""
         self._reset()
         _all[id(self)] = self
 
