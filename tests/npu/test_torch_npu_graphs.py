@@ -173,6 +173,25 @@ def test_tasks_are_replaced() -> None:
 
 
 @without_queue
+@pytest.mark.skipif(ON_950, reason="torch_npu calls aclnnFusedInferAttentionScoreV5 there")
+def test_lengths_of_attention_are_replaced() -> None:
+    attend = torch_npu.npu_fused_infer_attention_score
+    query, key, value = (torch.randn(1, 4, n, 64).half().npu() for n in (1, 128, 128))
+    options = {"num_heads": 4, "input_layout": "BNSD", "scale": 0.125}
+    most = torch_npu._npu_fused_infer_attention_score_get_max_workspace(
+        query, key, value, actual_seq_lengths_kv=[29], **options
+    )
+    graph, out = npu.NPUGraph(), (torch.empty_like(query), torch.empty(1, dtype=torch.float16).npu())
+    with npu.graph(graph, auto_dispatch_capture=True):
+        attend.out(query, key, value, workspace=most, actual_seq_lengths_kv=[29], out=out, **options)
+    for length in (100, 128):
+        graph.update(cpu_update_input=[{"actual_seq_lengths_kv": [length]}])
+        graph.replay()
+        wanted, _ = attend(query, key, value, actual_seq_lengths_kv=[length], **options)
+        assert equal(out[0], wanted)
+
+
+@without_queue
 def test_what_waits_is_refused_and_the_capture_goes_on() -> None:
     x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.stream(stream):

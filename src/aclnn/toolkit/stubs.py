@@ -1,18 +1,21 @@
-"""Functions that the libraries define so that programs that name them load, and that need no Python to answer.
+"""Functions that the libraries define so that programs that name them load, and that C answers.
 
 No header has them: what cannot be computed here does not compile.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
 from aclnn.toolkit.abi import Prototype
 
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
+PHASE_ONE = "as phase one, whose workspace is the same for all lengths"
 LOGGED = "nothing, but in a trace the functions that were not found"
 
 _C_OF = {
@@ -52,6 +55,8 @@ class Stub(Prototype):
         """The C expression that the function returns."""
         if self.answer == REFUSED:
             return f'aclnn_refuse("{self.name}", {self.code})'
+        if self.answer == PHASE_ONE:
+            return f"{self.name.replace('Max', '')}({', '.join(self.parameters)})"
         return _C_OF[self.answer]
 
 
@@ -101,6 +106,12 @@ STUBS = (
         REFUSED,
     ),
     Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
+    # Of tasks of a graph that are updated.
+    *(
+        Stub(function.prototype.replace("GetWorkspaceSize", "GetMaxWorkspaceSize"), PHASE_ONE)
+        for name, function in FUNCTIONS.items()
+        if re.fullmatch(r"aclnnFusedInferAttentionScoreV[345]GetWorkspaceSize", name)
+    ),
     # Every result is the same each time, whatever is asked for.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
     # The profiler's reports go nowhere.
