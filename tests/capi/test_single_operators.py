@@ -399,6 +399,35 @@ def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
         np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("direction", ["UNIDIRECTIONAL", "REDIRECTIONAL"])
+def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> None:
+    """The direction and the mask were passed over, or refused."""
+    torch = pytest.importorskip("torch")
+    lengths, taken, hidden, flipped = (3, 2, 1), 4, 2, (0,) if direction == "REDIRECTIONAL" else ()
+    lstm = torch.nn.LSTM(taken, hidden)
+    x, h, c = (torch.randn(*shape, requires_grad=True) for shape in ((3, 3, taken), *((1, 3, hidden),) * 2))
+    found = []
+    for at, length in enumerate(lengths):
+        y, _ = lstm(x[:length, at].flip(flipped), (h[:, at], c[:, at]))
+        found.append(torch.nn.functional.pad(y.flip(flipped), (0, 0, 0, 3 - length)))
+    wanted = torch.stack(found, 1)
+    dy = torch.randn_like(wanted)
+    gradients = torch.autograd.grad(wanted, (*lstm.parameters(), x, h, c), dy)
+    given = [tensor.detach().numpy() for tensor in (x, h, c)]
+    matrices = [np.ascontiguousarray(each.detach().numpy().T) for each in lstm.parameters()]
+    weights, bias, zeros = np.concatenate(matrices[:2]), matrices[2] + matrices[3], np.zeros((1, 3, hidden), np.float32)
+    mask = np.repeat((np.arange(3)[:, None] < lengths)[..., None], hidden, 2).astype(np.float32)
+    attributes, kept = {"gate_order": "ifjo", "direction": direction}, [np.empty_like(mask) for _ in range(8)]
+    assert call("DynamicRNN", (given[0], weights, bias, mask, *given[1:]), kept, attributes) == 0, refusal()
+    np.testing.assert_allclose(kept[0], wanted.detach().numpy(), rtol=1e-5, atol=1e-6)
+    inputs = (given[0], weights, bias, kept[0], *given[1:], *kept[1:3], dy.numpy(), zeros, zeros, *kept[3:], mask)
+    outputs = [np.empty_like(each) for each in (weights, bias, *given)]
+    assert call("DynamicRNNGrad", inputs, outputs, attributes) == 0, refusal()
+    of_input, of_state, of_bias, _, *others = (each.numpy() for each in gradients)
+    for got, want in zip(outputs, (np.concatenate((of_input.T, of_state.T)), of_bias, *others), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
 def test_values_may_be_constants_of_the_description(device: None) -> None:
     out = np.empty((4, 3), np.float32)
     assert call("Transpose", (X, OnHost([1, 0], constant=True)), [out]) == 0

@@ -221,7 +221,13 @@ def _as_transposed(given: Given) -> Tensor:
 def _recurrent(operator: Operator, inputs: str = "") -> ByType:
     """Call an operator of ``recurrent``, whose inputs' order is the type's unless it is given."""
     read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
-    call = _operator(operator, inputs or read, written, gate_order=_attribute("gate_order", "ijfo"))
+    call = _operator(
+        operator,
+        inputs or read,
+        written,
+        gate_order=_attribute("gate_order", "ijfo"),
+        direction=_attribute("direction", "UNIDIRECTIONAL"),
+    )
 
     def arguments(given: Given) -> dict[str, Any]:
         found = call.arguments(given)
@@ -229,6 +235,9 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
             tensor = found.get(name)
             if tensor is not None and len(tensor.shape) == 2:
                 found[name] = _view(tensor, (1, *tensor.shape))
+        mask = found["seq_length"]
+        if mask is not None and not mask.shape:  # torch_npu's place for one that it has not
+            found["seq_length"] = None
         return found
 
     return ByType(operator, arguments)

@@ -14,6 +14,7 @@ from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import recurrent
 from tests.cases.table import Arguments, T, shape
+from tests.helpers.library import BREAKS as ANY_BREAKS
 from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch, wide
 
 KEPT = {
@@ -55,8 +56,13 @@ def _reference(kind: str, a: Mapping[str, Any]) -> Any:
     return [each.detach() for each in (y, *(last if kind == "lstm" else (last,)))]
 
 
+SIZES = T(D.INT64, (3,))
 BREAKS: Mapping[str, Breaking] = {
-    "null": lambda o, name: Break({name: T(D.INT64, (3,))}, "null"),
+    "null": lambda o, name: Break({name: SIZES}, "null", product=Product.ASCEND_950),
+    "data type": lambda o, name: (
+        Break({name: T(D.INT32, (3,))}, "ACL_INT64") if name.startswith("batch") else ANY_BREAKS["data type"](o, name)
+    ),
+    "steps": lambda o, name: Break({name: T(D.INT64, (0,))}, "1 dimension that is not empty"),
     "lists of the layers": lambda o, name: Break(
         shape((3, 5), name) if name == "input" else {name: (T(D.FLOAT, (4,)),)},
         "3 dimensions" if name == "input" else "16 tensors",
@@ -134,4 +140,56 @@ def test_a_null_in_an_optional_list_is_refused(name: str) -> None:
     call = _call("lstm", D.FLOAT)
     call |= {name: (None, *call[name][1:])}
     with pytest.raises(AclnnError, match=rf"^aclnnLSTM: {name}\[0\]: expected an object, got null"):
+        prepare(BY_NAME["lstm"], described(call), Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["forwards", "both"])
+def test_sequences_of_several_lengths(both: bool) -> None:
+    """They were refused: each sample's state stays where its sequence has ended, and its output is 0."""
+    random, directions = np.random.default_rng(4), 1 + both
+    network = torch.nn.LSTM(5, 4, 2, bidirectional=both).double()
+    lengths, cells = (3, 3, 1), 2 * directions
+
+    def filled(*extents: int) -> Placed:
+        return Placed(random.normal(size=extents).astype(np.float32), "transposed")
+
+    weights = [Placed(p.detach().float().numpy(), "transposed") for p in network.parameters()]
+    for parameter, weight in zip(network.parameters(), weights, strict=True):
+        parameter.data = torch.tensor(weight.view.astype(np.float64))
+    x, y, dy, dx = filled(9, 5), filled(3, 3, 4 * directions), filled(9, 4 * directions), filled(9, 5)
+    first, last, arriving, starts = ([filled(cells, 3, 4) for _ in range(2)] for _ in range(4))
+    kept = {name: [filled(3, 3, 4) for _ in range(cells)] for name in KEPT["lstm"]}
+    gradients = [filled(*w.view.shape) for w in weights]
+
+    def of(placed: list[Placed]) -> Any:
+        return tuple(each.tensor for each in placed)
+
+    sizes = Placed(np.array([3, 2, 2]), "contiguous").tensor
+    call = FLAGS | {"bidirectional": both, "outputMask": None, "batchSizes": sizes, "batchSizesOptional": sizes}
+    call |= {"input": x.tensor, "params": of(weights), "hx": of(first), "output": y.tensor, "dy": dy.tensor}
+    call |= {"dxOut": dx.tensor, "dparamsOut": of(gradients)} | {name: of(each) for name, each in kept.items()}
+    call |= dict(zip(("hy", "cy", "dh", "dc", "dhPrevOut", "dcPrevOut"), of([*last, *arriving, *starts]), strict=True))
+    call |= {read: call[name] for read, name in zip(READ["lstm"], KEPT["lstm"], strict=True)}
+    for name in ("lstm", "lstm_backward"):
+        operator = BY_NAME[name]
+        prepare(operator, {p.name: call[p.name] for p in operator.parameters}, Product.ATLAS_A2).run()
+
+    def steps(placed: Placed) -> Any:
+        return torch.tensor(placed.view.astype(np.float64).reshape(3, 3, -1), requires_grad=True)
+
+    value, leaves = steps(x), [torch.tensor(each.view.astype(np.float64), requires_grad=True) for each in first]
+    packed = torch.nn.utils.rnn.pack_padded_sequence(value, lengths, enforce_sorted=True)
+    found, ends = network(packed, tuple(leaves))
+    wanted, _ = torch.nn.utils.rnn.pad_packed_sequence(found)
+    arrived = [steps(dy).detach(), *(torch.tensor(each.view.astype(np.float64)) for each in arriving)]
+    torch.autograd.backward((wanted, *ends), arrived)
+    expected = [wanted, *ends, value.grad.reshape(9, 5), *(each.grad for each in (*leaves, *network.parameters()))]
+    for got, want in zip((y, *last, dx, *starts, *gradients), expected, strict=True):
+        np.testing.assert_allclose(got.view, want.detach().numpy(), rtol=1e-5, atol=2e-6)
+    assert all(each.untouched_outside() for each in (y, dx, *gradients))
+
+
+def test_rows_that_are_no_multiple_of_the_steps_are_refused() -> None:
+    call = _call("lstm", D.FLOAT) | {"input": T(D.FLOAT, (7, 5)), "batchSizes": SIZES}
+    with pytest.raises(AclnnError, match=r"input: expected a multiple of 3 rows \(a row for each step\), got 7"):
         prepare(BY_NAME["lstm"], described(call), Product.ATLAS_A2)

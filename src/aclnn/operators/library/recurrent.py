@@ -1,7 +1,7 @@
 """aclnnLSTM and aclnnGRU with their gradients: layers of cells that run along time, in one or both directions.
 
 Gates lie in PyTorch's order, sums are taken in float64. What a cell keeps of a step for the gradient is kept by time,
-in whichever direction it runs. Sequences of unequal lengths are refused.
+in whichever direction it runs. Where a sequence has ended its state stays and the output is 0; GRU takes none such.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, one_of, only_if, present, rule, where_supported
+from aclnn.core.checks import dtype_in, each, extents, on, one_of, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import LISTS, Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, library_operator, logistic, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, declared, logistic, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import each_of, not_null, of_types
 
 Arrays = tuple[Any, ...]
@@ -32,17 +33,17 @@ class Cell(NamedTuple):
     """Parameters of the forward function that hold each step's values for the gradient."""
     states: tuple[int, ...]
     """Places of the state among ``kept``, the output first."""
-    step: Callable[[Any, Any, Arrays], Arrays]
-    """From the sums of the input and of the state, and the state before: what is kept."""
+    step: Callable[[Any, Any, Arrays, Any], Arrays]
+    """From the sums of the input and of the state, the state before, and where it changes: what is kept."""
     back: Callable[[Arrays, Arrays, Arrays], tuple[Any, Any, Arrays]]
     """From the state's gradient, what was kept, and the state before: the gradients of both sums and of the state."""
 
 
-def _lstm_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
+def _lstm_step(mine: Any, theirs: Any, state: Arrays, lasts: Any) -> Arrays:
     i, f, g, o = np.split(mine + theirs, 4, -1)
     i, f, g, o = logistic(i), logistic(f), np.tanh(g), logistic(o)
-    c = f * state[1] + i * g
-    return i, g, f, o, o * np.tanh(c), c, np.tanh(c)
+    c = np.where(lasts, f * state[1] + i * g, state[1])
+    return i, g, f, o, np.where(lasts, o * np.tanh(c), state[0]), c, np.tanh(c)
 
 
 def _lstm_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any, Arrays]:
@@ -54,11 +55,11 @@ def _lstm_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any,
     return sums, sums, (0, dc * f)
 
 
-def _gru_step(mine: Any, theirs: Any, state: Arrays) -> Arrays:
+def _gru_step(mine: Any, theirs: Any, state: Arrays, lasts: Any) -> Arrays:
     (mine_r, mine_z, mine_n), (r, z, hidden) = np.split(mine, 3, -1), np.split(theirs, 3, -1)
     r, z = logistic(mine_r + r), logistic(mine_z + z)
     n = np.tanh(mine_n + r * hidden)
-    return r, z, n, hidden, (1 - z) * n + z * state[0]
+    return r, z, n, hidden, np.where(lasts, (1 - z) * n + z * state[0], state[0])
 
 
 def _gru_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any, Arrays]:
@@ -72,29 +73,42 @@ _LSTM = Cell(4, ("iOut", "jOut", "fOut", "oOut", "hOut", "cOut", "tanhCOut"), (4
 _GRU = Cell(3, ("rOut", "zOut", "nOut", "hnOut", "hOut"), (4,), _gru_step, _gru_back)
 
 
-def _run(cell: Cell, x: Any, state: Arrays, weights: Sequence[Any], reverse: bool) -> tuple[Arrays, Arrays]:
-    """The last state, and what is kept, one after another in time."""
+def _run(
+    cell: Cell, x: Any, state: Arrays, weights: Sequence[Any], lasts: Any, reverse: bool = False
+) -> tuple[Arrays, Arrays]:
+    """The last state, and what is kept, one after another in time; ``lasts`` says which states each step changes."""
     mine = x @ weights[0].T + (weights[2] if len(weights) > 2 else 0)
     steps: list[Arrays] = []
     for at in reversed(range(len(x))) if reverse else range(len(x)):
         theirs = state[0] @ weights[1].T + (weights[3] if len(weights) > 2 else 0)
-        kept = cell.step(mine[at], theirs, state)
+        kept = cell.step(mine[at], theirs, state, lasts[at])
         state = tuple(kept[place] for place in cell.states)
         steps.append(kept)
     return state, tuple(np.stack(each) for each in zip(*(steps[::-1] if reverse else steps), strict=True))
 
 
 def _run_back(
-    cell: Cell, x: Any, first: Arrays, weights: Sequence[Any], kept: Arrays, dy: Any, gradient: Arrays, reverse: bool
+    cell: Cell,
+    x: Any,
+    first: Arrays,
+    weights: Sequence[Any],
+    kept: Arrays,
+    dy: Any,
+    gradient: Arrays,
+    lasts: Any,
+    reverse: bool = False,
 ) -> tuple[Any, Arrays, list[Any]]:
     """The gradients of the input, of the first state and of the weights."""
     count = len(x)
     mine, theirs, before = np.empty((3, count), object)
+    dy = np.where(lasts, dy, 0)
     for at in range(count) if reverse else reversed(range(count)):
         last = at + 1 if reverse else at - 1
         state = tuple(kept[place][last] for place in cell.states) if 0 <= last < count else first
         gradient = (gradient[0] + dy[at], *gradient[1:])
-        mine[at], theirs[at], gradient = cell.back(gradient, tuple(each[at] for each in kept), state)
+        *sums, earlier = cell.back(gradient, tuple(each[at] for each in kept), state)
+        mine[at], theirs[at] = (np.where(np.tile(lasts[at], cell.gates), each, 0) for each in sums)
+        gradient = tuple(np.where(lasts[at], *each) for each in zip(earlier, gradient, strict=True))
         gradient = (gradient[0] + theirs[at] @ weights[1], *gradient[1:])
         before[at] = state[0]
     of_input, of_state, states = (np.stack(list(each)) for each in (mine, theirs, before))
@@ -115,27 +129,52 @@ class Form(NamedTuple):
     hidden: int
     first: bool
     """The batch's dimension comes first."""
+    packed: bool
+    """Sequences end at times of their own; times and samples share a dimension, but in the output."""
 
     def sequence(self, width: int) -> Shape:
         """The shape of so many numbers for each time and sample."""
+        if self.packed:
+            return (self.time * self.batch, width)
         return (self.batch, self.time, width) if self.first else (self.time, self.batch, width)
+
+    def output(self) -> Shape:
+        """The shape of the output."""
+        width = self.directions * self.hidden
+        return (self.time, self.batch, width) if self.packed else self.sequence(width)
+
+
+def _sizes_name(call: Call) -> str:
+    """The parameter that says how many samples have each step, the longest ones first."""
+    return next(name for name in ("batchSizes", "batchSizesOptional") if name in call.arguments)
 
 
 def _form(call: Call) -> Form:
-    shape, first = call["input"].shape, bool(call["batchFirst"])
+    shape, first, sizes = call["input"].shape, bool(call["batchFirst"]), call[_sizes_name(call)]
     both = call["bidirectional"] if "bidirectional" in call.arguments else call["bidirection"]
     weights = call["params"]
     hidden = weights[1].shape[-1] if len(weights) > 1 and weights[1].shape else 0
-    time, batch = (shape[1], shape[0]) if first else (shape[0], shape[1])
-    return Form(call["numLayers"], 2 if both else 1, 4 if call["hasBias"] else 2, time, batch, hidden, first)
+    if sizes is None:
+        time, batch = (shape[1], shape[0]) if first else (shape[0], shape[1])
+    else:
+        time, batch = sizes.shape[0], shape[0] // sizes.shape[0]
+    packed, directions, per_layer = sizes is not None, 2 if both else 1, 4 if call["hasBias"] else 2
+    return Form(call["numLayers"], directions, per_layer, time, batch, hidden, first and not packed, packed)
 
 
 def _timed(x: Any, form: Form) -> Any:
+    x = x.reshape(form.time, form.batch, x.shape[-1]) if form.packed else x
     return (x.swapaxes(0, 1) if form.first else x).astype(np.float64)
 
 
+def _lasting(form: Form, sizes: Any = None) -> Any:
+    """Which states each step changes: those of the first ``sizes`` samples, or all."""
+    lasts = True if sizes is None else sizes[:, None, None] > np.arange(form.batch)[:, None]
+    return np.broadcast_to(lasts, (form.time, form.batch, form.hidden))
+
+
 def _forward(
-    cell: Cell, form: Form, x: Any, states: Arrays, weights: Sequence[Any]
+    cell: Cell, form: Form, x: Any, states: Arrays, weights: Sequence[Any], lasts: Any
 ) -> tuple[Any, Arrays, list[Arrays]]:
     """The output, the last states, and what is kept of each layer and direction."""
     value, last, kept = _timed(x, form), [], []
@@ -143,10 +182,10 @@ def _forward(
         found = []
         for at in range(layer * form.directions, (layer + 1) * form.directions):
             given = weights[at * form.per_layer : (at + 1) * form.per_layer]
-            state, each = _run(cell, value, tuple(s[at] for s in states), given, at % form.directions == 1)
+            state, each = _run(cell, value, tuple(s[at] for s in states), given, lasts, at % form.directions == 1)
             last.append(state)
             kept.append(each)
-            found.append(each[cell.states[0]])
+            found.append(np.where(lasts, each[cell.states[0]], 0))
         value = np.concatenate(found, -1)
     return _timed(value, form), tuple(np.stack(each) for each in zip(*last, strict=True)), kept
 
@@ -160,6 +199,7 @@ def _backward(
     dy: Any,
     gradients: Arrays,
     kept: list[Arrays],
+    lasts: Any,
 ) -> tuple[Any, Arrays, list[Any]]:
     """The gradients of the input, of the first states and of the weights."""
     value = _timed(dy, form)
@@ -174,7 +214,7 @@ def _backward(
             weight = weights[at * form.per_layer : (at + 1) * form.per_layer]
             first, arriving = tuple(s[at] for s in states), tuple(each[at] for each in gradients)
             dx, firsts[at], found[at] = _run_back(
-                cell, given, first, weight, kept[at], part, arriving, at % form.directions == 1
+                cell, given, first, weight, kept[at], part, arriving, lasts, at % form.directions == 1
             )
             total = total + dx
         value = total
@@ -204,16 +244,18 @@ def _forward_work(cell: Cell) -> Callable[[Call], Library | None]:
         if call["output"].size == 0:
             return None
         form, hidden, count = _form(call), _hidden_names(cell, call), len(call["params"])
+        sizes = (_sizes_name(call),) if form.packed else ()
         lists = [name for name in cell.kept if call["train"] and call[name]]
         chosen = [cell.kept.index(name) for name in lists]
         zeros = np.zeros((form.layers * form.directions, form.batch, form.hidden))
 
         def compute(x: Any, *arrays: Any) -> Arrays:
-            states = tuple(_wide(arrays[count:])) or (zeros,) * len(cell.states)
-            y, ends, kept = _forward(cell, form, x, states, _wide(arrays[:count]))
+            states = tuple(_wide(arrays[count : count + len(hidden)])) or (zeros,) * len(cell.states)
+            lasts = _lasting(form, *arrays[count + len(hidden) :])
+            y, ends, kept = _forward(cell, form, x, states, _wide(arrays[:count]), lasts)
             return (y, *ends, *(each[place] for place in chosen for each in kept))
 
-        inputs = ("input", *_lists(call, ("params",)), *hidden)
+        inputs = ("input", *_lists(call, ("params",)), *hidden, *sizes)
         return Library(compute, inputs, ("output", *last, *_lists(call, lists)))
 
     return work
@@ -228,20 +270,22 @@ def _backward_work(cell: Cell, kept_names: tuple[str, ...]) -> Callable[[Call], 
             return None
         form, hidden, count = _form(call), _hidden_names(cell, call), len(call["params"])
         parts, cells = len(cell.states), form.layers * form.directions
+        sizes = (_sizes_name(call),) if form.packed else ()
         # Without a gradient arriving there is none to go on.
         present = tuple(name for name in ("dy", *arriving) if call[name] is not None)
         zeros = np.zeros((cells, form.batch, form.hidden))
         nothing = {"dy": np.zeros(form.sequence(form.directions * form.hidden))} | dict.fromkeys(arriving, zeros)
 
         def compute(x: Any, *arrays: Any) -> Arrays:
+            lasts, arrays = _lasting(form, *arrays[: len(sizes)]), arrays[len(sizes) :]
             given, rest = _wide(arrays[:count]), _wide(arrays[count:])
             dy, *gradients = (nothing | dict(zip(present, rest, strict=False))).values()
             states, kept = tuple(rest[len(present) :][:parts]), rest[len(present) + parts :]
             by_cell = [tuple(kept[at::cells]) for at in range(cells)]
-            dx, starts, weights = _backward(cell, form, x, states, given, dy, tuple(gradients), by_cell)
-            return (dx, *starts, *weights)
+            dx, starts, weights = _backward(cell, form, x, states, given, dy, tuple(gradients), by_cell, lasts)
+            return (dx.reshape(x.shape), *starts, *weights)
 
-        inputs = ("input", *_lists(call, ("params",)), *present, *hidden, *_lists(call, kept_names))
+        inputs = ("input", *sizes, *_lists(call, ("params",)), *present, *hidden, *_lists(call, kept_names))
         return Library(compute, inputs, ("dxOut", *firsts, *_lists(call, ("dparamsOut",))))
 
     return work
@@ -270,9 +314,12 @@ def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
         for name in ("hy", "cy", "dh", "dc", "dhPrevOut", "dcPrevOut"):
             if name in call.arguments and call[name] is not None:
                 yield name, call[name], state
-        for name, last in (("output", width), ("dy", width), ("dxOut", call["input"].shape[-1])):
+        sequences = {"output": form.output(), "dy": form.sequence(width), "dxOut": call["input"].shape}
+        if form.packed and call.arguments.get("dy") is not None and len(call["dy"].shape) == 3:
+            sequences["dy"] = form.output()  # as torch_npu passes it
+        for name, shape in sequences.items():
             if name in call.arguments and call[name] is not None:
-                yield name, call[name], form.sequence(last)
+                yield name, call[name], shape
         for name in names if call.arguments.get("train", True) else ():
             for at, tensor in enumerate(call[name] or ()):
                 yield f"{name}[{at}]", tensor, (form.time, form.batch, form.hidden)
@@ -288,8 +335,12 @@ def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
 
 def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
     def complain(call: Call) -> str | None:
-        if len(call["input"].shape) != 3:
-            return f"input: expected 3 dimensions, got {len(call['input'].shape)}: {extents(call['input'].shape)}"
+        shape, sizes = call["input"].shape, call[_sizes_name(call)]
+        wanted_dims = 3 if sizes is None else 2
+        if len(shape) != wanted_dims:
+            return f"input: expected {wanted_dims} dimensions, got {len(shape)}: {extents(shape)}"
+        if sizes is not None and shape[0] % sizes.shape[0]:
+            return f"input: expected a multiple of {sizes.shape[0]} rows (a row for each step), got {shape[0]}"
         form = _form(call)
         cells = form.layers * form.directions
         wanted = {"params": cells * form.per_layer, "dparamsOut": cells * form.per_layer}
@@ -303,6 +354,11 @@ def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
         return None
 
     return complain
+
+
+def _steps(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    return None if len(got) == 1 and got[0] else f"expected 1 dimension that is not empty, got {extents(got)}"
 
 
 def _unpacked(name: str) -> Callable[[Call], str | None]:
@@ -362,12 +418,21 @@ def _recurrent(
             each_of("no null among them", tuple(lists), not_null, ACLNN_ERR_PARAM_NULLPTR),
             dtype_in(_TYPES, *tensors, *optional),
             each_of("data type of each", tuple(lists), of_types(_TYPES)),
-            rule(f"null: {sizes}", _unpacked(sizes)),
+            *_of_sizes(cell, sizes, backward),
             rule("lists of the layers: input, params", _counts(cell, kept)),
             rule("shapes of the layers: params", _shapes(cell, kept)),
         ),
         work=_backward_work(cell, kept) if backward else _forward_work(cell),
     )
+
+
+def _of_sizes(cell: Cell, name: str, backward: bool) -> tuple[Check, ...]:
+    """Sequences of several lengths; gradients of such are not there on Ascend 950."""
+    unpacked = rule(f"null: {name}", _unpacked(name))
+    if cell is _GRU:
+        return (unpacked,)
+    steps = (dtype_in((D.INT64,), name), each("steps", (name,), _steps))
+    return (*steps, *on(CLASS_950, unpacked)) if backward else steps
 
 
 _HX_LIST = Parameter("hx", "hx", Kind.INPUT_LIST, "the first states h and c; null: zeros", optional=True)
@@ -379,6 +444,7 @@ def _kept_parameters(cell: Cell) -> tuple[Parameter, ...]:
 
 
 _SIZES = Parameter("batchSizes", "batch_sizes", Kind.INPUT, "must be null", optional=True)
+_LSTM_SIZES = "how many samples have each step, of an input of (steps * samples) rows; null: all"
 _HY = tensor_out("hy", "the last states")
 _DHY = Parameter("dh", "dh", Kind.INPUT, "the gradient of the last states; null: zeros", optional=True)
 _DY = Parameter("dy", "dy", Kind.INPUT, "the gradient of output; null: zeros", optional=True)
@@ -391,7 +457,7 @@ OPERATORS = (
         "aclnnLSTM",
         _LSTM,
         (
-            *(_INPUT, _PARAMS, _HX_LIST, _SIZES, *_numbers("bidirectional", True)),
+            *(_INPUT, _PARAMS, _HX_LIST, replace(_SIZES, meaning=_LSTM_SIZES), *_numbers("bidirectional", True)),
             *(tensor_out("output", "the states h of the last layer"), _HY, tensor_out("cy", "the last states c")),
             *_kept_parameters(_LSTM),
         ),
@@ -406,7 +472,7 @@ OPERATORS = (
             *(_INPUT, _list("hx", "the first states h and c"), _PARAMS, _DY, _DHY),
             Parameter("dc", "dc", Kind.INPUT, "the gradient of the last states c; null: zeros", optional=True),
             *(_list(name, "what the forward function kept") for name in _LSTM_KEPT),
-            Parameter("batchSizesOptional", "batch_sizes", Kind.INPUT, "must be null", optional=True),
+            Parameter("batchSizesOptional", "batch_sizes", Kind.INPUT, _LSTM_SIZES, optional=True),
             *_numbers("bidirectional", True),
             Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "is not read", optional=True),
             *(_DX, _DHX, tensor_out("dcPrevOut", "the gradient of the first states c"), _DPARAMS),
@@ -444,6 +510,8 @@ OPERATORS = (
 _ORDERS = ("ifjo", "ijfo", "ifco", "icfo")
 """Orders of an LSTM's gates; PyTorch's is the first. The candidate is j or c."""
 
+_DIRECTIONS = ("UNIDIRECTIONAL", "REDIRECTIONAL")
+
 
 def _from_columns(matrices: Sequence[Any], order: str) -> list[Any]:
     """Weights in PyTorch's order and rows of those that have a column for each gate's element, in another order."""
@@ -457,22 +525,25 @@ def _to_columns(weights: Sequence[Any], order: str) -> list[Any]:
     return [np.concatenate([np.split(each.T, 4, -1)[at] for at in places], -1) for each in weights]
 
 
-def _dynamic(x: Any, of_input: Any, of_state: Any, b: Any, h: Any, c: Any, order: str) -> Arrays:
+def _dynamic(
+    x: Any, of_input: Any, of_state: Any, b: Any, h: Any, c: Any, lasts: Any, order: str, reverse: bool
+) -> Arrays:
     x, of_input, of_state, b, h, c = _wide((x, of_input, of_state, b, h, c))
     weights = [*_from_columns((of_input, of_state, b), order), np.zeros_like(b)]
     state = h.reshape(h.shape[-2:]), c.reshape(c.shape[-2:])
-    _, (i, g, f, o, h, c, tanh) = _run(_LSTM, x, state, weights, reverse=False)
-    return h, h, c, i, g, f, o, tanh
+    _, (i, g, f, o, h, c, tanh) = _run(_LSTM, x, state, weights, lasts, reverse)
+    return np.where(lasts, h, 0), h, c, i, g, f, o, tanh
 
 
 def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
     """The gradients of both matrices, of the bias, the input and the first states."""
-    x, of_input, of_state, _, h0, c0, h, c, dy, dh, dc, i, g, f, o, tanh = _wide((x, of_input, of_state, *given[:-1]))
-    order, state = given[-1], h.shape[1:]
+    *tensors, lasts, order, reverse = given
+    x, of_input, of_state, _, h0, c0, h, c, dy, dh, dc, i, g, f, o, tanh = _wide((x, of_input, of_state, *tensors))
+    state = h.shape[1:]
     weights = [*_from_columns((of_input, of_state), order), *np.zeros((2, 4 * state[-1]))]
     first, arriving = ((each.reshape(state), other.reshape(state)) for each, other in ((h0, c0), (dh, dc)))
     kept = (i, g, f, o, h, c, tanh)
-    dx, before, found = _run_back(_LSTM, x, first, weights, kept, dy, arriving, reverse=False)
+    dx, before, found = _run_back(_LSTM, x, first, weights, kept, dy, arriving, lasts, reverse)
     return (*_to_columns(found[:3], order), dx, *(each.reshape(h0.shape) for each in before))
 
 
@@ -504,7 +575,7 @@ def _dynamic_shapes(call: Call) -> dict[str, Shape]:
     found |= {f"d{name}": shape for name, shape in found.items()}
     found |= {"weight_input": of_input, "weight_hidden": of_state, "dw_x": of_input, "dw_h": of_state}
     found |= dict.fromkeys(("init_h", "init_c", "dh_prev", "dc_prev"), state)
-    return found | dict.fromkeys((*_STATES.split(), "tanhct", "h", "c", "dy"), (time, batch, hidden))
+    return found | dict.fromkeys((*_STATES.split(), "tanhct", "h", "c", "dy", "seq_length"), (time, batch, hidden))
 
 
 def _dynamic_complaint(call: Call) -> str | None:
@@ -512,42 +583,49 @@ def _dynamic_complaint(call: Call) -> str | None:
         got = f"{extents(call['x'].shape)} and {extents(call['init_h'].shape)}"
         return f"x: expected 3 dimensions, and 2 or 3 of init_h, got {got}"
     for name, shape in _dynamic_shapes(call).items():
-        if name in call.arguments and call[name].shape != shape:
+        if name in call.arguments and call[name] is not None and call[name].shape != shape:
             return f"{name}: expected shape {extents(shape)} (of the layer), got {extents(call[name].shape)}"
     return None
 
 
 def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[..., Arrays]) -> Operator:
     taken, written = inputs.split(), outputs.split()
+
+    def work(call: Call) -> Library | None:
+        if all(call[each].size == 0 for each in written):
+            return None
+        masks = ("seq_length",) if call["seq_length"] is not None else ()
+        form = call["gate_order"], call["direction"] == _DIRECTIONS[1]
+
+        shape = (*call["x"].shape[:2], call["init_h"].shape[-1])
+
+        def compute(*arrays: Any) -> Arrays:
+            lasts = np.broadcast_to(arrays[-1] != 0 if masks else True, shape)
+            return function(*arrays[: len(taken)], lasts, *form)
+
+        return Library(compute, (*taken, *masks), tuple(written))
+
     return replace(
-        library_operator(
+        declared(
             name,
             "y = the states of an LSTM along time",
             "An LSTM of one layer by its type, or its gradients.",
             (
                 *(tensor_in(each, "an input") for each in taken),
-                Parameter("seq_length", "seq_length", Kind.INPUT, "must be null", optional=True),
+                Parameter("seq_length", "seq_length", Kind.INPUT, "1 where a step changes the state", optional=True),
                 Parameter("gate_order", "gate_order", Kind.STRING, "the order of the gates in w and b"),
+                Parameter("direction", "direction", Kind.STRING, "along time, or against it"),
                 *(tensor_out(each, "a result") for each in written),
             ),
             (
                 present(*taken, *written),
-                dtype_in(where_supported((*_TYPES, D.BF16)), *taken, *written),
-                # torch_npu puts a tensor without dimensions in the place of one that it has not.
-                only_if(
-                    rule("null: seq_length", _unpacked("seq_length")),
-                    "with dimensions",
-                    lambda call: bool(call["seq_length"] is not None and call["seq_length"].shape),
-                ),
+                dtype_in(where_supported((*_TYPES, D.BF16)), *taken, "seq_length", *written),
                 one_of("gate_order", *_ORDERS),
+                one_of("direction", *_DIRECTIONS),
                 rule("shapes of the layer", _dynamic_complaint),
             ),
-            function,
-            header="",
-            dtypes=(*_TYPES, D.BF16),
-            products=MODERN,
-            inputs=tuple(taken),
-            attributes=("gate_order",),
+            work,
+            (*_TYPES, D.BF16),
         ),
         function=name,
     )
