@@ -381,6 +381,14 @@ TYPES: dict[str, ByType] = {
         amsgrad=_attribute("amsgrad", False),
         maximize=_attribute("maximize", False),
     ),
+    "AnchorResponseFlags": _operator(
+        of_box_types.RESPONSE_FLAGS,
+        "gt_bboxes",
+        "flags",
+        featmap_size=_attribute("featmap_size", ()),
+        strides=_attribute("strides", ()),
+        num_base_anchors=_attribute("num_base_anchors", 0),
+    ),
     "ArgMaxWithValue": _function(
         "aclnnMaxDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
@@ -418,10 +426,9 @@ TYPES: dict[str, ByType] = {
     "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "GridSampler3D": _grid("aclnnGridSampler3D"),
     "GridSampler3DGrad": _grid("aclnnGridSampler3DBackward", "gradOutput input grid", "inputGrad gridGrad"),
-    # Of the type the second boxes are in rows.
-    "Iou": _function(
-        "aclnnIou",
-        "gtBoxes bBoxes",
+    "Iou": _operator(
+        of_box_types.IOU,
+        "bboxes gtboxes",
         "overlap",
         mode=_attribute("mode", "iou"),
         eps=_attribute("eps", 1.0),
@@ -464,6 +471,17 @@ TYPES: dict[str, ByType] = {
         roi_end_mode=_attribute("roi_end_mode", 1),
         pool_mode=_attribute("pool_mode", "avg"),
     ),
+    "ROIAlignGrad": _operator(
+        of_box_types.ROI_ALIGN_GRAD,
+        "ydiff rois",
+        "xdiff",
+        xdiff_shape=_attribute("xdiff_shape", ()),
+        pooled_width=_attribute("pooled_width", 1),
+        pooled_height=_attribute("pooled_height", 1),
+        spatial_scale=_attribute("spatial_scale", 1.0),
+        sample_num=_attribute("sample_num", 2),
+        roi_end_mode=_attribute("roi_end_mode", 1),
+    ),
     "Renorm": _operator(
         of_types.RENORM,
         "self",
@@ -504,4 +522,5 @@ TYPES: dict[str, ByType] = {
     ),
     "ShuffleChannel": _function("aclnnChannelShuffle", groups=_attribute("group", 1)),
     "Sub": _function("aclnnSub", "self other", alpha=_constant(1)),
+    "YoloBoxesEncode": _operator(of_box_types.YOLO_ENCODE, "anchor_boxes gt_bboxes stride", "encoded_bboxes"),
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -99,6 +100,28 @@ def _complete(*given: Any) -> tuple[Array, Array]:
     return _by_distance(*given[:-1]) - weight * unlike, np.atleast_2d(turned)
 
 
+def _shared(boxes: Array, others: Array, mode: str, eps: float, aligned: bool) -> Array:
+    """The share of areas, of which ``eps`` makes the sides longer, that boxes in rows both cover."""
+    (low, high), (other_low, other_high) = (_corners(each.T, False) for each in (boxes, others))
+    if not aligned:
+        other_low, other_high = other_low[:, :, None], other_high[:, :, None]
+        low, high = low[:, None], high[:, None]
+    common = np.maximum(np.minimum(high, other_high) - np.maximum(low, other_low), 0.0).prod(0)
+    whole = (other_high - other_low + eps).prod(0)
+    if mode == "iou":
+        whole = whole + (high - low + eps).prod(0) - common
+    return np.asarray((common / whole)[:, None] if aligned else common / whole)
+
+
+def _rows_of_pairs(call: Call) -> tuple[int, int]:
+    return call["gtboxes"].shape[0], 1 if call["aligned"] else call["bboxes"].shape[0]
+
+
+def _as_many_rows(call: Call) -> str | None:
+    wanted, got = call["bboxes"].shape[0], call["gtboxes"].shape[0]
+    return None if not call["aligned"] or wanted == got else f"gtboxes: expected {wanted} boxes, got {got}"
+
+
 def _pairs(call: Call) -> tuple[int, int]:
     boxes, others = call["bboxes"].shape[1], call["gtboxes"].shape[1]
     return (others, boxes) if call["is_cross"] else (1, boxes)
@@ -149,7 +172,7 @@ def _centred(boxes: Array) -> tuple[Array, Array]:
 
 def _encode(anchors: Array, boxes: Array, means: Sequence[float], stds: Sequence[float]) -> Array:
     (centre, size), (to, to_size) = _centred(anchors), _centred(boxes)
-    deltas = np.concatenate([(to - centre) / size, np.log(np.abs(to_size / size))], 1)
+    deltas = np.concatenate([(to - centre) / size, np.log(to_size / size)], 1)
     return np.asarray((deltas - np.asarray(means)) / np.asarray(stds))
 
 
@@ -230,8 +253,63 @@ def _suppressed(
     return np.pad(np.array(kept, np.int32), (0, int(most) - len(kept))), len(kept)
 
 
+def _points(
+    rois: Array,
+    planes: tuple[int, ...],
+    bins: tuple[int, int],
+    scale: float,
+    samples: int,
+    end: int,
+    starts: bool = False,
+) -> Iterator[tuple[int, Array, Array]]:
+    """For each rectangle its image, and the weights of rows and of columns of pixels at the points in bins.
+
+    Args:
+        rois: an image and two corners in each row.
+        planes: the extents of the images.
+        bins: how many there are in a column and in a row.
+        scale: from corners to planes.
+        samples: points along each side of a bin; 0 for as many as cover it.
+        end: 1 moves ends a pixel before they are scaled, 2 and 3 move corners half a pixel back after it.
+        starts: where ends are moved a pixel starts are too.
+    """
+    for image, *corners in rois.astype(np.float64):
+        if not 0 <= image < planes[0]:
+            raise IndexError(f"rois: expected images from 0 to {planes[0] - 1}, got {image}")
+        low, high = (
+            (np.array(corners[:2]) + (starts and end == 1)) * scale,
+            (np.array(corners[2:]) + (end == 1)) * scale,
+        )
+        sizes = np.maximum(high - low, 1) if end < 2 else high - low
+        if end >= 2:
+            low = low - 0.5
+        columns, rows = (
+            _of_pixels(begin, size / count, count, samples, extent)
+            for begin, size, count, extent in zip(low, sizes, bins[::-1], planes[:1:-1], strict=True)
+        )
+        yield int(image), rows, columns
+
+
+def _of_pixels(begin: float, size: float, bins: int, samples: int, extent: int) -> Array:
+    """The weights of pixels along a side at points, by bins; none at points more than a pixel outside."""
+    count = samples or max(0, int(np.ceil(size)))
+    places = begin + size * (np.arange(bins * count) + 0.5) / max(1, count)
+    kept = np.clip(places, 0, extent - 1)
+    low = np.minimum(np.floor(kept).astype(np.int64), max(0, extent - 2))
+    of, at = np.zeros((len(places), extent)), np.arange(len(places))
+    of[at, low] += 1 - (kept - low)
+    of[at, np.minimum(low + 1, extent - 1)] += kept - low
+    of[(places < -1) | (places > extent)] = 0
+    return of.reshape(bins, count, extent)
+
+
+def _mean(weights: Array) -> Array:
+    """What pixels contribute to the mean of each bin's points; nothing without points."""
+    return np.asarray(weights.sum(1) / max(1, weights.shape[1]))
+
+
 def _align(
-    moved_starts: bool,
+    starts: bool,
     x: Array,
     rois: Array,
     scale: float,
@@ -241,53 +319,70 @@ def _align(
     end: int,
     pooling: str,
 ) -> Array:
-    """Pool points in the bins of rectangles, between pixels weighted by their distances.
-
-    Args:
-        moved_starts: where ends are moved a pixel starts are too.
-        x: planes of images.
-        rois: an image and two corners in each row.
-        scale: from corners to planes.
-        height: bins in a column.
-        width: bins in a row.
-        samples: points along each side of a bin; 0 for as many as cover it.
-        end: 1 moves corners a pixel before they are scaled, 2 and 3 move them half a pixel back after it.
-        pooling: avg or max.
-    """
-    before, after = {0: (0, 0.0), 1: (1, 0.0)}.get(end, (0, 0.5))
-    found = np.full((len(rois), x.shape[1], height, width), 0.0 if pooling == "avg" else -np.inf)
-    for at, (image, *corners) in enumerate(rois.astype(np.float64)):
-        if not 0 <= image < len(x):
-            raise IndexError(f"rois: expected images from 0 to {len(x) - 1}, got {image}")
-        low = (np.array(corners[:2]) + before * moved_starts) * scale - after
-        high = (np.array(corners[2:]) + before) * scale - after
-        bins = (high - low if after else np.maximum(high - low, 1)) / (width, height)
-        counts = [samples or int(np.ceil(size)) for size in bins]
-        if min(counts) < 1:
-            continue
-        columns, rows = (
-            begin + size * (np.arange(bins_ * count) + 0.5) / count
-            for begin, size, bins_, count in zip(low, bins, (width, height), counts, strict=True)
-        )
-        points = _between(x[int(image)].astype(np.float64), rows, columns)
-        points = points.reshape(-1, height, counts[1], width, counts[0])
-        found[at] = points.mean((2, 4)) if pooling == "avg" else points.max((2, 4))
+    """Pool points in the bins of rectangles, between pixels weighted by their distances."""
+    found = np.empty((len(rois), x.shape[1], height, width))
+    for at, (image, rows, columns) in enumerate(_points(rois, x.shape, (height, width), scale, samples, end, starts)):
+        planes = x[image].astype(np.float64)
+        if pooling == "avg":
+            found[at] = _mean(rows) @ planes @ _mean(columns).T
+        else:
+            points = np.einsum("ijh,chw,klw->cijkl", rows, planes, columns, optimize=True)
+            found[at] = points.max((2, 4), initial=-np.inf)
     return found
 
 
-def _between(planes: Array, rows: Array, columns: Array) -> Array:
-    """Values of planes at a grid of points; 0 more than a pixel outside."""
-    weights = []
-    for places, extent in zip((rows, columns), planes.shape[1:], strict=True):
-        kept = np.clip(places, 0, extent - 1)
-        low = np.minimum(np.floor(kept).astype(np.int64), max(0, extent - 2))
-        of = np.zeros((len(places), extent))
-        at = np.arange(len(places))
-        of[at, low] += 1 - (kept - low)
-        of[at, np.minimum(low + 1, extent - 1)] += kept - low
-        of[(places < -1) | (places > extent)] = 0
-        weights.append(of)
-    return np.asarray(np.einsum("rh,chw,kw->crk", weights[0], planes, weights[1], optimize=True))
+def _align_back(
+    dy: Array, rois: Array, shape: Sequence[int], width: int, height: int, scale: float, samples: int, end: int
+) -> Array:
+    found = np.zeros(tuple(shape))
+    for at, (image, rows, columns) in enumerate(_points(rois, found.shape, (height, width), scale, samples, end)):
+        found[image] += _mean(rows).T @ dy[at].astype(np.float64) @ _mean(columns)
+    return found
+
+
+def _pixels(call: Call) -> tuple[int, ...]:
+    return tuple(call["xdiff_shape"])
+
+
+def _four_extents(call: Call) -> str | None:
+    given = call["xdiff_shape"]
+    return None if len(given) == 4 else f"xdiff_shape: expected 4 extents, got {extents(given)}"
+
+
+def _pooled_planes(call: Call) -> tuple[int, ...]:
+    return call["rois"].shape[0], call["xdiff_shape"][1], call["pooled_height"], call["pooled_width"]
+
+
+def _responsible(boxes: Array, extent: Sequence[int], strides: Sequence[int], anchors: int) -> Array:
+    """Where the centres of boxes lie in a grid, for each of the anchors there."""
+    centres = (boxes[:, :2].astype(np.float64) + boxes[:, 2:]) / 2
+    places = np.clip(np.floor(centres / strides).astype(np.int64), 0, np.array(extent[::-1]) - 1)
+    flags = np.zeros(tuple(extent), np.uint8)
+    flags[places[:, 1], places[:, 0]] = 1
+    return np.repeat(flags.reshape(-1), anchors)
+
+
+def _a_grid(call: Call) -> str | None:
+    for name in ("featmap_size", "strides"):
+        if len(call[name]) != 2 or min(call[name]) < 1:
+            return f"{name}: expected 2 numbers above 0, got {extents(call[name])}"
+    return (
+        None
+        if call["num_base_anchors"] >= 1
+        else f"num_base_anchors: expected 1 or more, got {call['num_base_anchors']}"
+    )
+
+
+_LEAST = 1e-6
+"""Of what YOLO's boxes are encoded to, and from 1."""
+
+
+def _encode_for_yolo(anchors: Array, boxes: Array, stride: Array) -> Array:
+    """How far centres are apart, in strides from the grid's point, and logarithms of the ratios of sizes."""
+    (low, high), (to_low, to_high) = (_corners(each.T, False) for each in (anchors, boxes))
+    moved = (to_low + to_high - low - high) / 2 / stride + 0.5
+    ratio = np.log(np.maximum((to_high - to_low) / (high - low), _LEAST))
+    return np.concatenate([np.clip(moved, _LEAST, 1 - _LEAST), ratio]).T
 
 
 def _pooled(call: Call) -> tuple[int, ...]:
@@ -339,6 +434,26 @@ CIOU = _overlap(
     _complete,
     "atan_sub",
 )
+IOU = _typed(
+    "Iou",
+    "overlap = area of both / (area of either, or of gtboxes with iof), eps longer and wider but for that of both",
+    (
+        *(tensor_in(name, "boxes in rows") for name in ("bboxes", "gtboxes")),
+        _attribute("mode", Kind.STRING),
+        _attribute("eps", Kind.DOUBLE),
+        _attribute("aligned", Kind.BOOL),
+        tensor_out("overlap"),
+    ),
+    (
+        *_floats("bboxes", "gtboxes", "overlap"),
+        one_of("mode", "iou", "iof"),
+        dims_between(2, 2, "bboxes", "gtboxes"),
+        each("rows", ("bboxes", "gtboxes"), _four_columns),
+        rule("as many as bboxes: gtboxes", _as_many_rows),
+        shape_is("pairs of boxes", _rows_of_pairs, "overlap"),
+    ),
+    _shared,
+)
 ENCODE = _box_rows(
     "BoundingBoxEncode",
     "delats = ((distance of centres, ln of the ratio of sizes) - means) / stds",
@@ -381,3 +496,66 @@ SUPPRESSION = _typed(
 )
 _BEFORE_950, _ON_950 = map(_roi_align, (False, True))
 ROI_ALIGN = replace(_BEFORE_950, work=lambda call: (_ON_950 if call.product in CLASS_950 else _BEFORE_950).work(call))
+ROI_ALIGN_GRAD = _typed(
+    "ROIAlignGrad",
+    "xdiff = the gradient of ROIAlign with respect to its features",
+    (
+        tensor_in("ydiff", "the gradient of its result"),
+        tensor_in("rois", "images and corners in rows"),
+        _attribute("xdiff_shape", Kind.INT_ARRAY),
+        *(_attribute(name, Kind.INT64) for name in ("pooled_width", "pooled_height")),
+        _attribute("spatial_scale", Kind.DOUBLE),
+        *(_attribute(name, Kind.INT64) for name in ("sample_num", "roi_end_mode")),
+        tensor_out("xdiff"),
+    ),
+    (
+        dtype_in((D.FLOAT,), "ydiff", "rois", "xdiff"),
+        dims_between(2, 2, "rois"),
+        rule("rows: rois", _five_columns),
+        rule("bins and points: sample_num", _some_bins),
+        one_of("roi_end_mode", 0, 1, 2, 3),
+        rule("4 extents: xdiff_shape", _four_extents),
+        shape_is("bins", _pooled_planes, "ydiff"),
+        shape_is("the features", _pixels, "xdiff"),
+    ),
+    _align_back,
+)
+RESPONSE_FLAGS = _typed(
+    "AnchorResponseFlags",
+    "flags = 1 where the centre of a box lies in a grid of steps",
+    (
+        tensor_in("gt_bboxes", "boxes in rows"),
+        *(_attribute(name, Kind.INT_ARRAY) for name in ("featmap_size", "strides")),
+        _attribute("num_base_anchors", Kind.INT64),
+        tensor_out("flags"),
+    ),
+    (
+        *_floats("gt_bboxes"),
+        dtype_in((D.UINT8,), "flags"),
+        dims_between(2, 2, "gt_bboxes"),
+        each("rows", ("gt_bboxes",), _four_columns),
+        rule("a grid: featmap_size, strides, num_base_anchors", _a_grid),
+        shape_is("anchors", lambda call: (math.prod((*call["featmap_size"], call["num_base_anchors"])),), "flags"),
+    ),
+    _responsible,
+    (*_FLOATS, D.UINT8),
+)
+YOLO_ENCODE = _typed(
+    "YoloBoxesEncode",
+    "encoded_bboxes = (distance of centres / stride + 0.5, ln of the ratio of sizes), both limited",
+    (
+        *(tensor_in(name, "boxes in rows") for name in ("anchor_boxes", "gt_bboxes")),
+        tensor_in("stride", "of each"),
+        tensor_out("encoded_bboxes"),
+    ),
+    (
+        *_floats("anchor_boxes", "gt_bboxes", "encoded_bboxes"),
+        dtype_in((D.INT32,), "stride"),
+        dims_between(2, 2, "anchor_boxes"),
+        each("rows", ("anchor_boxes",), _four_columns),
+        shape_is("as many boxes", lambda call: call["anchor_boxes"].shape, "gt_bboxes", "encoded_bboxes"),
+        shape_is("one for each box", lambda call: call["anchor_boxes"].shape[:1], "stride"),
+    ),
+    _encode_for_yolo,
+    (*_FLOATS, D.INT32),
+)
