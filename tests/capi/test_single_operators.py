@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -335,9 +335,99 @@ CASES["YoloBoxesEncode"] = (
 TORCH = {"CTCLossV2", "CTCLossV2Grad", "GridSampler2DGrad", "GridSampler3DGrad"}
 TORCH |= {"ApplyAdamW", "CdistGrad", "DynamicRNN", "DynamicRNNGrad", "DynamicRNNV2", "DynamicRNNV2Grad"}
 
+INSIDE = (np.abs(X) % 1 * 0.9 + 0.05).astype(np.float32)
+NUMBER, LARGER = OnHost(np.float32(0.25)), OnHost(np.float32(0.75))
+OF_ONE = (
+    "Abs Acos Asin Atan Ceil Cos Cosh Erf Erfc Expm1 Floor IsFinite Log1p Neg Reciprocal Rsqrt Sign Sin "
+    "Sinh Sqrt Square Tan Tanh Trunc"
+)
+OF_TWO = {
+    "Atan2": "atan2",
+    "Equal": "eq",
+    "FloorDiv": "floor_divide",
+    "FloorMod": "remainder",
+    "Greater": "gt",
+    "GreaterEqual": "ge",
+    "Less": "lt",
+    "LessEqual": "le",
+    "LogicalAnd": "logical_and",
+    "LogicalOr": "logical_or",
+    "Maximum": "maximum",
+    "Minimum": "minimum",
+    "Mod": "fmod",
+    "Mul": "mul",
+    "NotEqual": "ne",
+    "Pow": "pow",
+    "RealDiv": "div",
+}
+OF_LOGARITHMS = {"base": 2.0, "scale": 0.5, "shift": 1.0}
+ALONG: Attributes = {"keep_dims": True}
+Formula = Callable[..., Any]
+#: What torch_npu calls for tensors in private formats: inputs, attributes, and a function of PyTorch's tensors.
+PRIVATE: dict[str, tuple[Sequence[Any], Attributes, Formula | str]] = {
+    **{name: ((INSIDE,), {}, name.lower()) for name in OF_ONE.split()},
+    **{name: ((INSIDE, np.abs(DY)), {}, function) for name, function in OF_TWO.items()},
+    "Addcdiv": ((X, DY, INSIDE, NUMBER), {}, lambda x, y, z, _: x.addcdiv(y, z, value=0.25)),
+    "Addcmul": ((X, DY, INSIDE, NUMBER), {}, lambda x, y, z, _: x.addcmul(y, z, value=0.25)),
+    "AxpyV2": ((X, DY, NUMBER), {}, lambda x, y, _: x + 0.25 * y),
+    "ClipByValue": ((X, NUMBER, LARGER), {}, lambda x, *_: x.clamp(0.25, 0.75)),
+    "ClipByValueV2": ((X, NUMBER, LARGER), {}, lambda x, *_: x.clamp(0.25, 0.75)),
+    "ConcatD": ((X, DY, X), {"concat_dim": 1, "N": 3}, lambda x, y, z: x.new_tensor(np.hstack([x, y, z]))),
+    "Cumsum": ((X, OnHost(np.int32(1))), {}, lambda x, _: x.cumsum(1)),
+    "Exp": ((X,), OF_LOGARITHMS, lambda x: (x * 0.5 + 1).exp2()),
+    "GatherElements": ((X, np.array([[2, 0, 1, 1]])), {"dim": 0}, lambda x, at: x.gather(0, at)),
+    "Invert": ((np.array([1, -2], np.int32),), {}, "bitwise_not"),
+    "Lerp": ((X, DY, INSIDE), {}, "lerp"),
+    "Log": ((INSIDE,), OF_LOGARITHMS, lambda x: (x * 0.5 + 1).log2()),
+    "LogicalNot": ((X > 0,), {}, "logical_not"),
+    "MaskedFill": ((X, X > 0, NUMBER), {}, lambda x, mask, _: x.masked_fill(mask, 0.25)),
+    "MatMul": ((X, DY), {"transpose_x1": True, "transpose_x2": False}, lambda x, y: x.T @ y),
+    "Pack": ((X, DY), {"axis": 1, "N": 2}, lambda x, y: x.new_tensor(np.stack([x, y], 1))),
+    "ReduceAll": ((X > -1, OnHost([1])), {}, lambda x, _: x.all(1)),
+    "ReduceAny": ((X > 1, OnHost([0])), ALONG, lambda x, _: x.any(0, True)),
+    "ReduceMax": ((X, OnHost([0, 1])), {}, lambda x, _: x.amax()),
+    "ReduceMean": ((X, OnHost([-1])), ALONG, lambda x, _: x.mean(1, True)),
+    "ReduceMeanD": ((X,), {"axes": (0,), **ALONG}, lambda x: x.mean(0, True)),
+    "ReduceMin": ((X, OnHost([0])), {}, lambda x, _: x.amin(0)),
+    "ReduceSum": ((X, OnHost([0])), {}, lambda x, _: x.sum(0)),
+    "ReverseV2": ((X, OnHost([0, 1])), {}, lambda x, _: x.flip(0, 1)),
+    "Select": ((X > 0, X, DY), {}, "where"),
+    "Tile": ((X, OnHost([2, 1, 3])), {}, lambda x, _: x.repeat(2, 1, 3)),
+    "Tril": ((X,), {"diagonal": 1}, lambda x: x.tril(1)),
+    "ZerosLike": ((X,), {}, "zeros_like"),
+}
+TORCH |= {*PRIVATE, "DropOutDoMask", "StatelessDropOutGenMask"}
+
 
 def test_every_type_is_tested() -> None:
     assert CASES.keys() | TORCH == TYPES.keys()
+
+
+@pytest.mark.parametrize("op_type", PRIVATE)
+def test_a_type_for_private_formats(device: None, op_type: str) -> None:
+    """Calls by these types were refused."""
+    torch = pytest.importorskip("torch")
+    inputs, attributes, formula = PRIVATE[op_type]
+    given = [torch.tensor(each.values if isinstance(each, OnHost) else each) for each in inputs]
+    wanted = (getattr(torch, formula) if isinstance(formula, str) else formula)(*given).numpy()
+    out = np.empty(wanted.shape, wanted.dtype)
+    assert call(op_type, inputs, [out], attributes) == 0, refusal()
+    np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-6)
+
+
+def test_elements_are_dropped_by_type(device: None) -> None:
+    """The chance that an element stays is an input."""
+    mask, out, x = np.empty(128, np.uint8), np.empty(1000, np.float32), np.ones(1000, np.float32)
+    stays = OnHost(np.float32(0.25))
+    inputs = (OnHost([1000]), stays, OnHost(np.int32(3)), OnHost(np.int32(0)), OnHost([0, 8]))
+    assert call("StatelessDropOutGenMask", inputs, [mask]) == 0, refusal()
+    assert call("DropOutDoMask", (x, mask, stays), [out]) == 0, refusal()
+    kept = np.unpackbits(mask, bitorder="little")[:1000]
+    np.testing.assert_array_equal(out, 4.0 * kept)
+    assert 200 < kept.sum() < 300
+    again = np.empty_like(mask)
+    assert call("StatelessDropOutGenMask", (*inputs[:4], OnHost([0, 16])), [again]) == 0
+    assert (again != mask).any()
 
 
 @pytest.mark.parametrize("p", [0.0, 1.0, 1.5, 2.0, 3.0, np.inf])
@@ -531,6 +621,16 @@ def test_a_reshape_before_the_transposition(device: None) -> None:
         ("Sine", (X,), {}, 200001, "opType: expected a type of the list in docs/c-functions.md, got Sine"),
         ("", (X,), {}, 200001, "opType: expected a type of the list in docs/c-functions.md, got "),
         ("Swish", (None,), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
+        ("AxpyV2", (X, X, X), {}, 161002, "inputs[2]: expected one number in the host's memory, got none"),
+        (
+            "ClipByValue",
+            (X, OnHost([0.0, 1.0]), OnHost(1.0)),
+            {},
+            161002,
+            "inputs[1]: expected one number in the host's",
+        ),
+        ("Cumsum", (X, OnHost([0])), {"reverse": True}, 161002, "axis: expected one dimension, neither exclusive nor"),
+        ("MatMul", (X, X, X), {"transpose_x1": True}, 161002, "bias: expected null, got a tensor"),
         ("Swish", (), {}, 161001, "Swish: aclnnSwish: self: expected an object, got null"),
         ("Swish", (X.astype(np.int32),), {}, 161002, "Swish: aclnnSwish: self: expected data type"),
         ("Swish", (X,), {"scale": "1"}, 161002, "Swish: scale: expected a value such as 1.0, got '1'"),

@@ -396,6 +396,27 @@ class TestByType:
         for wanted, got in zip(*results, strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
+    @pytest.mark.parametrize("number", [3, 29], ids=["NC1HWC0", "FRACTAL_NZ"])
+    def test_tensors_in_private_formats(self, number: int) -> None:
+        """Most calls with one were refused."""
+        x, y = sample(torch.float32, 2, 16, 8, 8), sample(torch.float32, 2, 16, 8, 8, seed=1)
+
+        def found(x: Any, y: Any) -> list[Any]:
+            dropped = torch.nn.functional.dropout(torch.ones_like(x), 0.25)
+            means = [each.mean((2, 3)) for each in (x, (x - 0.5).clamp(-0.1, 0.1))]
+            results = [x > y, x * y / 2, (x * x + 1).log2(), torch.where(x > y, x, y), torch.cat([x, y], 1), *means]
+            return [*results, x.masked_fill(x > 0.5, 1.0), x @ y.transpose(2, 3), dropped.amax()]
+
+        torch.npu.config.allow_internal_format = True
+        try:
+            there = [torch_npu.npu_format_cast(each.npu(), number) for each in (x, y)]
+            assert torch_npu.get_npu_format(there[0]) == number
+            got = [each.cpu() for each in found(*there)]
+        finally:
+            torch.npu.config.allow_internal_format = False  # as it is at first
+        for each, wanted in zip(got, found(x, y), strict=True):
+            torch.testing.assert_close(each, wanted, rtol=1e-5, atol=1e-6)
+
     @pytest.mark.parametrize("name", ["silu", "mish"])
     @every_dtype
     def test_an_activation_and_its_gradient(self, name: str, dtype: Any) -> None:

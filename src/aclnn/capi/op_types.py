@@ -135,6 +135,19 @@ def _constant(value: int) -> Value:
     return lambda given: Scalar(D.INT64, D.INT64.encode(value))
 
 
+def _on_host(place: int) -> Value:
+    """An input of one number, whose value is in the host's memory, as a scalar."""
+
+    def number(given: Given) -> Scalar:
+        found = given.values[place] if place < len(given.values) else None
+        if found is None or found.size != 1:
+            got = "none" if found is None else found.size
+            raise _invalid(f"inputs[{place}]: expected one number in the host's memory, got {got}")
+        return Scalar(given.tensor(place).dtype, found.tobytes())
+
+    return number
+
+
 def _choice(name: str, words: Sequence[str], default: int = 0) -> Value:
     """The place of an attribute among its words."""
 
@@ -243,13 +256,15 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
     return ByType(operator, arguments)
 
 
-def _product(function: str) -> ByType:
+def _product(*flags: str) -> ByType:
     """Multiply matrices, which attributes transpose."""
-    operator = BY_FUNCTION[function]
+    operator = BY_FUNCTION["aclnnMatmul"]
 
     def arguments(given: Given) -> dict[str, Any]:
+        if any(given.inputs[2:]):
+            raise _invalid("bias: expected null, got a tensor")
         factors = []
-        for place, flag in enumerate(("adj_x1", "adj_x2")):
+        for place, flag in enumerate(flags):
             factor = given.tensor(place)
             *batch, rows, columns = range(len(factor.shape))
             factors.append(_permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor)
@@ -257,6 +272,71 @@ def _product(function: str) -> ByType:
         return dict(zip(names, (*factors, given.output(), 0), strict=True))
 
     return ByType(operator, arguments)
+
+
+def _reduced(function: str, dim: str, keep: str, **others: Value) -> ByType:
+    """Reduce along dimensions that the second input holds."""
+    values = {dim: _integers, keep: _attribute("keep_dims", False)} | others
+    return _operator(BY_FUNCTION[function], "self", "out", **values)
+
+
+def _integers(given: Given) -> tuple[int, ...]:
+    return given.integers(1)
+
+
+def _dim(given: Given) -> int:
+    """The only integer of the second input.
+
+    Raises:
+        AclnnError: there are none, or several, or an attribute asks for sums of other elements.
+    """
+    found = given.integers(1)
+    if len(found) != 1 or given.attribute("exclusive", False) or given.attribute("reverse", False):
+        raise _invalid(f"axis: expected one dimension, neither exclusive nor reverse, got {list(found)}")
+    return found[0]
+
+
+def _real(given: Given, place: int) -> float:
+    return float(_on_host(place)(given).value)
+
+
+def _type_of_output(given: Given) -> D:
+    return given.output().dtype
+
+
+def _joined(function: str, dim: str) -> ByType:
+    """Put all inputs together."""
+    return _function(
+        function, "", tensors=lambda given: tuple(map(given.tensor, range(len(given.inputs)))), dim=_attribute(dim, 0)
+    )
+
+
+def _limited(function: str = "aclnnClamp") -> ByType:
+    return _function(function, clipValueMin=_on_host(1), clipValueMax=_on_host(2))
+
+
+_OF_ONE = (
+    "Abs Acos Asin Atan Ceil Cos Cosh Erf Erfc Expm1 Floor IsFinite Log1p LogicalNot Neg Reciprocal Rsqrt Sign Sin "
+    "Sinh Sqrt Tan Tanh Trunc"
+)
+_OF_TWO = {
+    "Atan2": "Atan2",
+    "Equal": "EqTensor",
+    "FloorDiv": "FloorDivide",
+    "FloorMod": "RemainderTensorTensor",
+    "Greater": "GtTensor",
+    "GreaterEqual": "GeTensor",
+    "Less": "LtTensor",
+    "LessEqual": "LeTensor",
+    "LogicalAnd": "LogicalAnd",
+    "LogicalOr": "LogicalOr",
+    "Maximum": "Maximum",
+    "Minimum": "Minimum",
+    "Mod": "FmodTensor",
+    "Mul": "Mul",
+    "NotEqual": "NeTensor",
+    "RealDiv": "Div",
+}
 
 
 def _grid(function: str, inputs: str = "input grid", outputs: str = "out") -> ByType:
@@ -304,6 +384,12 @@ def _overlap(operator: Operator, **others: Value) -> ByType:
 
 
 _MOVED = {"means": _attribute("means", (0.0,) * 4), "stds": _attribute("stds", (1.0,) * 4)}
+
+_OF_LOGARITHMS = {
+    "base": _attribute("base", -1.0),
+    "scale": _attribute("scale", 1.0),
+    "shift": _attribute("shift", 0.0),
+}
 
 TYPES: dict[str, ByType] = {
     # Activations and norms.
@@ -365,6 +451,53 @@ TYPES: dict[str, ByType] = {
     ),
     "Swish": _function("aclnnSwish", betaOptional=_number("scale", 1.0)),
     "SwishGrad": _function("aclnnSwishBackward", "gradOutput self", "gradInput", betaOptional=_number("scale", 1.0)),
+    # What torch_npu calls for tensors in private formats.
+    **{name: _function(f"aclnn{name}") for name in _OF_ONE.split()},
+    **{name: _function(f"aclnn{function}", "self other") for name, function in _OF_TWO.items()},
+    "Addcdiv": _function("aclnnAddcdiv", "self tensor1 tensor2", value=_on_host(3)),
+    "Addcmul": _function("aclnnAddcmul", "self tensor1 tensor2", value=_on_host(3)),
+    "AxpyV2": _function("aclnnAdd", "self other", alpha=_on_host(2)),
+    "ClipByValue": _limited(),
+    "ClipByValueV2": _limited(),
+    "ConcatD": _joined("aclnnCat", "concat_dim"),
+    "Cumsum": _function("aclnnCumsum", dim=_dim, dtype=_type_of_output),
+    "DropOutDoMask": _function("aclnnDropoutDoMask", "self mask", prob=lambda given: 1 - _real(given, 2)),
+    "Exp": _operator(of_types.EXP, "x", "y", **_OF_LOGARITHMS),
+    "GatherElements": _function("aclnnGather", "self index", dim=_attribute("dim", 0)),
+    "Invert": _function("aclnnBitwiseNot"),
+    "Lerp": _function("aclnnLerp", "self end weight"),
+    "Log": _operator(of_types.LOG, "x", "y", **_OF_LOGARITHMS),
+    "MaskedFill": _function("aclnnSWhere", "other condition self"),
+    "MatMul": _product("transpose_x1", "transpose_x2"),
+    "Pack": _joined("aclnnStack", "axis"),
+    "Pow": _function("aclnnPowTensorTensor", "self exponent"),
+    "ReduceAll": _reduced("aclnnAll", "dim", "keepdim"),
+    "ReduceAny": _reduced("aclnnAny", "dim", "keepdim"),
+    "ReduceMax": _reduced("aclnnAmax", "dim", "keepDim"),
+    "ReduceMean": _reduced("aclnnMean", "dim", "keepDim", dtype=_type_of_output),
+    "ReduceMeanD": _function(
+        "aclnnMean", dim=_attribute("axes", ()), keepDim=_attribute("keep_dims", False), dtype=_type_of_output
+    ),
+    "ReduceMin": _reduced("aclnnAmin", "dim", "keepDim"),
+    "ReduceSum": _reduced("aclnnReduceSum", "dims", "keepDims", dtype=_type_of_output),
+    "ReverseV2": _function("aclnnFlip", dims=_integers),
+    "Select": _function("aclnnSWhere", "condition self other"),
+    "Square": ByType(
+        BY_FUNCTION["aclnnMul"],
+        lambda given: {"self": given.tensor(), "other": given.tensor(), "out": given.output()},
+    ),
+    "StatelessDropOutGenMask": _function(
+        "aclnnDropoutGenMaskV2",
+        "",
+        shape=lambda given: given.integers(0),
+        prob=lambda given: 1 - _real(given, 1),
+        seed=lambda given: int(_real(given, 2)),
+        offset=lambda given: given.integers(4)[-1],
+        probDataType=lambda given: given.tensor(1).dtype,
+    ),
+    "Tile": _function("aclnnRepeat", repeats=_integers),
+    "Tril": _function("aclnnTril", diagonal=_attribute("diagonal", 0)),
+    "ZerosLike": _function("aclnnInplaceZero", "", "selfRef"),
     # Copies.
     "BroadcastTo": _copied(),
     "Cast": _function("aclnnCast", dtype=lambda given: given.output().dtype),
@@ -396,7 +529,7 @@ TYPES: dict[str, ByType] = {
         "aclnnMinDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
     ),
     "Add": _function("aclnnAdd", "self other", alpha=_constant(1)),
-    "BatchMatMul": _product("aclnnBatchMatMul"),
+    "BatchMatMul": _product("adj_x1", "adj_x2"),
     "BoundingBoxDecode": _operator(
         of_box_types.DECODE,
         "rois deltas",

@@ -86,6 +86,20 @@ def _log_space(assist: Array, start: float, end: float, steps: int, base: float)
     return base ** (start + step * np.arange(steps, dtype=np.float64))
 
 
+def _power(x: Array, base: float, scale: float, shift: float) -> Array:
+    exponent = x.astype(np.float64) * scale + shift
+    return np.asarray(np.exp(exponent) if base == -1 else np.power(base, exponent))
+
+
+def _logarithm(x: Array, base: float, scale: float, shift: float) -> Array:
+    found = np.log(x.astype(np.float64) * scale + shift)
+    return np.asarray(found if base == -1 else found / np.log(base))
+
+
+def _as_x(call: Call) -> tuple[int, ...]:
+    return call["x"].shape
+
+
 #: The function's, of which CANN documents only Ascend 950; the type is older.
 APPLY_ADAM_W = replace(
     next(operator for operator in optimizer.OPERATORS if operator.name == "apply_adam_w"),
@@ -116,6 +130,9 @@ LOG_SPACE = _typed(
     _log_space,
     lambda call: (call["steps"],),
 )
+_OF_LOGARITHMS = {"base": Kind.DOUBLE, "scale": Kind.DOUBLE, "shift": Kind.DOUBLE}
+EXP = _typed("Exp", "y = base^(scale * x + shift), base -1: e", "x", _OF_LOGARITHMS, _power, _as_x)
+LOG = _typed("Log", "y = log(scale * x + shift) to the base, -1: e", "x", _OF_LOGARITHMS, _logarithm, _as_x)
 RENORM = _typed(
     "Renorm",
     "y = maxnorm / norm of order p of self over all dimensions but dim where that is larger, else 1",
