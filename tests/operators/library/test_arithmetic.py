@@ -54,7 +54,8 @@ OF_TWO = {
     },
 }
 #: Their second operand is not 0.
-DIVIDING = (*OF_TWO, "div_mod", "div_mods")
+ROUNDED = ("div_mod", "inplace_div_mod", "div_mods", "inplace_div_mods")
+DIVIDING = (*OF_TWO, *ROUNDED)
 
 
 def _whole(a: Mapping[str, Any]) -> list[Any]:
@@ -74,7 +75,7 @@ def _power(base: Any, exponent: Any) -> Any:
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "div": lambda d: {"out": T(D.FLOAT if d in (*INTEGERS, D.BOOL) else d, GRID)},
     "divs": lambda d: {"out": T(D.FLOAT if d in (*INTEGERS, D.BOOL) else d, GRID)},
-    **{name: lambda d: {"mode": 2 if d in INTEGERS else 1} for name in ("div_mod", "div_mods")},
+    **{name: lambda d: {"mode": 2 if d in INTEGERS else 1} for name in ROUNDED},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
@@ -110,8 +111,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "divs": lambda a: a["self"] / a["other"],
     "inplace_divs": lambda a: a["selfRef"] / a["other"],
     **{name: lambda a, word=word: getattr(torch, word)(*_whole(a)) for name, word in OF_TWO.items()},
-    "div_mod": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
-    "div_mods": lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc"),
+    **{name: lambda a: torch.div(*_whole(a), rounding_mode="floor" if a["mode"] == 2 else "trunc") for name in ROUNDED},
     **{name: lambda a: torch.rsub(a["self"], a["other"], alpha=a["alpha"]) for name in ("rsub", "rsubs")},
     **{
         f"{where}pow_{kind}": lambda a: _power(first(a), a["exponent"])

@@ -517,7 +517,7 @@ _MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards 
 _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
 
 
-def _quotients(name: str, kind: str, other: Parameter) -> Operator:
+def _quotients(name: str, kind: str, other: Parameter, form: Form) -> Operator:
     """Quotients rounded on demand; those of 16 bits before they are truncated too, those as they are as ``div``'s."""
     operator = _real(
         name,
@@ -527,8 +527,9 @@ def _quotients(name: str, kind: str, other: Parameter) -> Operator:
         other,
         mode=_MODE,
         header="div",
+        form=form,
     )
-    dtype = _with_scalar("self", "out") if other is _NUMBER else _of_tensors("self")
+    dtype = _with_scalar(form.first, form.out) if other is _NUMBER else _of_tensors(form.first)
 
     def work(call: Call) -> Work | None:
         found = operator.work(call)
@@ -632,6 +633,6 @@ OPERATORS = (
         _NUMBER,
         header="floor_divide",
     ),
-    _quotients("div_mod", "tensor", _OTHER),
-    _quotients("div_mods", "number", _NUMBER),
+    *(_quotients("div_mod", "tensor", _OTHER, form) for form in FORMS),
+    *(_quotients("div_mods", "number", _NUMBER, form) for form in FORMS),
 )
