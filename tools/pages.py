@@ -134,7 +134,10 @@ def _types() -> list[tuple[str, str]]:
 
 
 def _answer(stub: Stub) -> str:
-    return f"{stub.code} `{name_of(stub.code)}`" if stub.answer == REFUSED else stub.answer
+    if stub.answer != REFUSED:
+        return stub.answer
+    code, name = str(stub.code), name_of(stub.code)
+    return code if name == code else f"{code} `{name}`"
 
 
 def _products() -> str:

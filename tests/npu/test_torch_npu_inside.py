@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -335,6 +337,25 @@ def test_functions_with_their_gradients(name: str) -> None:
         results.append([each.detach().cpu() for each in (y, x.grad) if each is not None])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_the_profilers_have_the_hosts_side(tmp_path: Path) -> None:
+    """Libraries that they load were not there."""
+    x = sample(torch.float32, 8, 8).npu()
+    with torch.profiler.profile() as profile:
+        x @ x
+    assert any(event.key == "aclnnMatmul" for event in profile.key_averages())
+    handler = torch_npu.profiler.tensorboard_trace_handler(str(tmp_path))
+    with torch_npu.profiler.profile(on_trace_ready=handler, profile_memory=True) as profile:
+        x @ x
+        profile.step()
+    (folder,) = tmp_path.glob("*/ASCEND_PROFILER_OUTPUT")
+    assert (folder / "memory_record.csv").is_file()
+    names = {event["name"] for event in json.loads((folder / "trace_view.json").read_text())}
+    assert {"aten::matmul", "aclnnMatmul"} & names
+    place = torch.npu.mstx.range_start("a part")
+    torch.npu.mstx.mark("a point")
+    torch.npu.mstx.range_end(place)
 
 
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["one", "four"])

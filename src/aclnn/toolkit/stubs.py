@@ -16,14 +16,18 @@ from aclnn.toolkit.abi import Prototype
 #: Answers. What a status function refuses is told by aclGetRecentErrMsg.
 REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
 PHASE_ONE = "as phase one, whose workspace is the same for all lengths"
+NOTHING = "null"
 LOGGED = "nothing, but in a trace the functions that were not found"
 
 _C_OF = {
     TAKEN: "0",
+    NOTHING: "NULL",
     HASH: "aclnn_hash(hashInfo, length)",
     CLOCK: "aclnn_nanoseconds()",
     LOGGED: "({ va_list rest; va_start(rest, fmt); aclnn_logged(fmt, rest); va_end(rest); })",
 }
+
+_DRV_ERROR_NOT_SUPPORT, _MSPTI_ERROR_INNER = 65534, 999
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,10 @@ class Stub(Prototype):
     @property
     def code(self) -> int:
         """The status of a refusal."""
+        if self.name.startswith("hal"):
+            return _DRV_ERROR_NOT_SUPPORT
+        if self.name.startswith("mspti"):
+            return _MSPTI_ERROR_INNER
         if self.library == "opapi":
             return ACLNN_ERR_INNER_NULLPTR
         is_lower = self.library == "runtime"
@@ -114,6 +122,49 @@ STUBS = (
     ),
     # Every result is the same each time, whatever is asked for.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
+    # Which clock the driver has: none, torch_npu's profiler takes the system's.
+    Stub("int halGetAPIVersion(int *version)", REFUSED),
+    Stub("int halGetDeviceInfo(uint32_t device, int32_t module, int32_t info, int64_t *value)", REFUSED),
+    # PyTorch's own profiler asks these of the device's activities; it has the host's without.
+    *(
+        Stub(f"int mspti{name}", REFUSED)
+        for name in (
+            "Subscribe(void **subscriber, void *callback, void *userdata)",
+            "Unsubscribe(void *subscriber)",
+            "ActivityRegisterCallbacks(void *requested, void *completed)",
+            "ActivityEnable(int kind)",
+            "ActivityDisable(int kind)",
+            "ActivityIsEnabled(int kind)",
+            "ActivityFlushAll(uint32_t flag)",
+            "ActivityGetNextRecord(uint8_t *buffer, size_t validBufferSizeBytes, void **record)",
+            "ActivityPushExternalCorrelationId(int kind, uint64_t id)",
+            "ActivityPopExternalCorrelationId(int kind, uint64_t *lastId)",
+        )
+    ),
+    # torch_npu's profiler goes on without what these would collect on the device.
+    Stub("aclError aclprofInit(const char *profilerResultPath, size_t length)", REFUSED),
+    Stub("aclError aclprofFinalize(void)", REFUSED),
+    Stub(
+        "void *aclprofCreateConfig("
+        "uint32_t *deviceIdList, uint32_t deviceNums, int aicoreMetrics, const void *events, uint64_t dataTypeConfig)",
+        NOTHING,
+    ),
+    Stub("aclError aclprofDestroyConfig(const void *profilerConfig)", REFUSED),
+    Stub("aclError aclprofSetConfig(int configType, const char *config, size_t configLength)", REFUSED),
+    Stub("aclError aclprofGetSupportedFeatures(size_t *featuresSize, void **featuresData)", REFUSED),
+    Stub("aclError aclprofGetSupportedFeaturesV2(size_t *featuresSize, void **featuresData)", REFUSED),
+    Stub("aclError aclprofWarmup(const void *profilerConfig)", REFUSED),
+    Stub("aclError aclprofStart(const void *profilerConfig)", REFUSED),
+    Stub("aclError aclprofStop(const void *profilerConfig)", REFUSED),
+    # Marks in a program, which no tool reads.
+    Stub("void mstxMarkA(const char *message, void *stream)", TAKEN),
+    Stub("uint64_t mstxRangeStartA(const char *message, void *stream)", TAKEN),
+    Stub("void mstxRangeEnd(uint64_t id)", TAKEN),
+    Stub("void *mstxDomainCreateA(const char *name)", NOTHING),
+    Stub("void mstxDomainDestroy(void *domain)", TAKEN),
+    Stub("void mstxDomainMarkA(void *domain, const char *message, void *stream)", TAKEN),
+    Stub("uint64_t mstxDomainRangeStartA(void *domain, const char *message, void *stream)", TAKEN),
+    Stub("void mstxDomainRangeEnd(void *domain, uint64_t id)", TAKEN),
     # The profiler's reports go nowhere.
     Stub("int32_t MsprofRegisterCallback(uint32_t moduleId, void *handle)", TAKEN),
     Stub("int32_t MsprofReportApi(uint32_t agingFlag, const void *api)", TAKEN),
