@@ -396,7 +396,7 @@ PRIVATE: dict[str, tuple[Sequence[Any], Attributes, Formula | str]] = {
     "Tril": ((X,), {"diagonal": 1}, lambda x: x.tril(1)),
     "ZerosLike": ((X,), {}, "zeros_like"),
 }
-TORCH |= {*PRIVATE, "DropOutDoMask", "StatelessDropOutGenMask"}
+TORCH |= {*PRIVATE, "ApplyAdamD", "DropOutDoMask", "StatelessDropOutGenMask"}
 
 
 def test_every_type_is_tested() -> None:
@@ -413,6 +413,33 @@ def test_a_type_for_private_formats(device: None, op_type: str) -> None:
     out = np.empty(wanted.shape, wanted.dtype)
     assert call(op_type, inputs, [out], attributes) == 0, refusal()
     np.testing.assert_allclose(out, wanted, rtol=2e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_steps_of_adam_by_type(device: None, nesterov: bool) -> None:
+    """It was refused. PyTorch's NAdam takes other steps, so those ahead are the definition's."""
+    torch = pytest.importorskip("torch")
+    parameter = torch.tensor(X.astype(float), requires_grad=True)
+    optimizer = torch.optim.Adam([parameter], lr=0.25, betas=(0.5, 0.75), eps=0.125)
+    state = [X.copy(), np.zeros_like(X), np.zeros_like(X)]
+    for step, gradient in enumerate((DY, X), 1):
+        before, parameter.grad = parameter.detach().clone(), torch.tensor(gradient.astype(float))
+        optimizer.step()
+        # Added to the root here, which PyTorch divides before.
+        epsilon = 0.125 * np.sqrt(1 - 0.75**step)
+        numbers = [np.float32(each) for each in (0.5**step, 0.75**step, 0.25, 0.5, 0.75, epsilon)]
+        inputs = (*state, *map(OnHost, numbers), gradient)
+        outputs = [np.empty_like(X) for _ in range(3)]
+        assert call("ApplyAdamD", inputs, outputs, {"use_locking": False, "use_nesterov": nesterov}) == 0, refusal()
+        found = optimizer.state[parameter]
+        wanted, m, v = (each.detach().numpy() for each in (parameter, found["exp_avg"], found["exp_avg_sq"]))
+        if nesterov:
+            wanted = before.numpy() + (wanted - before.numpy()) * (0.5 * m + 0.5 * gradient) / m
+        for got, each in zip(outputs, (wanted, m, v), strict=True):
+            np.testing.assert_allclose(got, each, rtol=1e-5, atol=1e-6)
+        state = [wanted.astype(np.float32), m.astype(np.float32), v.astype(np.float32)]
+        with torch.no_grad():
+            parameter.copy_(torch.tensor(wanted))
 
 
 def test_elements_are_dropped_by_type(device: None) -> None:

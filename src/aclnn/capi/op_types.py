@@ -507,6 +507,12 @@ TYPES: dict[str, ByType] = {
     "Slice": _copied(_sliced),
     "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
     # Other types that torch_npu calls.
+    "ApplyAdamD": _operator(
+        of_types.APPLY_ADAM,
+        "var m v beta1_power beta2_power lr beta1 beta2 epsilon grad",
+        "var_out m_out v_out",
+        use_nesterov=_attribute("use_nesterov", False),
+    ),
     "ApplyAdamW": _operator(
         of_types.APPLY_ADAM_W,
         "varRef mRef vRef beta1Power beta2Power lr weightDecay beta1 beta2 eps grad maxGradNormOptional",

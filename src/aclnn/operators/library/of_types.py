@@ -155,6 +155,45 @@ def _one_hot(x: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
     return np.where(np.expand_dims(x, at) == columns, on.reshape(()), off.reshape(()))
 
 
+def _adam(var: Array, m: Array, v: Array, *given: Any) -> tuple[Array, Array, Array]:
+    """Parameters and state after a step of Adam; the powers are those of this step."""
+    *numbers, grad, nesterov = given
+    beta1_power, beta2_power, lr, beta1, beta2, epsilon = (each.reshape(()) for each in numbers)
+    m, v = m + (1 - beta1) * (grad - m), v + (1 - beta2) * (grad * grad - v)
+    rate = lr * np.sqrt(1 - beta2_power) / (1 - beta1_power)
+    ahead = beta1 * m + (1 - beta1) * grad if nesterov else m
+    return var - rate * ahead / (np.sqrt(v) + epsilon), m, v
+
+
+_ADAM_STATE, _ADAM_NUMBERS = ("var", "m", "v"), ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
+_ADAM_RESULTS = tuple(f"{name}_out" for name in _ADAM_STATE)
+APPLY_ADAM = replace(
+    library_operator(
+        "ApplyAdamD",
+        "var = var - lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon)",
+        "The operator of type ApplyAdamD.",
+        (
+            *(tensor_in(name, "parameters and state") for name in _ADAM_STATE),
+            *(tensor_in(name, "one number") for name in _ADAM_NUMBERS),
+            tensor_in("grad", "the gradient"),
+            Parameter("use_nesterov", "use_nesterov", Kind.BOOL, "an attribute"),
+            *map(tensor_out, _ADAM_RESULTS),
+        ),
+        (
+            present(*_ADAM_STATE, *_ADAM_NUMBERS, "grad", *_ADAM_RESULTS),
+            dtype_in(where_supported(FLOATING), "var"),
+            *(same_dtype(name, "var") for name in (*_ADAM_STATE[1:], *_ADAM_NUMBERS, "grad", *_ADAM_RESULTS)),
+            shape_is("as var has", lambda call: call["var"].shape, *_ADAM_STATE[1:], "grad", *_ADAM_RESULTS),
+            size_is("one number", lambda call: 1, *_ADAM_NUMBERS),
+        ),
+        _adam,
+        header="",
+        dtypes=FLOATING,
+        products=MODERN,
+        attributes=("use_nesterov",),
+    ),
+    function="ApplyAdamD",
+)
 _VALUES = (*_TYPES, D.INT32, D.INT8, D.UINT8)
 
 #: Of integers, with values of another type.
