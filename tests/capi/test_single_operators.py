@@ -396,7 +396,7 @@ PRIVATE: dict[str, tuple[Sequence[Any], Attributes, Formula | str]] = {
     "Tril": ((X,), {"diagonal": 1}, lambda x: x.tril(1)),
     "ZerosLike": ((X,), {}, "zeros_like"),
 }
-TORCH |= {*PRIVATE, "ApplyAdamD", "DropOutDoMask", "StatelessDropOutGenMask"}
+TORCH |= {*PRIVATE, "ApplyAdamD", "MaskedFillRange", "DropOutDoMask", "StatelessDropOutGenMask"}
 
 
 def test_every_type_is_tested() -> None:
@@ -440,6 +440,26 @@ def test_steps_of_adam_by_type(device: None, nesterov: bool) -> None:
         state = [wanted.astype(np.float32), m.astype(np.float32), v.astype(np.float32)]
         with torch.no_grad():
             parameter.copy_(torch.tensor(wanted))
+
+
+CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("axis", "filled"), [(0, np.s_[0:1]), (1, np.s_[:, 0:1]), (2, [np.s_[0, :, 0:1], np.s_[1, :, 2:4]])]
+)
+def test_ranges_are_filled_by_type(device: None, axis: int, filled: Any) -> None:
+    """Along the last axis each sample has a range of its own, as torch_npu's test has it."""
+    start, end = np.array([[0, 2], [1, 0]], np.int32), np.array([[1, 9], [1, 0]], np.int32)
+    if axis < 2:
+        start, end = start[:, :1], end[:, :1]
+    wanted, out = CUBE.copy(), np.empty_like(CUBE)
+    for part in filled if isinstance(filled, list) else [filled]:
+        wanted[part] = -1
+    inputs = (CUBE, start, end, np.array([-1, -2], np.int32))
+    assert call("MaskedFillRange", inputs, [out], {"axis": axis}) == 0, refusal()
+    np.testing.assert_array_equal(out, wanted)
+    assert call("MaskedFillRange", (CUBE[:1].copy(), *inputs[1:]), [out[:1].copy()], {"axis": 5}) == 161002
 
 
 def test_elements_are_dropped_by_type(device: None) -> None:

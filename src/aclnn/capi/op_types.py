@@ -582,6 +582,7 @@ TYPES: dict[str, ByType] = {
         steps=_attribute("steps", 100),
         base=_attribute("base", 10.0),
     ),
+    "MaskedFillRange": _operator(of_types.MASKED_FILL_RANGE, "x start end value", "y", axis=_attribute("axis", -1)),
     "MultilabelMarginLoss": _function(
         "aclnnMultilabelMarginLoss",
         "self target",

@@ -10,6 +10,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    dims_between,
     dtype_in,
     limited_dims,
     present,
@@ -165,6 +166,60 @@ def _adam(var: Array, m: Array, v: Array, *given: Any) -> tuple[Array, Array, Ar
     return var - rate * ahead / (np.sqrt(v) + epsilon), m, v
 
 
+def _fill_ranges(x: Array, start: Array, end: Array, value: Array, axis: int) -> Array:
+    """Fill ranges along an axis, along the last one those of each element of the first dimension."""
+    out = x.copy()
+    axis %= x.ndim
+    for at, number in np.ndenumerate(start):
+        places = slice(max(0, number), max(0, end[at]))
+        part = out[at[1]] if 0 < axis == x.ndim - 1 else out
+        np.moveaxis(part, axis - x.ndim, 0)[places] = value[at[0]]
+    return out
+
+
+def _ranges(call: Call) -> str | None:
+    x, start, axis = call["x"].shape, call["start"].shape, call["axis"]
+    rank = len(x)
+    if not -rank <= axis < rank:
+        return f"axis: expected from {-rank} to {rank - 1}, got {axis}"
+    if axis % rank == rank - 1 > 0 and start[1] > x[0]:
+        return f"start: expected at most {x[0]} columns (the first dimension of x), got {start[1]}"
+    return None
+
+
+_FILLED = (*_TYPES, D.INT32, D.INT8)
+MASKED_FILL_RANGE = replace(
+    library_operator(
+        "MaskedFillRange",
+        "y = x, but value[i] from start[i, j] to end[i, j] along axis",
+        "The operator of type MaskedFillRange.",
+        (
+            tensor_in("x", "of 1 to 3 dimensions"),
+            *(tensor_in(name, "places, (n, m)") for name in ("start", "end")),
+            tensor_in("value", "(n,)"),
+            Parameter("axis", "axis", Kind.INT64, "an attribute"),
+            tensor_out("y"),
+        ),
+        (
+            present("x", "start", "end", "value", "y"),
+            dtype_in(_FILLED, "x"),
+            *(same_dtype(name, "x") for name in ("value", "y")),
+            dtype_in((D.INT32,), "start", "end"),
+            dims_between(1, 3, "x"),
+            dims_between(2, 2, "start"),
+            shape_is("as start has", lambda call: call["start"].shape, "end"),
+            shape_is("a number for each row", lambda call: call["start"].shape[:1], "value"),
+            shape_is("as x has", lambda call: call["x"].shape, "y"),
+            rule("ranges of x: start, axis", _ranges),
+        ),
+        _fill_ranges,
+        header="",
+        dtypes=_FILLED,
+        products=MODERN,
+        attributes=("axis",),
+    ),
+    function="MaskedFillRange",
+)
 _ADAM_STATE, _ADAM_NUMBERS = ("var", "m", "v"), ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
 _ADAM_RESULTS = tuple(f"{name}_out" for name in _ADAM_STATE)
 APPLY_ADAM = replace(
