@@ -114,6 +114,34 @@ class aclrtStreamStatus(IntEnum):
     ACL_STREAM_STATUS_NOT_READY = 1
     ACL_STREAM_STATUS_RESERVED = 65535
 
+class aclrtCallbackBlockType(IntEnum):
+    """The enumeration ``aclrtCallbackBlockType``."""
+
+    ACL_CALLBACK_NO_BLOCK = 0
+    ACL_CALLBACK_BLOCK = 1
+
+class aclrtStreamAttr(IntEnum):
+    """The enumeration ``aclrtStreamAttr``."""
+
+    ACL_STREAM_ATTR_FAILURE_MODE = 1
+    ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK = 2
+    ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3
+    ACL_STREAM_ATTR_CACHE_OP_INFO = 4
+
+class aclmdlRICaptureMode(IntEnum):
+    """The enumeration ``aclmdlRICaptureMode``."""
+
+    ACL_MODEL_RI_CAPTURE_MODE_GLOBAL = 0
+    ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL = 1
+    ACL_MODEL_RI_CAPTURE_MODE_RELAXED = 2
+
+class aclmdlRICaptureStatus(IntEnum):
+    """The enumeration ``aclmdlRICaptureStatus``."""
+
+    ACL_MODEL_RI_CAPTURE_STATUS_NONE = 0
+    ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE = 1
+    ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED = 2
+
 class aclrtFloatOverflowMode(IntEnum):
     """The enumeration ``aclrtFloatOverflowMode``."""
 
@@ -136,6 +164,12 @@ class aclDeviceInfo(IntEnum):
     ACL_DEVICE_INFO_AI_CORE_NUM = 0
     ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1
     ACL_DEVICE_INFO_L2_SIZE = 2
+
+class aclrtDevResLimitType(IntEnum):
+    """The enumeration ``aclrtDevResLimitType``."""
+
+    ACL_RT_DEV_RES_CUBE_CORE = 0
+    ACL_RT_DEV_RES_VECTOR_CORE = 1
 
 class aclCompileOpt(IntEnum):
     """The enumeration ``aclCompileOpt``."""
@@ -324,6 +358,18 @@ ACL_EVENT_WAIT_STATUS_RESERVED: Final = aclrtEventWaitStatus.ACL_EVENT_WAIT_STAT
 ACL_STREAM_STATUS_COMPLETE: Final = aclrtStreamStatus.ACL_STREAM_STATUS_COMPLETE
 ACL_STREAM_STATUS_NOT_READY: Final = aclrtStreamStatus.ACL_STREAM_STATUS_NOT_READY
 ACL_STREAM_STATUS_RESERVED: Final = aclrtStreamStatus.ACL_STREAM_STATUS_RESERVED
+ACL_CALLBACK_NO_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_NO_BLOCK
+ACL_CALLBACK_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_BLOCK
+ACL_STREAM_ATTR_FAILURE_MODE: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FAILURE_MODE
+ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK
+ACL_STREAM_ATTR_USER_CUSTOM_TAG: Final = aclrtStreamAttr.ACL_STREAM_ATTR_USER_CUSTOM_TAG
+ACL_STREAM_ATTR_CACHE_OP_INFO: Final = aclrtStreamAttr.ACL_STREAM_ATTR_CACHE_OP_INFO
+ACL_MODEL_RI_CAPTURE_MODE_GLOBAL: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_GLOBAL
+ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL
+ACL_MODEL_RI_CAPTURE_MODE_RELAXED: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_RELAXED
+ACL_MODEL_RI_CAPTURE_STATUS_NONE: Final = aclmdlRICaptureStatus.ACL_MODEL_RI_CAPTURE_STATUS_NONE
+ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE: Final = aclmdlRICaptureStatus.ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE
+ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED: Final = aclmdlRICaptureStatus.ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED
 ACL_RT_OVERFLOW_MODE_SATURATION: Final = aclrtFloatOverflowMode.ACL_RT_OVERFLOW_MODE_SATURATION
 ACL_RT_OVERFLOW_MODE_INFNAN: Final = aclrtFloatOverflowMode.ACL_RT_OVERFLOW_MODE_INFNAN
 ACL_RT_OVERFLOW_MODE_UNDEF: Final = aclrtFloatOverflowMode.ACL_RT_OVERFLOW_MODE_UNDEF
@@ -335,6 +381,8 @@ ACL_DEVICE_INFO_UNDEFINED: Final = aclDeviceInfo.ACL_DEVICE_INFO_UNDEFINED
 ACL_DEVICE_INFO_AI_CORE_NUM: Final = aclDeviceInfo.ACL_DEVICE_INFO_AI_CORE_NUM
 ACL_DEVICE_INFO_VECTOR_CORE_NUM: Final = aclDeviceInfo.ACL_DEVICE_INFO_VECTOR_CORE_NUM
 ACL_DEVICE_INFO_L2_SIZE: Final = aclDeviceInfo.ACL_DEVICE_INFO_L2_SIZE
+ACL_RT_DEV_RES_CUBE_CORE: Final = aclrtDevResLimitType.ACL_RT_DEV_RES_CUBE_CORE
+ACL_RT_DEV_RES_VECTOR_CORE: Final = aclrtDevResLimitType.ACL_RT_DEV_RES_VECTOR_CORE
 ACL_PRECISION_MODE: Final = aclCompileOpt.ACL_PRECISION_MODE
 ACL_AICORE_NUM: Final = aclCompileOpt.ACL_AICORE_NUM
 ACL_AUTO_TUNE_MODE: Final = aclCompileOpt.ACL_AUTO_TUNE_MODE
@@ -726,6 +774,21 @@ ACL_ERROR_RT_CCU_TIMEOUT: Final = 507915
 ACL_ERROR_RT_CCU_EXCEPTION: Final = 507916
 ACLNN_ERR_INNER_KEY_CONFILICT: Final = 561105
 
+def aclrtLaunchHostFunc(stream: int | None, fn: int | None, args: int | None) -> int:
+    """Call a function of the host's in the stream's order."""
+
+def aclrtLaunchCallback(fn: int | None, userData: int | None, blockType: int, stream: int | None) -> int:
+    """Have the stream's thread call a function in the stream's order; ACL_CALLBACK_BLOCK waits for its end."""
+
+def aclrtSubscribeReport(threadId: int, stream: int | None) -> int:
+    """Let a thread (``pthread_self``) call what aclrtLaunchCallback launches on a stream."""
+
+def aclrtUnSubscribeReport(threadId: int, stream: int | None) -> int:
+    """Undo aclrtSubscribeReport."""
+
+def aclrtProcessReport(timeout: int) -> int:
+    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+
 def HcclGroupStart() -> int:
     """Hold this thread's calls back until the group ends, which sends and receives all messages at once."""
 
@@ -1099,6 +1162,165 @@ def AclSetDynamicTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
     """Let one tensor of a list begin at another address."""
+
+def aclmdlRICaptureBegin(stream: int | None, mode: int) -> int:
+    """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
+
+def aclmdlRICaptureGetInfo(stream: int | None) -> tuple[int, int, int]:
+    """Whether a stream's tasks are captured, and in which graph.
+
+    Returns ``(ret, status, modelRI)``.
+    """
+
+def aclmdlRICaptureEnd(stream: int | None) -> tuple[int, int]:
+    """End a capture; the graph, unless that is refused.
+
+    Returns ``(ret, modelRI)``.
+    """
+
+def aclmdlRICaptureThreadExchangeMode(mode: int | None) -> int:
+    """Exchange the calling thread's mode for the one at an address, which decides what captures forbid it."""
+
+def aclmdlRICaptureTaskGrpBegin(stream: int | None) -> int:
+    """Begin a group of captured tasks that can be replaced."""
+
+def aclmdlRICaptureTaskGrpEnd(stream: int | None) -> tuple[int, int]:
+    """End such a group, and give it a handle.
+
+    Returns ``(ret, handle)``.
+    """
+
+def aclmdlRICaptureTaskUpdateBegin(stream: int | None, handle: int | None) -> int:
+    """Let a stream's next tasks replace those of a group when it comes to them."""
+
+def aclmdlRICaptureTaskUpdateEnd(stream: int | None) -> int:
+    """End that; 107033 unless all tasks were replaced."""
+
+def aclmdlRIExecuteAsync(modelRI: int | None, stream: int | None) -> int:
+    """Run a graph's tasks in the stream's order."""
+
+def aclmdlRIExecute(modelRI: int | None, timeout: int) -> int:
+    """Run a graph's tasks and wait, for at most so many milliseconds; -1 for ever."""
+
+def aclmdlRIDestroy(modelRI: int | None) -> int:
+    """Release a graph; 107026 while it captures, 107037 while it is executed."""
+
+def aclmdlRIGetId(modelRI: int | None) -> tuple[int, int]:
+    """A graph's number.
+
+    Returns ``(ret, modelRIId)``.
+    """
+
+def aclmdlRISetName(modelRI: int | None, name: str | bytes | None) -> int:
+    """Name a graph."""
+
+def aclmdlRIGetName(modelRI: int | None, maxLen: int, name: int | None) -> int:
+    """Write a graph's name, empty at first, cut off where it does not fit: at most 512 bytes."""
+
+def aclmdlRIDebugJsonPrint(modelRI: int | None, path: str | bytes | None, flags: int) -> int:
+    """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
+
+def aclrtSetSysParamOpt(opt: int, value: int) -> int:
+    """Keep a parameter of this process. Computations are deterministic with any."""
+
+def aclrtGetSysParamOpt(opt: int) -> tuple[int, int]:
+    """A parameter of this process as it was set, 0 at first.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
+    """Keep a parameter of the current context."""
+
+def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
+    """A parameter of the current context; 107021 before it was set.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
+    """Take a limit in seconds for each task, without effect: no task is ever ended."""
+
+def aclrtSetOpWaitTimeout(timeout: int) -> int:
+    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
+
+def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int, int]:
+    """Flags (0), and 1 if the device's default context exists.
+
+    Returns ``(ret, flags, active)``.
+    """
+
+def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> tuple[int, int]:
+    """1 for two devices, between which copies work; 0 for a device and itself.
+
+    Returns ``(ret, canAccessPeer)``.
+    """
+
+def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> int:
+    """Nothing to enable: copies between devices always work."""
+
+def aclrtDeviceGetBareTgid() -> tuple[int, int]:
+    """This process's number.
+
+    Returns ``(ret, pid)``.
+    """
+
+def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> tuple[int, int]:
+    """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclSetCompileopt(opt: int, value: str | bytes | None) -> int:
+    """Keep an option of the operators' compiler, without effect: there is none."""
+
+def aclGetCompileoptSize(opt: int) -> int:
+    """Bytes that aclGetCompileopt writes."""
+
+def aclGetCompileopt(opt: int, value: int | None, length: int) -> int:
+    """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
+
+def aclsysGetCANNVersion(name: int, version: int | None) -> int:
+    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
+
+def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: int | None) -> int:
+    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
+
+def aclrtSetDeviceResLimit(deviceId: int, type: int, value: int) -> int:
+    """Keep a device's limit of cube or vector cores, without effect on operators."""
+
+def aclrtGetDeviceResLimit(deviceId: int, type: int) -> tuple[int, int]:
+    """A device's limit, or else how many the product has; 207000 where that is not published.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclrtResetDeviceResLimit(deviceId: int) -> int:
+    """Forget a device's limits."""
+
+def aclrtSetStreamResLimit(stream: int | None, type: int, value: int) -> int:
+    """Keep a stream's limit of cube or vector cores, without effect on operators."""
+
+def aclrtGetStreamResLimit(stream: int | None, type: int) -> tuple[int, int]:
+    """A stream's limit, or else its device's.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclrtResetStreamResLimit(stream: int | None) -> int:
+    """Forget a stream's limits."""
+
+def aclrtUseStreamResInCurrentThread(stream: int | None) -> int:
+    """Let a stream's limits hold in the calling thread."""
+
+def aclrtUnuseStreamResInCurrentThread(stream: int | None) -> int:
+    """Undo aclrtUseStreamResInCurrentThread; nothing to undo for a stream that the thread does not use."""
+
+def aclrtGetResInCurrentThread(type: int) -> tuple[int, int]:
+    """The limit in the calling thread: of the stream that it uses, or else of the current device.
+
+    Returns ``(ret, value)``.
+    """
 
 def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, int]:
     """Device memory with undefined contents; its address is a multiple of 64 at least.
@@ -3445,6 +3667,20 @@ def aclnnDivMod(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnInplaceDivModGetWorkspaceSize(selfRef: int | None, other: int | None, mode: int) -> tuple[int, int, int]:
+    """Quotients by a tensor, rounded on demand, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceDivMod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients by a tensor, rounded on demand, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnDivModsGetWorkspaceSize(
     self: int | None, other: int | None, mode: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -3457,6 +3693,20 @@ def aclnnDivModsGetWorkspaceSize(
 
 def aclnnDivMods(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a number, rounded on demand.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceDivModsGetWorkspaceSize(selfRef: int | None, other: int | None, mode: int) -> tuple[int, int, int]:
+    """Quotients by a number, rounded on demand, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceDivMods(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients by a number, rounded on demand, in place.
 
     Phase two: queues the work.
     """
@@ -6943,6 +7193,106 @@ def aclnnInplaceRReluWithNoise(
     Phase two: queues the work.
     """
 
+def aclnnDropoutGenMaskV2TensorGetWorkspaceSize(
+    shape: int | None,
+    prob: float,
+    seedTensor: int | None,
+    offsetTensor: int | None,
+    offset: int,
+    probDataType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Draw the mask of a dropout, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutGenMaskV2Tensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Draw the mask of a dropout, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNormalTensorGetWorkspaceSize(
+    selfRef: int | None, mean: float, std: float, seedTensor: int | None, offsetTensor: int | None, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with normally distributed numbers, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNormalTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with normally distributed numbers, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceUniformTensorGetWorkspaceSize(
+    selfRef: int | None, low: float, high: float, seedTensor: int | None, offsetTensor: int | None, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with uniformly distributed numbers, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceUniformTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with uniformly distributed numbers, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRandomTensorGetWorkspaceSize(
+    selfRef: int | None, low: int, high: int, seedTensor: int | None, offsetTensor: int | None, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with random integers, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRandomTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with random integers, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMultinomialTensorGetWorkspaceSize(
+    self: int | None,
+    numsamples: int,
+    replacement: int,
+    seedTensor: int | None,
+    offsetTensor: int | None,
+    offset: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Places drawn with the probabilities that are there, of each row, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultinomialTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Places drawn with the probabilities that are there, of each row, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -8808,6 +9158,49 @@ def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnInplaceScatterUpdateGetWorkspaceSize(
+    data: int | None, indices: int | None, updates: int | None, axis: int
+) -> tuple[int, int, int]:
+    """Replace a stretch of each sample along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterUpdate(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace a stretch of each sample along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceQuantScatterGetWorkspaceSize(
+    selfRef: int | None,
+    indices: int | None,
+    updates: int | None,
+    quantScales: int | None,
+    quantZeroPoints: int | None,
+    axis: int,
+    quantAxis: int,
+    reduction: int,
+) -> tuple[int, int, int]:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceQuantScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSortGetWorkspaceSize(
     self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
@@ -8959,6 +9352,31 @@ def aclnnMoeGatingTopKGetWorkspaceSize(
 
 def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Choose experts from the groups with the greatest scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
+    xNorm: int | None,
+    gradY: int | None,
+    expertIdx: int | None,
+    renorm: int,
+    normType: int,
+    routedScalingFactor: float,
+    eps: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.
 
     Phase two: queues the work.
     """
@@ -9205,6 +9623,39 @@ def aclnnMoeInitRoutingV2(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensCountOrCumsumFlag: int,
+    expertTokensBeforeCapacityFlag: int,
+    quantMode: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOutOptional: int | None,
+    expertTokensBeforeCapacityOutOptional: int | None,
+    dynamicQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Give each expert the rows of its tokens as integers, or as many for each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Give each expert the rows of its tokens as integers, or as many for each.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMoeInitRoutingV3GetWorkspaceSize(
     x: int | None,
     expertIdx: int | None,
@@ -9334,6 +9785,132 @@ def aclnnMoeFinalizeRoutingV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeReRoutingGetWorkspaceSize(
+    tokens: int | None,
+    expertTokenNumPerRank: int | None,
+    perTokenScalesOptional: int | None,
+    expertTokenNumType: int,
+    idxType: int,
+    permuteTokensOut: int | None,
+    permutePerTokenScalesOut: int | None,
+    permuteTokenIdxOut: int | None,
+    expertTokenNumOut: int | None,
+) -> tuple[int, int, int]:
+    """Put tokens of several ranks, which each rank has in order of experts, in that order.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeReRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put tokens of several ranks, which each rank has in order of experts, in that order.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcSinkhornGetWorkspaceSize(
+    x: int | None, eps: float, numIters: int, output: int | None, normOut: int | None, sumOut: int | None
+) -> tuple[int, int, int]:
+    """Scale the exponentials of matrices until their rows and columns add up to 1.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcSinkhorn(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale the exponentials of matrices until their rows and columns add up to 1.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcSinkhornBackwardGetWorkspaceSize(
+    gradOutput: int | None, normOut: int | None, sumOut: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of Sinkhorn's scaling with respect to its input.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcSinkhornBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of Sinkhorn's scaling with respect to its input.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcPreGetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    bias: int | None,
+    gammaOptional: int | None,
+    normEps: float,
+    hcEps: float,
+    hIn: int | None,
+    hPost: int | None,
+    hRes: int | None,
+    invRmsOptional: int | None,
+    hMixOptional: int | None,
+    hPreOptional: int | None,
+) -> tuple[int, int, int]:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPre(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcPostGetWorkspaceSize(
+    x: int | None, hRes: int | None, hOut: int | None, hPost: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Mix streams, and add what a layer answered to each.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPost(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mix streams, and add what a layer answered to each.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcPostBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    x: int | None,
+    hRes: int | None,
+    hOut: int | None,
+    hPost: int | None,
+    gradX: int | None,
+    gradHRes: int | None,
+    gradHOut: int | None,
+    gradHPost: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of mixing streams and adding what a layer answered.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPostBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of mixing streams and adding what a layer answered.
 
     Phase two: queues the work.
     """
@@ -12904,6 +13481,54 @@ def aclnnAttentionUpdate(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnNsaCompressGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    actSeqLenOptional: int | None,
+    layoutOptional: str | bytes | None,
+    compressBlockSize: int,
+    compressStride: int,
+    actSeqLenType: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Add up windows of sequences by weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaCompress(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up windows of sequences by weights.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNsaCompressGradGetWorkspaceSize(
+    outputGrad: int | None,
+    input: int | None,
+    weight: int | None,
+    actSeqLenOptionalOptional: int | None,
+    compressBlockSize: int,
+    compressStride: int,
+    actSeqLenType: int,
+    layoutOptionalOptional: str | bytes | None,
+    inputGradOut: int | None,
+    weightGradOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of sums of windows by weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaCompressGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of sums of windows by weights.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -13252,6 +13877,30 @@ def aclnnIncreFlashAttentionV4(
     Phase two: queues the work.
     """
 
+def aclnnGatherPaKvCacheGetWorkspaceSize(
+    keyCache: int | None,
+    valueCache: int | None,
+    blockTables: int | None,
+    seqLens: int | None,
+    keyRef: int | None,
+    valueRef: int | None,
+    seqOffsetOptional: int | None,
+    cacheMode: str | bytes | None,
+    isSeqLensCumsum: int,
+) -> tuple[int, int, int]:
+    """Take the keys and values of sequences out of caches that have blocks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take the keys and values of sequences out of caches that have blocks.
+
+    Phase two: queues the work.
+    """
+
 def aclnnScatterPaKvCacheGetWorkspaceSize(
     key: int | None,
     keyCacheRef: int | None,
@@ -13275,30 +13924,6 @@ def aclnnScatterPaKvCacheGetWorkspaceSize(
 
 def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Put keys and values of tokens into the slots of caches that have blocks.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGatherPaKvCacheGetWorkspaceSize(
-    keyCache: int | None,
-    valueCache: int | None,
-    blockTables: int | None,
-    seqLens: int | None,
-    keyRef: int | None,
-    valueRef: int | None,
-    seqOffsetOptional: int | None,
-    cacheMode: str | bytes | None,
-    isSeqLensCumsum: int,
-) -> tuple[int, int, int]:
-    """Take the keys and values of sequences out of caches that have blocks.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take the keys and values of sequences out of caches that have blocks.
 
     Phase two: queues the work.
     """
@@ -13451,6 +14076,33 @@ def aclnnRopeWithSinCosCacheGetWorkspaceSize(
     """
 
 def aclnnRopeWithSinCosCache(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRopeWithSinCosCacheV2GetWorkspaceSize(
+    positions: int | None,
+    queryIn: int | None,
+    keyIn: int | None,
+    cosSinCache: int | None,
+    mropeSection: int | None,
+    headSize: int,
+    isNeoxStyle: int,
+    cacheMode: int,
+    queryOut: int | None,
+    keyOut: int | None,
+) -> tuple[int, int, int]:
+    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRopeWithSinCosCacheV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
@@ -13650,6 +14302,27 @@ def aclnnAscendAntiQuantGetWorkspaceSize(
 
 def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Scale quantised numbers back.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlatQuantGetWorkspaceSize(
+    x: int | None,
+    kroneckerP1: int | None,
+    kroneckerP2: int | None,
+    clipRatio: float,
+    out: int | None,
+    quantScale: int | None,
+) -> tuple[int, int, int]:
+    """Quantise matrices to 4 bits after a small factor on either side.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlatQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise matrices to 4 bits after a small factor on either side.
 
     Phase two: queues the work.
     """
@@ -14205,6 +14878,12 @@ def aclrtStreamQuery(stream: int | None) -> tuple[int, int]:
     Returns ``(ret, status)``.
     """
 
+def aclrtSetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
+    """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
+
+def aclrtGetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
+    """Write an attribute of a stream as it was set, 0 at first."""
+
 def aclrtCreateEvent() -> tuple[int, int]:
     """An event that carries a time.
 
@@ -14410,72 +15089,6 @@ def aclopExecuteV2(
     stream: int | None,
 ) -> int:
     """Queue an operator by its type."""
-
-def aclrtSetSysParamOpt(opt: int, value: int) -> int:
-    """Keep a parameter of this process. Computations are deterministic with any."""
-
-def aclrtGetSysParamOpt(opt: int) -> tuple[int, int]:
-    """A parameter of this process as it was set, 0 at first.
-
-    Returns ``(ret, value)``.
-    """
-
-def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
-    """Keep a parameter of the current context."""
-
-def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
-    """A parameter of the current context; 107021 before it was set.
-
-    Returns ``(ret, value)``.
-    """
-
-def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
-    """Take a limit in seconds for each task, without effect: no task is ever ended."""
-
-def aclrtSetOpWaitTimeout(timeout: int) -> int:
-    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
-
-def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int, int]:
-    """Flags (0), and 1 if the device's default context exists.
-
-    Returns ``(ret, flags, active)``.
-    """
-
-def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> tuple[int, int]:
-    """1 for two devices, between which copies work; 0 for a device and itself.
-
-    Returns ``(ret, canAccessPeer)``.
-    """
-
-def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> int:
-    """Nothing to enable: copies between devices always work."""
-
-def aclrtDeviceGetBareTgid() -> tuple[int, int]:
-    """This process's number.
-
-    Returns ``(ret, pid)``.
-    """
-
-def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> tuple[int, int]:
-    """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published.
-
-    Returns ``(ret, value)``.
-    """
-
-def aclSetCompileopt(opt: int, value: str | bytes | None) -> int:
-    """Keep an option of the operators' compiler, without effect: there is none."""
-
-def aclGetCompileoptSize(opt: int) -> int:
-    """Bytes that aclGetCompileopt writes."""
-
-def aclGetCompileopt(opt: int, value: int | None, length: int) -> int:
-    """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
-
-def aclsysGetCANNVersion(name: int, version: int | None) -> int:
-    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
-
-def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: int | None) -> int:
-    """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
 
 def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
     """Elements of a weight of 16 bits in blocks of 16 by 16.

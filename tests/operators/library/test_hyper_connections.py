@@ -142,7 +142,7 @@ BREAKS: Mapping[str, Breaking] = {
     "from 1 to 100": lambda o, name: Break({name: 101}, "from 1 to 100"),
     "not empty": lambda o, name: Break(
         {of: {"shape": (0, *value.shape[1:])} for of, value in CALLS[o.name](D.FLOAT).items() if isinstance(value, T)},
-        "at least 1 element",
+        "expected elements",
     ),
     "room for all steps": lambda o, name: Break(shape((7,), name), "elements (of rows of 8)"),
     "of whole steps": lambda o, name: Break(shape((7,), name), "from 1 to 100 times 320"),

@@ -190,7 +190,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
     "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
     "same data type as data": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-    "not empty": lambda o, name: Break(shape((0, 2, 4, 2), name), "at least 1 element"),
+    "not empty": lambda o, name: Break(shape((0, 2, 4, 2), name), "expected elements"),
     "as many dimensions as data": lambda o, name: Break(shape((2, 2, 2), name), "4 dimensions"),
     "as many dimensions as selfRef": lambda o, name: Break(shape((2, 32), name), "3 dimensions"),
     "data types that go together": lambda o, name: Break(

@@ -10,9 +10,9 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
-    each,
     extents,
     floating,
+    not_empty,
     one_of,
     present,
     rule,
@@ -25,10 +25,6 @@ from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import add_at, attribute, declared, expect_within, tensor_in, tensor_out
 
 _MOST_EXPERTS = 2048
-
-
-def _not_empty(call: Call, name: str) -> str | None:
-    return None if call[name].size else f"expected at least 1 element, got shape {extents(call[name].shape)}"
 
 
 def _experts(call: Call) -> str | None:
@@ -84,7 +80,7 @@ OPERATORS = (
             dtype_in({D.INT32}, "expertIdx"),
             same_dtype("out", "gradY"),
             dims_between(2, 2, "xNorm", "gradY"),
-            each("not empty", ("xNorm", "gradY"), _not_empty),
+            not_empty("xNorm", "gradY"),
             rule("from 2 to 2048 experts: xNorm", _experts),
             rule("some for each row: gradY", _chosen),
             same_shape("expertIdx", "gradY"),

@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     listing,
+    not_empty,
     on,
     present,
     public_format,
@@ -50,13 +51,6 @@ def _square(name: str) -> Check:
         return f"{name}: expected matrices of 4, 6 or 8 rows and columns, got {extents(call[name].shape)}"
 
     return rule(f"square matrices: {name}", complain)
-
-
-def _not_empty(*names: str) -> Check:
-    def complain(call: Call, name: str) -> str | None:
-        return None if call[name].size else f"expected at least 1 element, got shape {extents(call[name].shape)}"
-
-    return each("not empty", names, complain)
 
 
 def _iterations(call: Call) -> str | None:
@@ -317,7 +311,7 @@ OPERATORS = (
             _square("x"),
             same_format("output", "x"),
             *restricted("with both", _keeps, public_format(*_KEPT)),
-            _not_empty("x"),
+            not_empty("x"),
             *restricted("with both", _keeps, each("room for all steps", _KEPT, _room)),
         ),
         _sinkhorn_work,
@@ -341,7 +335,7 @@ OPERATORS = (
             public_format("gradOutput", *_KEPT, "out"),
             dims_between(3, 4, "gradOutput"),
             _square("gradOutput"),
-            _not_empty("gradOutput"),
+            not_empty("gradOutput"),
             same_shape("out", "gradOutput"),
             rule(f"of whole steps: {_KEPT[0]}", _whole_steps),
             rule(f"of as many steps: {_KEPT[1]}", _sums_of_steps),
@@ -377,7 +371,7 @@ OPERATORS = (
             dtype_in({D.FLOAT}, "phi", "alpha", "bias", "gammaOptional", "hPost", "hRes", *_BEFORE),
             same_dtype("hIn", "x"),
             dims_between(3, 4, "x"),
-            _not_empty("x"),
+            not_empty("x"),
             rule("two or three: alpha", _factors),
             *on(CLASS_950, rule("streams that the product takes: x", _wide_streams)),
             *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
@@ -438,7 +432,7 @@ OPERATORS = (
             dims_between(3, 4, "x"),
             same_shape("gradOutput", "x"),
             *_shapes("hRes", "hOut", "hPost", *_GRADIENTS),
-            _not_empty("x"),
+            not_empty("x"),
             *on(CLASS_950, rule("as many streams as there may be: x", _few_streams)),
             *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
         ),

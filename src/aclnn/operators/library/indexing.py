@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     limited_dims,
+    not_empty,
     on,
     one_of,
     present,
@@ -586,11 +587,6 @@ _SLIDING = {
 }
 
 
-def _not_empty(call: Call, name: str) -> str | None:
-    shape = call[name].shape
-    return None if call[name].size else f"expected at least 1 element, got shape {extents(shape)}"
-
-
 def _as_many_dims(of: str) -> Check:
     def complain(call: Call, name: str) -> str | None:
         expected, shape = len(call[of].shape), call[name].shape
@@ -879,7 +875,7 @@ OPERATORS = (
             dtype_in(lambda product: _SLIDING.get(product, _SLID_BEFORE), "data"),
             dtype_in(INDEX_TYPES, "indices"),
             same_dtype("updates", "data"),
-            each("not empty", _SLID, _not_empty),
+            not_empty(*_SLID),
             _as_many_dims("data"),
             each("one sample beside a single index", ("updates",), _single_sample),
             dims_between(0, 2, "indices"),
