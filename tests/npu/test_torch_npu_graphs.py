@@ -22,7 +22,6 @@ torch_npu: Any = pytest.importorskip("torch_npu")
 
 npu = torch.npu
 F = torch.nn.functional
-ON_950 = "950" in os.environ.get("ACLNN_SOC_NAME", "")
 
 without_queue = pytest.mark.skipif(
     os.environ.get("TASK_QUEUE_ENABLE", "0") != "0", reason="torch_npu waits for its queue with Python's lock there"
@@ -118,7 +117,6 @@ DRAWN: dict[str, Callable[[], Any]] = {
 }
 
 
-@pytest.mark.skipif(ON_950, reason="CANN documents seeds in tensors for Atlas A2 and A3 alone")
 @pytest.mark.parametrize("name", DRAWN)
 def test_random_numbers_are_those_that_are_drawn_at_once(name: str) -> None:
     npu.manual_seed(42)
@@ -173,7 +171,6 @@ def test_tasks_are_replaced() -> None:
 
 
 @without_queue
-@pytest.mark.skipif(ON_950, reason="torch_npu calls aclnnFusedInferAttentionScoreV5 there")
 def test_lengths_of_attention_are_replaced() -> None:
     attend = torch_npu.npu_fused_infer_attention_score
     query, key, value = (torch.randn(1, 4, n, 64).half().npu() for n in (1, 128, 128))
@@ -222,3 +219,39 @@ def test_functions_of_the_host_are_called_in_each_replay(tmp_path: Path, capfd: 
     npu._unsubscribe_report(stream)
     graph.debug_dump(str(tmp_path / "graph.json"))
     assert len(json.loads((tmp_path / "graph.json").read_text())) >= 4
+
+
+def test_a_whole_step_of_training_is_replayed() -> None:
+    def train(steps: int, replays: int) -> Any:
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(
+            torch.nn.Linear(8, 16),
+            torch.nn.GELU(),
+            torch.nn.LayerNorm(16),
+            torch.nn.Dropout(0.5),
+            torch.nn.Linear(16, 4),
+        ).npu()
+        x, labels = torch.randn(32, 8).npu(), torch.randint(0, 4, (32,)).npu()
+        optimizer = torch.optim.Adam(model.parameters(), 1e-2, capturable=True)
+        npu.manual_seed(7)
+
+        def step() -> None:
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(model(x), labels).backward()
+            optimizer.step()
+
+        side = npu.Stream()
+        with npu.stream(side):
+            for _ in range(steps):
+                step()
+        npu.current_stream().wait_stream(side)
+        if replays:
+            graph = npu.NPUGraph()
+            with npu.graph(graph):
+                step()
+            for _ in range(replays):
+                graph.replay()
+        npu.synchronize()
+        return model[-1].weight
+
+    assert equal(train(3, 4), train(7, 0))

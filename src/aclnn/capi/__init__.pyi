@@ -7217,6 +7217,29 @@ def aclnnDropoutGenMaskV2Tensor(
     Phase two: queues the work.
     """
 
+def aclnnDropoutV3TensorGetWorkspaceSize(
+    input: int | None,
+    optionalNoiseShape: int | None,
+    p: float,
+    seedTensor: int | None,
+    offsetTensor: int | None,
+    offset: int,
+    out: int | None,
+    maskOut: int | None,
+) -> tuple[int, int, int]:
+    """Dropout, with its mask, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutV3Tensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Dropout, with its mask, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceNormalTensorGetWorkspaceSize(
     selfRef: int | None, mean: float, std: float, seedTensor: int | None, offsetTensor: int | None, offset: int
 ) -> tuple[int, int, int]:
@@ -7267,6 +7290,24 @@ def aclnnInplaceRandomTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Fill a tensor with random integers, with the seed in a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(
+    selfRef: int | None, seedTensor: int | None, offsetTensor: int | None, offset: int
+) -> tuple[int, int, int]:
+    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all, with the seed in a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRandomWithoutFromToTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all, with the seed in a tensor.
 
     Phase two: queues the work.
     """

@@ -39,8 +39,8 @@ DRAWN = {"seed": 5, "offset": 3}
 #: The same seed, and the offset in two parts, for the operators that take tensors.
 SEEDED = {"seedTensor": T(D.INT64, (1,)), "offsetTensor": T(D.INT64, (1,)), "offset": 1}
 SEEDED_BY_TENSORS = (
-    *("inplace_normal", "inplace_uniform", "inplace_random", "multinomial"),
-    "dropout_gen_mask_v2",
+    *("inplace_normal", "inplace_uniform", "inplace_random", "inplace_random_without_from_to", "multinomial"),
+    *("dropout_gen_mask_v2", "dropout_v3"),
 )
 NORMAL = ("normal_tensor_tensor", "normal_tensor_float", "normal_float_tensor", "normal_float_float")
 RRELU = ("rrelu_with_noise", "inplace_rrelu_with_noise")
@@ -142,7 +142,7 @@ DTYPES = DTYPES | {
     "inplace_normal_tensor": (*REAL, D.BOOL),
     **{f"{name}_tensor": DTYPES[name] for name in SEEDED_BY_TENSORS[1:]},
 }
-REFERENCES = REFERENCES | {f"{name}_tensor": REFERENCES[name] for name in SEEDED_BY_TENSORS}
+REFERENCES = REFERENCES | {f"{name}_tensor": REFERENCES[name] for name in SEEDED_BY_TENSORS if name in REFERENCES}
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "sim_thread_exponential": {"count": 0},
@@ -202,7 +202,7 @@ class TestDrawing(LibraryTests):
         dtypes=DTYPES,
         empty=EMPTY,
         breaks=BREAKS,
-        elsewhere=("inplace_random_without_from_to",),
+        elsewhere=("inplace_random_without_from_to", "inplace_random_without_from_to_tensor"),
     )
 
 
@@ -375,20 +375,25 @@ def test_a_seed_in_a_tensor_draws_what_it_draws_as_a_number(name: str) -> None:
         "inplace_normal": {"mean": 1.0, "std": 2.0},
         "inplace_uniform": {"low": -1.0, "high": 3.0},
         "inplace_random": {"low": -2, "high": 300},
+        "inplace_random_without_from_to": {},
+        "dropout_v3": {"input": np.ones(1000, np.float32), "optionalNoiseShape": None, "p": 0.25},
         "multinomial": {"self": np.ones((2, 50), np.float32), "numsamples": 20, "replacement": True},
         "dropout_gen_mask_v2": {"shape": (1000,), "prob": 0.25, "probDataType": D.FLOAT},
     }[name]
     out = {
         "multinomial": {"out": np.zeros((2, 20), np.int64)},
+        "dropout_v3": {"out": np.zeros(1000, np.float32), "maskOut": np.zeros(128, np.uint8)},
         "dropout_gen_mask_v2": {"out": np.zeros(128, np.uint8)},
     }.get(name, {"selfRef": np.zeros(40, np.float32)})
     drawn = []
     for seed, base, offset in ((2**40, 12, 4), (2**40, 4, 12), (2**40, 12, 5), (3, 12, 4)):
-        wanted = computed(name, call | out | {"seed": seed, "offset": base + offset})
+        wanted = computed(name, call | out | {"seed": seed, "offset": base + offset}, Product.ASCEND_950)
         tensors = {"seedTensor": np.array([seed]), "offsetTensor": np.array([base])}
-        found = computed(f"{name}_tensor", call | out | tensors | {"offset": offset})
-        ((_, result),) = [item for item in found.items() if item[0] in out]
-        np.testing.assert_array_equal(result, wanted[next(iter(out))])
+        found = computed(f"{name}_tensor", call | out | tensors | {"offset": offset}, Product.ASCEND_950)
+        results = [found[output] for output in out]
+        for output, result in zip(out, results, strict=True):
+            np.testing.assert_array_equal(result, wanted[output])
+        (result, *_) = results
         drawn.append(result)
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert (drawn[0] != drawn[2]).any()

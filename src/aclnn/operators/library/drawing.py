@@ -33,7 +33,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
@@ -404,7 +404,7 @@ def _seeded_by_tensors(operator: Operator) -> Operator:
         function=camel(f"{operator.name}_tensor"),
         summary=operator.summary.removesuffix(".") + ", with the seed in a tensor.",
         parameters=tuple(new for old in operator.parameters for new in tensors.get(old.name, (old,))),
-        support={product: operator.support[product] for product in A2_CLASS},
+        support={product: operator.support[product] for product in MODERN if product in operator.support},
         checks=(
             *operator.checks,
             present("seedTensor", "offsetTensor"),
@@ -433,6 +433,43 @@ _DROPOUT_MASK = Operator(
     work=_drawing,
     in_header_of="dropout_gen_mask",
 )
+_DROPOUT = Operator(
+    name="dropout_v3",
+    function=camel("dropout_v3"),
+    summary="Dropout, with its mask.",
+    formula="out = input / (1 - p) where maskOut, 0 elsewhere",
+    parameters=(
+        tensor_in("input", "x"),
+        Parameter("optionalNoiseShape", "noise_shape", Kind.INPUT, "must be null", optional=True),
+        Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
+        *_seeds(Kind.INT64),
+        tensor_out(),
+        tensor_out("maskOut", "a bit for each element; UINT8"),
+    ),
+    support=support(FLOATING, WITH_INFERENCE),
+    checks=(
+        present("input", "out", "maskOut"),
+        dtype_in(floating, "input"),
+        same_dtype("out", "input"),
+        _uint8("maskOut"),
+        rule(
+            "from 0 to 1: p",
+            lambda call: None if 0 <= call["p"] <= 1 else f"p: expected a number from 0 to 1, got {call['p']}",
+        ),
+        rule(
+            "no shape of noise: optionalNoiseShape",
+            lambda call: (
+                None
+                if call["optionalNoiseShape"] is None
+                else f"optionalNoiseShape: expected null, got {extents(call['optionalNoiseShape'].shape)}"
+            ),
+        ),
+        limited_dims("input"),
+        same_shape("out", "input"),
+        rule("a bit for each element: maskOut", _known_mask),
+    ),
+    work=_dropout_work,
+)
 _UNIFORM = _drawn(
     "inplace_uniform",
     "Fill a tensor with uniformly distributed numbers.",
@@ -451,6 +488,17 @@ _RANDOM = _drawn(
     (_ordered(strictly=True),),
     lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
     (*_NUMBERS, D.BOOL),
+)
+_RANDOM_TO_GREATEST = _drawn(
+    "inplace_random_without_from_to",
+    "Fill a tensor with random integers from 0 to the greatest up to which its data type has all.",
+    "selfRef = integers from 0 to the data type's greatest",
+    (),
+    (),
+    _up_to_the_greatest,
+    (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL),
+    header="random",
+    products=CLASS_950,
 )
 _MULTINOMIAL = Operator(
     name="multinomial",
@@ -499,43 +547,7 @@ OPERATORS = (
         products=WITH_INFERENCE,
         attributes=("prob",),
     ),
-    Operator(
-        name="dropout_v3",
-        function=camel("dropout_v3"),
-        summary="Dropout, with its mask.",
-        formula="out = input / (1 - p) where maskOut, 0 elsewhere",
-        parameters=(
-            tensor_in("input", "x"),
-            Parameter("optionalNoiseShape", "noise_shape", Kind.INPUT, "must be null", optional=True),
-            Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
-            *_seeds(Kind.INT64),
-            tensor_out(),
-            tensor_out("maskOut", "a bit for each element; UINT8"),
-        ),
-        support=support(FLOATING, WITH_INFERENCE),
-        checks=(
-            present("input", "out", "maskOut"),
-            dtype_in(floating, "input"),
-            same_dtype("out", "input"),
-            _uint8("maskOut"),
-            rule(
-                "from 0 to 1: p",
-                lambda call: None if 0 <= call["p"] <= 1 else f"p: expected a number from 0 to 1, got {call['p']}",
-            ),
-            rule(
-                "no shape of noise: optionalNoiseShape",
-                lambda call: (
-                    None
-                    if call["optionalNoiseShape"] is None
-                    else f"optionalNoiseShape: expected null, got {extents(call['optionalNoiseShape'].shape)}"
-                ),
-            ),
-            limited_dims("input"),
-            same_shape("out", "input"),
-            rule("a bit for each element: maskOut", _known_mask),
-        ),
-        work=_dropout_work,
-    ),
+    _DROPOUT,
     _inplace_normal(REAL_FLOATING),
     _normals(
         "normal_tensor_tensor",
@@ -597,17 +609,7 @@ OPERATORS = (
         products=MODERN,
     ),
     _RANDOM,
-    _drawn(
-        "inplace_random_without_from_to",
-        "Fill a tensor with random integers from 0 to the greatest up to which its data type has all.",
-        "selfRef = integers from 0 to the data type's greatest",
-        (),
-        (),
-        _up_to_the_greatest,
-        (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL),
-        header="random",
-        products=CLASS_950,
-    ),
+    _RANDOM_TO_GREATEST,
     _drawn(
         "randperm",
         "The integers below n in random order.",
@@ -620,5 +622,11 @@ OPERATORS = (
     _MULTINOMIAL,
     _rrelu("", "self", "out"),
     _rrelu("inplace_", "selfRef", "selfRef"),
-    *map(_seeded_by_tensors, (_DROPOUT_MASK, _inplace_normal((*_NUMBERS, D.BOOL)), _UNIFORM, _RANDOM, _MULTINOMIAL)),
+    *map(
+        _seeded_by_tensors,
+        (
+            *(_DROPOUT_MASK, _DROPOUT, _inplace_normal((*_NUMBERS, D.BOOL)), _UNIFORM),
+            *(_RANDOM, _RANDOM_TO_GREATEST, _MULTINOMIAL),
+        ),
+    ),
 )
