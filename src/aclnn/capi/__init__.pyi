@@ -7107,7 +7107,7 @@ def aclnnInplaceRandom(workspace: int | None, workspaceSize: int, executor: int 
 def aclnnInplaceRandomWithoutFromToGetWorkspaceSize(
     selfRef: int | None, seed: int, offset: int
 ) -> tuple[int, int, int]:
-    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all.
+    """Fill a tensor with random integers from 0 to the last before which its type has gaps.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -7117,7 +7117,7 @@ def aclnnInplaceRandomWithoutFromToGetWorkspaceSize(
 def aclnnInplaceRandomWithoutFromTo(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all.
+    """Fill a tensor with random integers from 0 to the last before which its type has gaps.
 
     Phase two: queues the work.
     """
@@ -7297,7 +7297,7 @@ def aclnnInplaceRandomTensor(
 def aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(
     selfRef: int | None, seedTensor: int | None, offsetTensor: int | None, offset: int
 ) -> tuple[int, int, int]:
-    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all, with the seed in a tensor.
+    """Fill a tensor with random integers from 0 to the last before which its type has gaps, with the seed in a tensor.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -7307,7 +7307,7 @@ def aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(
 def aclnnInplaceRandomWithoutFromToTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill a tensor with random integers from 0 to the greatest up to which its data type has all, with the seed in a tensor.
+    """Fill a tensor with random integers from 0 to the last before which its type has gaps, with the seed in a tensor.
 
     Phase two: queues the work.
     """
@@ -9179,65 +9179,6 @@ def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[i
 
 def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Where a tensor is not zero; the view of out takes their number.
-
-    Phase two: queues the work.
-    """
-
-def aclnnScatterNdUpdateGetWorkspaceSize(
-    varRef: int | None, indices: int | None, updates: int | None
-) -> tuple[int, int, int]:
-    """Replace elements or rows by their indices in all of the first dimensions, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements or rows by their indices in all of the first dimensions, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceScatterUpdateGetWorkspaceSize(
-    data: int | None, indices: int | None, updates: int | None, axis: int
-) -> tuple[int, int, int]:
-    """Replace a stretch of each sample along a dimension, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceScatterUpdate(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Replace a stretch of each sample along a dimension, in place.
-
-    Phase two: queues the work.
-    """
-
-def aclnnInplaceQuantScatterGetWorkspaceSize(
-    selfRef: int | None,
-    indices: int | None,
-    updates: int | None,
-    quantScales: int | None,
-    quantZeroPoints: int | None,
-    axis: int,
-    quantAxis: int,
-    reduction: int,
-) -> tuple[int, int, int]:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceQuantScatter(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
 
     Phase two: queues the work.
     """
@@ -12151,6 +12092,65 @@ def aclnnMaxUnpool3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of volumes with elements where pooling found them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScatterNdUpdateGetWorkspaceSize(
+    varRef: int | None, indices: int | None, updates: int | None
+) -> tuple[int, int, int]:
+    """Replace elements or rows by their indices in all of the first dimensions, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements or rows by their indices in all of the first dimensions, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceScatterUpdateGetWorkspaceSize(
+    data: int | None, indices: int | None, updates: int | None, axis: int
+) -> tuple[int, int, int]:
+    """Replace a stretch of each sample along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterUpdate(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace a stretch of each sample along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceQuantScatterGetWorkspaceSize(
+    selfRef: int | None,
+    indices: int | None,
+    updates: int | None,
+    quantScales: int | None,
+    quantZeroPoints: int | None,
+    axis: int,
+    quantAxis: int,
+    reduction: int,
+) -> tuple[int, int, int]:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceQuantScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
 
     Phase two: queues the work.
     """

@@ -77,6 +77,7 @@ from aclnn.operators.library import (
     transposed_products,
     unary,
     unpooling,
+    updating,
     upsampling,
     weights,
 )
@@ -137,6 +138,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         convolution,
         pooling,
         unpooling,
+        updating,
         upsampling,
         sampling,
         recurrent,

@@ -491,7 +491,7 @@ _RANDOM = _drawn(
 )
 _RANDOM_TO_GREATEST = _drawn(
     "inplace_random_without_from_to",
-    "Fill a tensor with random integers from 0 to the greatest up to which its data type has all.",
+    "Fill a tensor with random integers from 0 to the last before which its type has gaps.",
     "selfRef = integers from 0 to the data type's greatest",
     (),
     (),

@@ -1,0 +1,299 @@
+"""Rows and stretches replaced by their indices, in place (aclnnScatterNdUpdate, aclnnInplaceScatterUpdate …)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    not_empty,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+    size_is,
+    unless_empty,
+    where_supported,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    WITH_INFERENCE,
+    camel,
+    expect_within,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.operators.library.quantization import quantized
+
+_UPDATE = ("varRef", "indices", "updates")
+_UPDATED_BEFORE = (D.FLOAT, D.FLOAT16, D.BOOL)
+_UPDATED = {
+    **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.INT16, D.INT32, D.INT64), A2_CLASS),
+    **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.UINT8, D.INT64), CLASS_950),
+}
+_MOST_INDEXED = 7
+
+
+def _depth(call: Call) -> int:
+    """The number of indexed dimensions of varRef."""
+    return int((call["indices"].shape or (0,))[-1])
+
+
+def _depth_fits(call: Call) -> str | None:
+    most, got = min(_MOST_INDEXED, len(call["varRef"].shape)), _depth(call)
+    return None if 1 <= got <= most else f"indices: expected from 1 to {most} in the last dimension, got {got}"
+
+
+def _updates_shape(call: Call) -> tuple[int, ...]:
+    return (*call["indices"].shape[:-1], *call["varRef"].shape[_depth(call) :])
+
+
+def _updated(values: Any, indices: Any, updates: Any) -> Any:
+    extent_of = values.shape[: indices.shape[-1]]
+    outside = np.argwhere((indices < 0) | (indices >= extent_of))
+    if len(outside):
+        at = outside[0].tolist()
+        raise IndexError(f"indices{at}: expected from 0 to {extent_of[at[-1]] - 1}, got {indices[tuple(at)]}")
+    result = values.copy()
+    result[tuple(np.moveaxis(indices, -1, 0))] = updates
+    return result
+
+
+def _update_work(call: Call) -> Library | None:
+    return Library(_updated, _UPDATE, _UPDATE[:1]) if all(call[name].size for name in _UPDATE) else None
+
+
+_SLID = ("data", "indices", "updates")
+_SLID_BEFORE = (D.INT8, D.FLOAT16, D.FLOAT, D.INT32)
+_SLIDING = {
+    **support((*_SLID_BEFORE, D.BF16), A2_CLASS | {Product.ATLAS_TRAINING}),
+    **support((*_SLID_BEFORE, D.BF16, D.UINT8), CLASS_950),
+}
+
+
+def _as_many_dims(of: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        expected, shape = len(call[of].shape), call[name].shape
+        if len(shape) == expected:
+            return None
+        return f"expected {expected} dimensions (those of {of}), got {len(shape)}: {extents(shape)}"
+
+    return each(f"as many dimensions as {of}", ("updates",), complain)
+
+
+def _single_sample(call: Call, name: str) -> str | None:
+    shape = call[name].shape
+    if call["indices"].shape or shape[:1] == (1,):
+        return None
+    return f"expected 1 in the first dimension, as indices has none, got {extents(shape)}"
+
+
+def _axis_beyond_samples(call: Call) -> str | None:
+    rank, got = len(call["data"].shape), call["axis"]
+    if 0 < abs(got) < rank:
+        return None
+    return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
+
+
+def _an_index_each(call: Call, name: str) -> str | None:
+    samples, got = call["updates"].shape[0], call[name].shape
+    if not got or got in ((samples,), (samples, 2)):
+        return None
+    return f"expected shape [{samples}] or [{samples}, 2] (rows of updates), got {extents(got)}"
+
+
+def _fits_along_axis(of: str) -> Check:
+    return each(f"shape within {of}", ("updates",), lambda call, name: _unfit(call, of, call[name].shape))
+
+
+def _unfit(call: Call, of: str, got: Sequence[int]) -> str | None:
+    data, along = call[of].shape, call["axis"] % len(call[of].shape)
+    if all(
+        mine <= its if at in (0, along) else mine == its for at, (mine, its) in enumerate(zip(got, data, strict=True))
+    ):
+        return None
+    return f"expected the shape of {of}, {extents(data)}, or less along dimensions 0 and {along}, got {extents(got)}"
+
+
+def _slid(data: Any, indices: Any, updates: Any, axis: int) -> Any:
+    """Elements with a stretch of each sample replaced along an axis, which is not the first."""
+    samples, length = len(updates), updates.shape[axis]
+    places = np.broadcast_to(indices[..., -1] if indices.ndim == 2 else indices, samples)
+    rows = indices[:, 0] if indices.ndim == 2 else np.arange(samples)
+    expect_within("indices", rows, 0, len(data) - 1)
+    expect_within("indices", places, 0, data.shape[axis] - length)
+    result = np.moveaxis(data, axis, 1).copy()
+    for row, place, new in zip(rows, places, np.moveaxis(updates, axis, 1), strict=True):
+        result[row, place : place + length] = new
+    return np.moveaxis(result, 1, axis)
+
+
+def _slid_work(call: Call) -> Library:
+    along = call["axis"]
+    return Library(lambda data, indices, updates: _slid(data, indices, updates, along), _SLID, _SLID[:1])
+
+
+_QUANTISED = ("selfRef", "indices", "updates", "quantScales")
+_ZERO = "quantZeroPoints"
+
+
+def _quantised_types(call: Call, name: str) -> str | None:
+    half = call["updates"].dtype == D.FLOAT16
+    expected = (D.INT32 if name == _ZERO else D.FLOAT) if half else D.BF16
+    if call[name].dtype == expected:
+        return None
+    beside = f"updates of {call['updates'].dtype.c_name}"
+    return f"expected data type {expected.c_name} beside {beside}, got {call[name].dtype.c_name}"
+
+
+def _last_axis_but_one(call: Call) -> str | None:
+    return None if call["axis"] == -2 else f"axis: expected -2, got {call['axis']}"
+
+
+def _last_axis(call: Call) -> str | None:
+    allowed, got = (-1, len(call["updates"].shape) - 1), call["quantAxis"]
+    return None if got in allowed else f"quantAxis: expected -1 or {allowed[1]} (the last dimension), got {got}"
+
+
+def _whole_blocks(call: Call) -> str | None:
+    got = call["selfRef"].shape
+    return (
+        None if got[-1] % 32 == 0 else f"selfRef: expected a multiple of 32 in the last dimension, got {extents(got)}"
+    )
+
+
+def _quantised_work(call: Call) -> Library | None:
+    if any(call[name].size == 0 for name in _QUANTISED):
+        return None
+    along = call["axis"]
+
+    def update(values: Any, indices: Any, updates: Any, scales: Any, zero: Any = None) -> Any:
+        integers = updates / scales.reshape(-1) + (0 if zero is None else zero.reshape(-1))
+        return _slid(values, indices, quantized(np.rint(integers), D.INT8), along)
+
+    return Library(update, (*_QUANTISED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTISED[:1])
+
+
+OPERATORS = (
+    Operator(
+        name="scatter_nd_update",
+        function=camel("scatter_nd_update"),
+        summary="Replace elements or rows by their indices in all of the first dimensions, in place.",
+        formula="varRef[indices[i, 0], indices[i, 1], ...] = updates[i]",
+        parameters=(
+            tensor_out("varRef", "the elements, some replaced"),
+            tensor_in("indices", "in the last dimension an index for each of the first of varRef; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+        ),
+        support=_UPDATED,
+        checks=(
+            present(*_UPDATE),
+            dtype_in(lambda product: _UPDATED.get(product, _UPDATED_BEFORE), "varRef"),
+            dtype_in(INDEX_TYPES, "indices"),
+            same_dtype("updates", "varRef"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                *unless_empty(
+                    _UPDATE,
+                    dims_between(1, 8, "varRef"),
+                    dims_between(2, 8, "indices"),
+                    rule("indices of so many dimensions: indices", _depth_fits),
+                    shape_is("rows for all indices", _updates_shape, "updates"),
+                    which="one",
+                ),
+            ),
+        ),
+        work=_update_work,
+    ),
+    Operator(
+        name="inplace_scatter_update",
+        function=camel("inplace_scatter_update"),
+        summary="Replace a stretch of each sample along a dimension, in place.",
+        formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
+        "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
+        parameters=(
+            tensor_out("data", "the elements, some replaced"),
+            tensor_in("indices", "where the stretch of each sample begins, or the sample and where; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+            Parameter("axis", "axis", Kind.INT64, "the dimension, not 0; negative ones count from the end"),
+        ),
+        support=_SLIDING,
+        checks=(
+            present(*_SLID),
+            dtype_in(lambda product: _SLIDING.get(product, _SLID_BEFORE), "data"),
+            dtype_in(INDEX_TYPES, "indices"),
+            same_dtype("updates", "data"),
+            not_empty(*_SLID),
+            _as_many_dims("data"),
+            each("one sample beside a single index", ("updates",), _single_sample),
+            dims_between(0, 2, "indices"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                dims_between(2, 8, "data"),
+                rule("a dimension but the first: axis", _axis_beyond_samples),
+                each("an index for each sample", ("indices",), _an_index_each),
+                _fits_along_axis("data"),
+            ),
+        ),
+        work=_slid_work,
+        in_header_of="scatter_update",
+    ),
+    Operator(
+        name="inplace_quant_scatter",
+        function=camel("inplace_quant_scatter"),
+        summary="Replace a stretch of each sample by integers of 8 bits, in place.",
+        formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
+        parameters=(
+            tensor_out("selfRef", "the integers, some replaced; INT8"),
+            tensor_in("indices", "where the stretch of each sample begins; INT32 or INT64"),
+            tensor_in("updates", "the new numbers"),
+            tensor_in("quantScales", "their scales along the last dimension; FLOAT, or BF16 as updates"),
+            optional_in(_ZERO, "what is added; INT32, or BF16 as updates"),
+            Parameter("axis", "axis", Kind.INT64, "-2"),
+            Parameter("quantAxis", "quant_axis", Kind.INT64, "the last dimension"),
+            Parameter("reduction", "reduction", Kind.INT64, "1: replaced; not looked at"),
+        ),
+        support=dict.fromkeys(WITH_INFERENCE - {Product.ATLAS_TRAINING}, frozenset({D.INT8})),
+        checks=(
+            present(*_QUANTISED),
+            dtype_in({D.INT8}, "selfRef"),
+            dtype_in(INDEX_TYPES, "indices"),
+            dtype_in(where_supported((D.FLOAT16, D.BF16)), "updates"),
+            each("data types that go together", ("quantScales", _ZERO), _quantised_types),
+            _as_many_dims("selfRef"),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                *unless_empty(
+                    _QUANTISED,
+                    dims_between(3, 8, "selfRef"),
+                    dims_between(1, 1, "indices"),
+                    rule("the last dimension but one: axis", _last_axis_but_one),
+                    rule("the last dimension: quantAxis", _last_axis),
+                    each("an index for each sample", ("indices",), _an_index_each),
+                    _fits_along_axis("selfRef"),
+                    size_is(
+                        "the last dimension of updates", lambda call: call["updates"].shape[-1], "quantScales", _ZERO
+                    ),
+                    *elsewhere(CLASS_950, rule("blocks of 32: selfRef", _whole_blocks)),
+                    which="one",
+                ),
+            ),
+        ),
+        work=_quantised_work,
+        in_header_of="quant_scatter",
+    ),
+)
