@@ -9688,89 +9688,6 @@ def aclnnMoeComputeExpertTokens(
     Phase two: queues the work.
     """
 
-def aclnnMoeFinalizeRoutingGetWorkspaceSize(
-    expandedX: int | None,
-    x1: int | None,
-    x2Optional: int | None,
-    bias: int | None,
-    scales: int | None,
-    expandedRowIdx: int | None,
-    expandedExpertIdx: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after a shared one.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up what a token's experts answered, by weights, after a shared one.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
-    expandedX: int | None,
-    expandedRowIdx: int | None,
-    x1Optional: int | None,
-    x2Optional: int | None,
-    biasOptional: int | None,
-    scalesOptional: int | None,
-    expertIdxOptional: int | None,
-    dropPadMode: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after shared experts.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRoutingV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add up what a token's experts answered, by weights, after shared experts.
-
-    Phase two: queues the work.
-    """
-
-def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
-    expandedX: int | None,
-    expandedRowIdx: int | None,
-    x1Optional: int | None,
-    x2Optional: int | None,
-    biasOptional: int | None,
-    scalesOptional: int | None,
-    expertIdxOptional: int | None,
-    xOptional: int | None,
-    alpha1Optional: int | None,
-    alpha2Optional: int | None,
-    vOptional: int | None,
-    dropPadMode: int,
-    zeroExpertRange: int | None,
-    copyExpertRange: int | None,
-    constantExpertRange: int | None,
-    k: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after shared experts.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRoutingV4(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add up what a token's experts answered, by weights, after shared experts.
-
-    Phase two: queues the work.
-    """
-
 def aclnnMoeReRoutingGetWorkspaceSize(
     tokens: int | None,
     expertTokenNumPerRank: int | None,
@@ -14343,6 +14260,89 @@ def aclnnAscendAntiQuantGetWorkspaceSize(
 
 def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Scale quantised numbers back.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingGetWorkspaceSize(
+    expandedX: int | None,
+    x1: int | None,
+    x2Optional: int | None,
+    bias: int | None,
+    scales: int | None,
+    expandedRowIdx: int | None,
+    expandedExpertIdx: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after a shared one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up what a token's experts answered, by weights, after a shared one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    dropPadMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    xOptional: int | None,
+    alpha1Optional: int | None,
+    alpha2Optional: int | None,
+    vOptional: int | None,
+    dropPadMode: int,
+    zeroExpertRange: int | None,
+    copyExpertRange: int | None,
+    constantExpertRange: int | None,
+    k: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up what a token's experts answered, by weights, after shared experts.
 
     Phase two: queues the work.
     """

@@ -15,7 +15,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
-from aclnn.operators.library import routing
+from aclnn.operators.library import finalizing, routing
 from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
@@ -355,7 +355,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 class TestRouting(LibraryTests):
     subject = Subject(
-        tuple(operator for operator in routing.OPERATORS if operator.name not in (FINAL, QUANT2)),
+        tuple(o for o in (*routing.OPERATORS, *finalizing.OPERATORS) if o.name not in (FINAL, QUANT2)),
         calls=CALLS,
         references=REFERENCES,
         dtypes={INIT3: (*TRAINED, D.INT8), ENDS: (D.INT32,)},
