@@ -17,6 +17,7 @@ from aclnn.core import products
 from aclnn.core.products import Product
 from aclnn.runtime import arena, handles
 from aclnn.runtime.events import Event
+from aclnn.runtime.graphs import Mark
 from aclnn.runtime.streams import Record, Stream
 from tests.helpers.toolkit_support import SOURCES, Compile, needs_toolkit, run
 
@@ -164,12 +165,12 @@ def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
         """Its record goes as soon as it was looked at."""
 
         @property
-        def latest(self) -> Record | None:  # type: ignore[override]  # an attribute there
+        def _latest(self) -> Record | Mark | None:  # type: ignore[override]  # an attribute there
             record, self._record = self._record, None
             return record
 
-        @latest.setter
-        def latest(self, record: Record | None) -> None:
+        @_latest.setter
+        def _latest(self, record: Record | Mark | None) -> None:
             self._record = record
 
     event, stream = Reset(), Stream()
@@ -186,7 +187,7 @@ def test_streams_are_found_while_other_threads_make_them() -> None:
 
     def make() -> None:
         while not ended.is_set():
-            list(map(Stream, range(50)))
+            [Stream() for _ in range(50)]
 
     threads = [threading.Thread(target=make) for _ in range(2)]
     for thread in threads:
