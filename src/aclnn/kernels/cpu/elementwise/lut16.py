@@ -200,10 +200,10 @@ def _multiply_fitted(fitted: Fast, dtype: DataType) -> Any:
 
 def loop(dtype: DataType, gradient: bool, fitted: Fast | None) -> Loop:
     """Contiguous elements by a table: out = f(x), or dy·f(x). It may work in place, the output being an input."""
+    wide: Any = None
     # Only where a vector is one register: elsewhere a wide one would not fit into the registers.
-    wide: Any = (
-        _multiply_fitted(fitted, dtype) if fitted is not None and gradient and target.has_wide_registers() else None
-    )
+    if fitted is not None and gradient and target.has_wide_registers():
+        wide = _multiply_fitted(fitted, dtype)
     vector, last_input = _multiply(dtype) if gradient else _look_up, 2 if gradient else 1
     has_wide, most = wide is not None, 2 * WIDE * LANES // LINE if fitted else 1
 
