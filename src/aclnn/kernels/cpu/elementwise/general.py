@@ -240,6 +240,16 @@ class Source:
         """Return the bytes of lanes of any of these data types, whole lines."""
         return max((LINE, *map(self._bytes, dtypes)))
 
+    def buffer(self, size: int) -> None:
+        """Allocate the buffer of ``stretch``, of so many bytes.
+
+        What lay there might be subnormal or outside, and so slow down lanes whose results are not used.
+        """
+        size += -size % (8 * LANES)
+        self(f"buffer = stack_alloc({size})")
+        with self.block(f"for at in range(0, {size}, {8 * LANES}):"):
+            self("store_doubles(buffer + at, widen(0.0))")
+
     def bring(self, dtype: DataType, at: str, to: str, count: str) -> None:
         """Copy so many elements from an address on, less than fill the lanes."""
         nbytes = f"{count} * {dtype.itemsize}"
@@ -370,7 +380,7 @@ def loop(
             value, dtype, *_ = read.pop(single)
             source(f"{value} = {source.single(dtype, f'operands.addresses[{len(outputs) + single}]')}")
         source.numbers(len(inputs), numbers)
-        source(f"buffer = stack_alloc({len((*read, *written)) * source.room((*inputs, *outputs))})")
+        source.buffer(len((*read, *written)) * source.room((*inputs, *outputs)))
         # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
         streams = instead is None or source.lanes * outputs[0].itemsize >= LINE
         with source.stretch(read, written, len(written) if streams else 0):

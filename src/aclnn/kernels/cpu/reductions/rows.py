@@ -212,11 +212,8 @@ class _RowsSource(Source):
                 "call = call_at(at)",
                 "walk = call.walk",
                 f"places, here = addresses_at(stack_alloc({8 * operands})), addresses_at(stack_alloc({8 * operands}))",
-                f"buffer = stack_alloc({self._room * buffers})",
             )
-            # What lies there may be subnormal numbers, which slow down lanes whose results are not used.
-            with self.block(f"for at in range(0, {self._room * buffers}, {_VECTOR}):"):
-                self("store_doubles(buffer + at, widen(0.0))")
+            self.buffer(self._room * buffers)
             for name in kept:
                 self(f"kept_{name} = stack_alloc({(CACHED_ROW if name in self._passes.given(0) else KEPT) + PADDED})")
             if self._across:
