@@ -1,4 +1,4 @@
-"""Routes to experts and back."""
+"""Routes to experts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
-from aclnn.operators.library import finalizing, routing
+from aclnn.operators.library import routing
 from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
@@ -26,36 +26,16 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
-    described,
     torch,
     wide,
 )
 
 INIT, INIT2, INIT3 = "moe_init_routing", "moe_init_routing_v2", "moe_init_routing_v3"
 QUANT2, SCALES = "moe_init_routing_quant_v2", "dynamicQuantScaleOutOptional"
-ENDS, FINAL, FINAL2, FINAL4 = (
-    *("moe_compute_expert_tokens", "moe_finalize_routing"),
-    *("moe_finalize_routing_v2", "moe_finalize_routing_v4"),
-)
+ENDS = "moe_compute_expert_tokens"
 COUNTS, BEFORE, RANGE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut", "activeExpertRangeOptional"
 #: Five tokens of four elements, with two of three experts each.
 TOKENS, EXPERTS = (5, 4), (5, 2)
-SPECIAL = ("xOptional", "alpha1Optional", "alpha2Optional", "vOptional")
-RANGES = ("zeroExpertRange", "copyExpertRange", "constantExpertRange")
-
-
-def _final(d: D) -> Arguments:
-    return {
-        "expandedX": T(d, (10, 4)),
-        "expandedRowIdx": T(D.INT32, (10,)),
-        "x1Optional": T(d, TOKENS),
-        "x2Optional": T(d, TOKENS),
-        "biasOptional": T(d, (3, 4)),
-        "scalesOptional": T(d, EXPERTS),
-        "expertIdxOptional": T(D.INT32, EXPERTS),
-        "dropPadMode": 2,
-        "out": T(d, TOKENS),
-    }
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -120,18 +100,6 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "expandedScaleOut": T(D.FLOAT, (10,)),
     },
     ENDS: lambda d: {"sortedExperts": T(D.INT32, (6,)), "numExperts": 4, "out": T(D.INT32, (4,))},
-    FINAL: lambda d: {
-        "expandedX": T(d, (10, 4)),
-        "x1": T(d, TOKENS),
-        "x2Optional": None,
-        "bias": T(d, (3, 4)),
-        "scales": T(d, EXPERTS),
-        "expandedRowIdx": T(D.INT32, (10,)),
-        "expandedExpertIdx": T(D.INT32, EXPERTS),
-        "out": T(d, TOKENS),
-    },
-    FINAL2: _final,
-    FINAL4: lambda d: _final(d) | dict.fromkeys(SPECIAL) | dict.fromkeys(RANGES, ()) | {"k": 2},
 }
 
 
@@ -169,31 +137,12 @@ def _third(a: Mapping[str, Any]) -> Any:
     return expanded, places, torch.bincount(flat, minlength=3)[1:], scales
 
 
-def _finalized(a: Mapping[str, Any]) -> Any:
-    """Of the fifth and the ninth expert's answers the row is missing."""
-    first = "x1" in a
-    x1, x2, bias, scales, experts = (
-        a[name]
-        for name in (
-            ("x1", "x2Optional", "bias", "scales", "expandedExpertIdx")
-            if first
-            else ("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional")
-        )
-    )
-    places = a["expandedRowIdx"].long()
-    places = places.reshape(2, 5).T if first else places.reshape(5, 2)
-    rows = torch.cat([wide(a["expandedX"]), torch.zeros(1, 4)])[places]
-    added = wide(x1) + (0 if x2 is None else wide(x2))
-    return added + (wide(scales)[..., None] * (rows + wide(bias)[experts.long()])).sum(1)
-
-
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     INIT: _init,
     INIT2: _second,
     INIT3: _third,
     QUANT2: _second_quantised,
     ENDS: lambda a: torch.bincount(a["sortedExperts"], minlength=4).cumsum(0),
-    **dict.fromkeys((FINAL, FINAL2, FINAL4), _finalized),
 }
 
 
@@ -239,13 +188,8 @@ BREAKS: Mapping[str, Breaking] = {
         "data type",
     ),
     "same data type as x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-    "same data type as expandedX": lambda o, name: Break(
-        {name: T(D.FLOAT16, TOKENS if name != "biasOptional" else (3, 4))}, "ACL_FLOAT"
-    ),
-    "data type beside expandedX": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
-    "not computed": lambda o, name: Break({name: (1, 2) if name in RANGES else T(D.FLOAT, TOKENS)}, "null"),
     "integers of 8 bits": lambda o, name: Break({name: 6}, "-1, 0 or 1", product=Product.ASCEND_950),
     "data type of the rows": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "to be quantised": lambda o, name: Break(
@@ -292,7 +236,7 @@ BREAKS: Mapping[str, Breaking] = {
         {name: False if name == "expertTokensNumFlag" else 4}
         | ({"expandedXOut": T(D.INT8, (10, 4))} if name == "quantMode" and o.name == INIT3 else {}),
         {
-            "dropPadMode": "0, 1, 2 or 3" if "final" in o.name else "0 or 1",
+            "dropPadMode": "0 or 1",
             "expertTokensNumFlag": "True",
             "quantMode": "0 or 1",
         }.get(name, "0, 1 or 2"),
@@ -329,17 +273,6 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "from 1 to 2048": lambda o, name: Break({name: 2049}, "2048"),
     "few enough to sort": lambda o, name: Break(shape((2**24,), name), "16777215"),
-    "dimensions of rows": lambda o, name: Break(shape((10, 4, 1), name), "2 dimensions"),
-    "a column for each expert": lambda o, name: Break(
-        shape((5, 0), name) if o.name != FINAL4 else shape((5, 1), name),
-        "2 columns" if o.name == FINAL4 else "1 column",
-    ),
-    "a row for each of them": lambda o, name: Break(shape((9,), name), "a multiple of 2"),
-    "shape is a row for each token": lambda o, name: Break({name: T(D.FLOAT, (4, 4))}, "[5, 4]"),
-    "a second one after the first": lambda o, name: Break(
-        {"x1Optional": None, name: T(D.FLOAT, TOKENS)}, "null without x1Optional"
-    ),
-    "a row for each expert": lambda o, name: Break(shape((1, 4), name), "at least 2 rows"),
 }
 
 
@@ -348,41 +281,27 @@ def numbers(operator: str, name: str, array: Array) -> Array:
         return np.array([0, 0, 2, 2, 2, 3])
     if name == "rowIdx":
         return np.arange(10).reshape(2, 5).T
-    if name == "expandedRowIdx":
-        return np.array([4, 7, 8, 9, -1, 1, 5, 2, 6, 3])
-    return array % 3 if name.startswith(("expertIdx", "expandedExpertIdx")) else array
+    return array % 3 if name == "expertIdx" else array
 
 
 class TestRouting(LibraryTests):
     subject = Subject(
-        tuple(o for o in (*routing.OPERATORS, *finalizing.OPERATORS) if o.name not in (FINAL, QUANT2)),
+        tuple(operator for operator in routing.OPERATORS if operator.name != QUANT2),
         calls=CALLS,
         references=REFERENCES,
         dtypes={INIT3: (*TRAINED, D.INT8), ENDS: (D.INT32,)},
         default=TRAINED,
-        empty=EMPTY
-        | {
-            name: {
-                "expandedX": {"shape": (0, 4)},
-                "expandedRowIdx": {"shape": (0,)},
-                "biasOptional": {"shape": (3, 4)},
-                **{key: {"shape": (0, 4)} for key in ("x1Optional", "x2Optional", "out")},
-                **{key: {"shape": (0, 2)} for key in ("scalesOptional", "expertIdxOptional")},
-                **dict.fromkeys(SPECIAL if name == FINAL4 else ()),
-            }
-            for name in (FINAL2, FINAL4)
-        },
+        empty=EMPTY,
         breaks=BREAKS,
         numbers=numbers,
         left=(BEFORE,),
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes={
-            **dict.fromkeys(("not computed", "integers of 8 bits"), NO_KERNEL),
+            "integers of 8 bits": NO_KERNEL,
             **dict.fromkeys(
                 (
                     *("data types that go together", "data type", "same data type as x", "format that counts as ND"),
-                    *("same data type as expandedX", "data type beside expandedX", "no private format"),
-                    "data type of the rows",
+                    *("no private format", "data type of the rows"),
                 ),
                 INVALID,
             ),
@@ -404,29 +323,6 @@ class TestQuantisedStart(LibraryTests):
         left=(f"{BEFORE}Optional",),
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data types that go together", "format that counts as ND"), INVALID),
-    )
-
-
-class TestFirstEnd(LibraryTests):
-    """Its document names other codes, and there is no kernel on Ascend 950."""
-
-    subject = Subject(
-        (BY_NAME[FINAL],),
-        calls=CALLS,
-        references=REFERENCES,
-        default=TRAINED,
-        empty={
-            FINAL: {
-                "expandedX": {"shape": (0, 4)},
-                "expandedRowIdx": {"shape": (0,)},
-                "x2Optional": None,
-                "bias": {"shape": (3, 4)},
-                **{key: {"shape": (0, 4)} for key in ("x1", "out")},
-                **{key: {"shape": (0, 2)} for key in ("scales", "expandedExpertIdx")},
-            }
-        },
-        breaks=BREAKS,
-        numbers=numbers,
     )
 
 
@@ -613,57 +509,6 @@ def test_ranges_that_no_experts_have(given: tuple[int, ...]) -> None:
     with pytest.raises(AclnnError, match="activeExpertRangeOptional: expected") as caught:
         _third_run(expertTokensNumType=2, expertNum=6000, **{RANGE: given})
     assert caught.value.code == ACLNN_ERR_INNER_TILING_ERROR
-
-
-def _final_run(name: str = FINAL2, **changes: Any) -> list[Any]:
-    nothing = dict.fromkeys(("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional"))
-    found: list[Any] = _run(name, **nothing | {"out": _filled(2, 2, kind=np.float32)} | changes)["out"]
-    return found
-
-
-def test_rows_of_tokens_are_read_by_columns_or_rows_and_from_blocks() -> None:
-    scales = np.array([[1, 10], [100, 1000]], np.float32)
-    indices = np.array([3, 1, -1, 2], np.int32)
-    for mode, expected in ((0, [[7, 8], [5300, 6400]]), (2, [[37, 48], [5000, 6000]])):
-        assert _final_run(expandedX=X, expandedRowIdx=indices, scalesOptional=scales, dropPadMode=mode) == expected
-        blocks = X.reshape(2, 2, 2)
-        found = _final_run(expandedX=blocks, expandedRowIdx=indices, scalesOptional=scales, dropPadMode=mode + 1)
-        assert found == expected
-    assert _final_run(FINAL4, expandedX=X, expandedRowIdx=indices) == [[10, 12], [5, 6]]
-
-
-def test_without_weights_the_second_version_has_one_row_each() -> None:
-    assert _final_run(expandedX=X, expandedRowIdx=np.array([3, 1], np.int32)) == X[[3, 1]].tolist()
-    with pytest.raises(AclnnError, match="expandedRowIdx: expected numbers from -1 to 3, got 4"):
-        _final_run(expandedX=X, expandedRowIdx=np.array([3, 4], np.int32))
-    bias = {"biasOptional": X, "expertIdxOptional": np.array([[0], [4]], np.int32)}
-    with pytest.raises(AclnnError, match="expertIdxOptional: expected numbers from 0 to 3, got 4"):
-        _final_run(expandedX=X, expandedRowIdx=np.array([3, 1], np.int32), **bias)
-
-
-def test_biases_need_experts_and_have_a_row_for_each_block() -> None:
-    given = {"expandedX": X.reshape(2, 2, 2), "expandedRowIdx": np.array([3, 1], np.int32), "dropPadMode": 3}
-    with pytest.raises(AclnnError, match="biasOptional: expected null without expertIdxOptional, got a tensor"):
-        _final_run(**given, biasOptional=X[:2].copy())
-    with pytest.raises(AclnnError, match="biasOptional: expected as many rows as expandedX has blocks of 2 elements"):
-        _final_run(**given, biasOptional=X, expertIdxOptional=np.zeros((2, 1), np.int32))
-
-
-@pytest.mark.parametrize(
-    ("rows", "scales", "product", "taken"),
-    [
-        (D.BF16, D.FLOAT, Product.ATLAS_A2, True),
-        (D.FLOAT16, D.FLOAT, Product.ATLAS_A2, False),
-        (D.FLOAT16, D.BF16, Product.ASCEND_950, True),
-    ],
-)
-def test_weights_may_have_another_type(rows: D, scales: D, product: Product, taken: bool) -> None:
-    arguments = described(_final(rows) | {"scalesOptional": T(scales, EXPERTS)})
-    if taken:
-        prepare(BY_NAME[FINAL2], arguments, product)
-    else:
-        with pytest.raises(AclnnError, match="scalesOptional: expected data type ACL_FLOAT16"):
-            prepare(BY_NAME[FINAL2], arguments, product)
 
 
 def test_the_first_version_keeps_rows_of_a_few_tokens() -> None:
