@@ -17,8 +17,7 @@ from aclnn import formula
 from aclnn.formula import Gradient, row_max, row_mean, row_sum, where
 from aclnn.kernels import fitted
 from aclnn.kernels.cpu.elementwise.functions import WORDS
-from aclnn.kernels.cpu.elementwise.general import on_float64
-from aclnn.kernels.cpu.jit import kernel
+from aclnn.kernels.cpu.jit import kernel, register_jitable
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles
 from aclnn.kernels.trace import REDUCTIONS, trace
 from tests.helpers.instruction_sets import EVERY_OTHER_SET, digest_elsewhere
@@ -48,7 +47,7 @@ SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-300, -1e-300, 1.0, -1.0,
 def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """A function of float64 lanes, for arrays of a multiple of sixteen elements."""
     arity = len(arguments)
-    function = on_float64(word, arity)
+    function = register_jitable(trace(word, arity).function(WORDS))
 
     def loop(x: int, y: int, out: int, count: int) -> None:
         for at in range(0, 8 * count, 128):

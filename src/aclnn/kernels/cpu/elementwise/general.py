@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,7 +145,7 @@ class Source:
         self.splat = "widen_wide" if wide else "widen"
         """The function that puts a number into all lanes."""
         self.where_outside: tuple[str, ...] = ()
-        """What is done as soon as some lanes are outside."""
+        """The lines to run as soon as some lanes are outside."""
         self._wide, self._lines, self._margin = wide, list[str](), ""
 
     def __call__(self, *lines: str) -> None:
@@ -445,15 +444,6 @@ _FLOAT32_WORDS = {
     "fma": vector.fma,
     "times": register_jitable(lambda x, y: x * y),
 }
-
-
-@lru_cache(maxsize=512)
-def on_float64(formula: Formula, arity: int) -> Any:
-    """The formula of ``arity`` elements and numbers on float64 lanes.
-
-    For one thread at a time, as ``jit.kernel`` makes kernels.
-    """
-    return register_jitable(trace(formula, arity).function(WORDS))
 
 
 def on_float32(formula: Formula) -> Any:
