@@ -1167,7 +1167,7 @@ def aclmdlRICaptureBegin(stream: int | None, mode: int) -> int:
     """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
 
 def aclmdlRICaptureGetInfo(stream: int | None) -> tuple[int, int, int]:
-    """Whether a stream's tasks are captured, and in which graph.
+    """Return whether a stream's tasks are captured, and the graph that captures them.
 
     Returns ``(ret, status, modelRI)``.
     """

@@ -6,6 +6,7 @@ from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACL_ERROR_RT_PARAM_INVALID, AclnnError
 from aclnn.runtime import callbacks, devices
+from aclnn.runtime.streams import seconds
 
 _BLOCK_TYPES = ENUMS["aclrtCallbackBlockType"]
 
@@ -50,6 +51,4 @@ def aclrtUnSubscribeReport(threadId: int, stream: int) -> None:
 @c_function("aclError aclrtProcessReport(int32_t timeout)")
 def aclrtProcessReport(timeout: int) -> None:
     """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
-    if timeout == 0 or timeout < -1:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
-    callbacks.process(None if timeout == -1 else timeout / 1000)
+    callbacks.process(seconds(timeout))

@@ -20,7 +20,7 @@ from aclnn.core.status import (
 )
 from aclnn.runtime import devices, graphs, handles, memory
 from aclnn.runtime.graphs import Graph, Group, Mode
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.streams import Stream, seconds
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ def aclmdlRICaptureBegin(stream: int, mode: int) -> None:
     nullable=["status", "modelRI"],
 )
 def aclmdlRICaptureGetInfo(stream: int) -> tuple[int, int]:
-    """Whether a stream's tasks are captured, and in which graph."""
+    """Return whether a stream's tasks are captured, and the graph that captures them."""
     graph = graphs.capturing(devices.stream_of(stream))
     return (_ACTIVE, graph.handle) if graph else (_NONE, 0)
 
@@ -146,12 +146,10 @@ def aclmdlRIExecuteAsync(modelRI: int, stream: int) -> None:
 @c_function("aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout)")
 def aclmdlRIExecute(modelRI: int, timeout: int) -> None:
     """Run a graph's tasks and wait, for at most so many milliseconds; -1 for ever."""
-    graph = _graph(modelRI)
-    if timeout == 0 or timeout < -1:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
+    graph, limit = _graph(modelRI), seconds(timeout)
     stream = devices.current().default_stream
     graph.execute(stream)
-    if not stream.synchronize(None if timeout == -1 else timeout / 1000):
+    if not stream.synchronize(limit):
         raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"modelRI: timed out after {timeout} ms")
 
 

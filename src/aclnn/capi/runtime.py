@@ -22,7 +22,7 @@ from aclnn.core.status import (
 )
 from aclnn.runtime import devices, errors, events, handles, lifecycle, memory
 from aclnn.runtime.events import Event
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.streams import Stream, seconds
 
 _HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
 _STREAM_STATUS = ENUMS["aclrtStreamStatus"]
@@ -201,15 +201,10 @@ def aclrtSynchronizeStream(stream: int) -> None:
 @c_function("aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)")
 def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
     """Wait until a stream's work is done, for at most so many milliseconds; -1 for ever."""
-    if timeout == 0 or timeout < -1:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 1 ms or more, got {timeout}")
+    limit = seconds(timeout)
     devices.current()
-    if not devices.stream_of(stream).synchronize(_seconds(timeout)):
+    if not devices.stream_of(stream).synchronize(limit):
         raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"stream: timed out after {timeout} ms")
-
-
-def _seconds(timeout_ms: int) -> float | None:
-    return None if timeout_ms == -1 else timeout_ms / 1000
 
 
 @c_function("aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)")
@@ -321,9 +316,8 @@ def aclrtSynchronizeEvent(event: int) -> None:
 @c_function("aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)")
 def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
     """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
-    if timeout < -1:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or 0 ms or more, got {timeout}")
-    if not _event(event).synchronize(_seconds(timeout)):
+    limit = seconds(timeout, least=0)
+    if not _event(event).synchronize(limit):
         raise AclnnError(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: timed out after {timeout} ms")
 
 

@@ -85,6 +85,17 @@ def _nothing() -> None:
     """Default for ``dropped``: nobody has to be told."""
 
 
+def seconds(timeout_ms: int, least: int = 1) -> float | None:
+    """Convert a time limit in milliseconds, None for -1, which is none.
+
+    Raises:
+        AclnnError: 107000, it is neither -1 nor as much as the least.
+    """
+    if timeout_ms != -1 and timeout_ms < least:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or {least} ms or more, got {timeout_ms}")
+    return None if timeout_ms == -1 else timeout_ms / 1000
+
+
 class Taker(Protocol):
     """Takes the tasks of a stream in its place (see ``graphs``)."""
 
@@ -104,9 +115,9 @@ class Stream:
         self.handle = 0
         """0 for a default stream, which has no name of its own."""
         self.attributes: dict[int, int] = {}
-        """What aclrtSetStreamAttribute has set."""
+        """Values set by aclrtSetStreamAttribute."""
         self.limits: dict[int, int] = {}
-        """What aclrtSetStreamResLimit has set."""
+        """Limits set by aclrtSetStreamResLimit."""
         self._reset()
         _all[id(self)] = self
 
