@@ -122,7 +122,7 @@ def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> int:
 
 
 def published(number: int, argument: str) -> int:
-    """What the product has of an ``aclDeviceInfo``.
+    """Return the product's value of an ``aclDeviceInfo``.
 
     Raises:
         AclnnError: 207000, none is published.

@@ -331,6 +331,12 @@ def some_dims(*names: str) -> Check:
     return each("at least 1 dimension", names, complain)
 
 
+def null(*names: str, why: str = "") -> Check:
+    """Require null, for a reason."""
+    text = f"expected null{f' ({why})' if why else ''}, got a tensor"
+    return each("null", names, lambda call, name: text)
+
+
 def not_empty(*names: str) -> Check:
     """Require elements."""
 

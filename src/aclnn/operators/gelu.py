@@ -35,8 +35,8 @@ from aclnn.typing import Array, ArrayLike
 
 _INV_SQRT_2 = sqrt(decimal("0.5"))
 _INV_SQRT_2PI = 1.0 / sqrt(2.0 * PI)
-_SQRT_2_OVER_PI = sqrt(2.0 / PI)
-_CUBIC = decimal("0.044715")
+SQRT_2_OVER_PI = sqrt(2.0 / PI)
+CUBIC = decimal("0.044715")
 
 
 @fitted(symmetry="x+f")
@@ -49,7 +49,7 @@ def gelu_erf_forward(x: Real) -> Real:
 @fitted(symmetry="x+f")
 def gelu_tanh_forward(x: Real) -> Real:
     """x·(1 + tanh u)/2 = x / (1 + e^(-2u)) with u = sqrt(2/pi)·(x + 0.044715·x³); NaN at -inf."""
-    return x / (1.0 + exp(-2.0 * _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)))
+    return x / (1.0 + exp(-2.0 * SQRT_2_OVER_PI * (x + CUBIC * x * x * x)))
 
 
 @fitted(symmetry="1-f")
@@ -65,10 +65,10 @@ def gelu_erf_derivative(x: Real) -> Real:
 def gelu_tanh_derivative(x: Real) -> Real:
     """(1 + tanh u)/2 + x·(1 - tanh² u)·u'/2 with u = sqrt(2/pi)·(x + 0.044715·x³); 0 at -inf, 1 at inf."""
     # With p = e^(-2u): (1 + tanh u)/2 = 1/(1 + p) and (1 - tanh² u)/4 = p/(1 + p)², which do not cancel in the tail.
-    u = _SQRT_2_OVER_PI * (x + _CUBIC * x * x * x)
+    u = SQRT_2_OVER_PI * (x + CUBIC * x * x * x)
     e = exp(-2.0 * absolute(u))
     t = 1.0 / (1.0 + e)
-    bend = 2.0 * x * t * _SQRT_2_OVER_PI * (1.0 + 3.0 * _CUBIC * x * x)
+    bend = 2.0 * x * t * SQRT_2_OVER_PI * (1.0 + 3.0 * CUBIC * x * x)
     derivative = where(u > 0.0, t + e * t * bend, e * t * (1.0 + bend))
     # Beyond 100 the derivative is 0 or 1 to the last bit, and x³ may overflow.
     return where(absolute(x) > 100.0, where(x > 0.0, 1.0, -0.0), derivative)

@@ -68,7 +68,7 @@ class Device:
         self.default: Context | None = None
         self.contexts: set[Context] = set()
         self.limits: dict[int, int] = {}
-        """What aclrtSetDeviceResLimit has set."""
+        """Limits set by aclrtSetDeviceResLimit."""
 
     def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
         """The allocation of this device that contains ``base`` and the whole range.

@@ -29,7 +29,7 @@ from aclnn.support.process import PerProcess
 
 
 class Mode(IntEnum):
-    """Which threads a capture forbids what is done at once."""
+    """The threads in which a capture forbids immediate operations."""
 
     GLOBAL = 0
     THREAD_LOCAL = 1

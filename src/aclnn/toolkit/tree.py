@@ -31,14 +31,8 @@ _PACKAGE = "opp/vendors/customize/op_api"
 _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opapi.so"), "libopapi.so") | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
-        *(
-            "libge_runner.so",
-            "libgraph.so",
-            "libascend_hal.so",
-            "libmspti.so",
-            "libmsprofiler.so",
-            "libms_tools_ext.so",
-        ),
+        *("libge_runner.so", "libgraph.so", "libascend_hal.so"),
+        *("libmspti.so", "libmsprofiler.so", "libms_tools_ext.so"),
     ),
     "libascendcl.so",
 )

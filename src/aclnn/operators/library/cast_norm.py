@@ -11,6 +11,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Kind, Library
 from aclnn.operators.library.common import attribute, declared, tensor_in, tensor_out
+from aclnn.operators.library.quantized_norms import reciprocal_rms
 from aclnn.operators.normalization import EPSILON_NOT_NEGATIVE, one_a_row, trailing_dims
 
 _TYPES = (D.FLOAT16, D.BF16)
@@ -24,7 +25,7 @@ def _work(call: Call) -> Library | None:
 
     def normalize(x1: Any, x2: Any, gamma: Any) -> tuple[Any, ...]:
         x = x1.astype(np.float64) + x2
-        rstd = 1 / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon)
+        rstd = reciprocal_rms(x, axes, epsilon)
         y = x * rstd * gamma
         return y, y, rstd, x
 

@@ -20,7 +20,7 @@ _BLOCK, _STRIDE, _TYPE = "compressBlockSize", "compressStride", "actSeqLenType"
 
 
 def _starts(call: Call, ends: str) -> Any:
-    """Where the windows of all sequences begin, which do not reach beyond one."""
+    """Return the first rows of all windows; each window lies within one sequence."""
     block, stride, found, begin = call[_BLOCK], call[_STRIDE], [np.zeros(0, np.int64)], 0
     for end in call[ends]:
         found.append(np.arange(begin, end - block + 1, stride))

@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     floating,
     generated,
     nothing_to_write,
+    null,
     on,
     one_of,
     only_if,
@@ -245,7 +246,7 @@ OPERATORS = (
             _GATED,
             *on(
                 {Product.ATLAS_INFERENCE},
-                each("null", (_FINISHED,), lambda call, name: "expected null, got a tensor"),
+                null(_FINISHED),
             ),
         ),
         work=_softmax_work,

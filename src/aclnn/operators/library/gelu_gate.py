@@ -28,19 +28,20 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.gelu import CUBIC, SQRT_2_OVER_PI
 from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.quantization import dynamically, given, is_dtype, quantized, text
+from aclnn.operators.library.unary import erfc
 
 _APPROXIMATE = "approximateOptional"
 _SCALE, _OFFSET, _FOUND = "inputScaleOptional", "inputOffsetOptional", "outScaleOptional"
 _MOST_COLUMNS, _MOST_ROWS = 1024, 200_000
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _gelu(x: Any, is_tanh: bool) -> Any:
     if is_tanh:
-        return x * 0.5 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
-    return x * 0.5 * _erfc(-x / math.sqrt(2))
+        return x * 0.5 * (1 + np.tanh(float(SQRT_2_OVER_PI) * (x + float(CUBIC) * x**3)))
+    return x * 0.5 * erfc(-x / math.sqrt(2))
 
 
 def _columns(call: Call) -> str | None:

@@ -8,9 +8,9 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
-    each,
     extents,
     no_zero_dims,
+    null,
     present,
     public_format,
     rule,
@@ -23,16 +23,10 @@ from aclnn.operators.library.common import optional_in, support, tensor_in, tens
 from aclnn.operators.library.grouped import parts_between
 from aclnn.operators.library.quantization import dynamically
 from aclnn.operators.library.quantized_gates import gated
-from aclnn.operators.library.quantized_products import integer_product
+from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
 _RESERVED = ("bias", "offset")
 _MOST_INNER, _MOST_COLUMNS = 2**16 - 1, 10240
-_BLOCK = (16, 32)
-"""Rows and columns of a block of INT8."""
-
-
-def _null(call: Call, name: str) -> str | None:
-    return "expected null (of weights of INT8), got a tensor"
 
 
 def _columns(call: Call) -> int:
@@ -43,7 +37,7 @@ def _columns(call: Call) -> int:
 
 def _weight_shape(call: Call) -> str | None:
     (_, inner), (groups, columns), got = call["x"].shape, call["weightScale"].shape, call["weight"].shape
-    rows, width = _BLOCK
+    rows, width = BLOCK
     expected = {3: (groups, inner, columns), 5: (groups, -(-columns // width), -(-inner // rows), rows, width)}
     if got == expected.get(len(got)):
         return None
@@ -127,7 +121,7 @@ OPERATORS = (
         support=support((D.INT8,), A2_CLASS),
         checks=(
             present("x", "weight", "weightScale", "xScale", "groupList", "output", "outputScale"),
-            each("null", _RESERVED, _null),
+            null(*_RESERVED, why="of weights of INT8"),
             dtype_in({D.INT8}, "x", "weight", "output"),
             dtype_in(FLOATING, "weightScale"),
             dtype_in({D.FLOAT}, "xScale", "outputScale"),

@@ -9,9 +9,9 @@ import numpy as np
 from aclnn.core.checks import (
     dims_between,
     dtype_in,
-    each,
     extents,
     no_zero_dims,
+    null,
     one_of,
     only_if,
     present,
@@ -36,19 +36,13 @@ from aclnn.operators.library.common import (
 )
 from aclnn.operators.library.grouped import ends_of, parts_between
 from aclnn.operators.library.quantization import given
-from aclnn.operators.library.quantized_products import integer_product
+from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
 _ROW_SCALE, _GROUPS, _SHARED = "pertokenScaleOptional", "groupList", "sharedInput"
 _TUNING = "tuningConfigOptional"
 _TUNED = Parameter(_TUNING, _TUNING, Kind.INT_ARRAY, "rows of a group that are expected, for speed", optional=True)
 _UNUSED = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
 _LEAST_COLUMNS = 256
-_BLOCK = (16, 32)
-"""Rows and columns of a block of INT8."""
-
-
-def _null(call: Call, name: str) -> str | None:
-    return "expected null (of weights of INT8), got a tensor"
 
 
 def _in_blocks(call: Call) -> str | None:
@@ -57,7 +51,7 @@ def _in_blocks(call: Call) -> str | None:
 
 
 def _whole_blocks(call: Call) -> str | None:
-    (_, inner, columns), (rows, width) = call["x2"].shape, _BLOCK
+    (_, inner, columns), (rows, width) = call["x2"].shape, BLOCK
     if inner % rows == columns % width == 0 and columns >= _LEAST_COLUMNS:
         return None
     expected = f"matrices of a multiple of {rows} rows and of {width} columns, at least {_LEAST_COLUMNS}"
@@ -173,7 +167,7 @@ def _operator(name: str, more: bool) -> Operator:
         checks=(
             present("x1", "x2", "scale", _GROUPS, "rowIndex", "out"),
             only_if(rule("logits: logit", _logits, ACLNN_ERR_PARAM_NULLPTR), f"with {_SHARED}", _has_shared),
-            each("null", ("bias", *unused), _null),
+            null("bias", *unused, why="of weights of INT8"),
             one_of("dtype", 0),
             one_of("transposeX1", False),
             one_of("transposeX2", False),

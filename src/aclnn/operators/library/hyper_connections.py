@@ -32,11 +32,12 @@ from aclnn.core.operator import Call, Check, Kind, Library
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, declared, logistic, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.quantized_norms import reciprocal_rms
 
 _HALVES = (D.FLOAT16, D.BF16)
 _STREAMS = (4, 6, 8)
 _PADDED = 8
-"""How many numbers the rows of what Sinkhorn keeps have."""
+"""Row length of the intermediate results that Sinkhorn keeps."""
 _MOST_ITERATIONS, _WIDEST, _BLOCK = 100, 100000, 128
 _KEPT = ("normOut", "sumOut")
 _GIVEN = ("x", "hRes", "hOut", "hPost")
@@ -78,7 +79,7 @@ def _room(call: Call, name: str) -> str | None:
 
 
 def _kept(call: Call, name: str, values: Any, batch: int) -> Any:
-    """What is kept of all steps as its tensor has it: the dimensions of a batch last, or rows filled up."""
+    """Lay out the results of all steps as their tensor does: batch dimensions last, or rows padded."""
     shape = call[name].shape
     if shape == _as_listed(call, name):
         return np.moveaxis(values, range(1, 1 + batch), range(-batch, 0))
@@ -229,7 +230,7 @@ def _wide_streams(call: Call) -> str | None:
 
 
 def _numbers_of_matrices(call: Call) -> tuple[int, ...]:
-    """How many numbers decide how streams mix: one for each pair, before Ascend 950 also for each permutation."""
+    """Return the allowed counts of mixing coefficients: one per pair or, before Ascend 950, permutation of streams."""
     streams = call["x"].shape[-2]
     if not _has_matrices(call):
         return (0,)
@@ -266,7 +267,7 @@ def _pre_work(call: Call) -> Library:
 
     def project(x: Any, phi: Any, alpha: Any, bias: Any, gamma: Any = None) -> tuple[Any, ...]:
         x = x.astype(np.float64)
-        rms = 1 / np.sqrt(np.square(x).mean((-1, -2)) + norm_eps)
+        rms = reciprocal_rms(x, (-1, -2), norm_eps)[..., 0, 0]
         mix = (x if gamma is None else x * gamma).reshape(*batch, streams * width) @ phi.T.astype(np.float64)
         factors = np.repeat(alpha.astype(np.float64), (streams, streams, len(bias) - 2 * streams)[: len(alpha)])
         numbers = mix * rms[..., None] * factors + bias

@@ -61,7 +61,7 @@ _INDICES = Parameter(
 _REDUCE = Parameter("reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied")
 _TAKEN = where_supported(NUMBERS)
 _FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
-"""What aclnnIndexAddV2 adds in the mode for speed."""
+"""Data types that aclnnIndexAddV2 takes in its fast mode."""
 
 
 _KINDS = frozenset({D.INT32, D.INT64, D.BOOL, D.UINT8})

@@ -14,6 +14,7 @@ from aclnn.core.checks import (
     extents,
     generated,
     nothing_to_write,
+    null,
     one_of,
     restricted,
     rule,
@@ -35,7 +36,7 @@ _QUANTIZATION = ("kRopeScaleOptional", "cKvScaleOptional", "kRopeOffsetOptional"
 _MODE = "cacheModeOptional"
 _OF_SAMPLES, _OF_BLOCKS, _IN_COLUMNS = "Norm", ("PA", "PA_BNSD"), "PA_NZ"
 _UNIT = 16
-"""What divides the tokens of a block, and with PA_NZ the numbers of a token; numbers of a column in memory there."""
+"""Divisor of the tokens of a block; with PA_NZ also of the elements of a token, and the width of a column."""
 _COLUMNS = (512, 64)
 """Numbers of a row that are normalised and turned, before Ascend 950."""
 
@@ -58,13 +59,6 @@ def _types(product: Product) -> list[tuple[D, ...]]:
         for key in (d, D.INT8)
         for value in (d, D.INT8)
     ]
-
-
-def _is_null(name: str) -> Check:
-    def complain(call: Call) -> str | None:
-        return None if call[name] is None else f"{name}: expected null (caches are not quantised), got a tensor"
-
-    return rule(f"null: {name}", complain)
 
 
 def _pairs_to_turn(call: Call) -> str | None:
@@ -200,7 +194,7 @@ OPERATORS = (
             ("kv", "gamma", "cos", "sin", "index", *_CACHES),
             _RESULTS,
             _types,
-            *map(_is_null, _QUANTIZATION),
+            null(*_QUANTIZATION, why="caches are not quantised"),
             *(same_dtype(name, "kv") for name in _CACHES),
             one_of(_MODE, _OF_SAMPLES, *_OF_BLOCKS, _IN_COLUMNS, None),
             dims_between(4, 4, "kv", "cos", *_CACHES),

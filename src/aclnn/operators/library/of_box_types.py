@@ -19,7 +19,7 @@ from aclnn.operators.library.common import MODERN, library_operator, tensor_in, 
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
 _TINY, _LEAST_HEIGHT, _LARGEST_RATIO = 1e-16, 1e-9, 1e4
-"""What the kernels add to lengths, and how wide they take boxes to be, where a box has no area."""
+"""The kernels' guards against boxes without area: added to lengths, least height, largest ratio of sides."""
 
 
 def _typed(
@@ -304,7 +304,7 @@ def _of_pixels(begin: float, size: float, bins: int, samples: int, extent: int) 
 
 
 def _mean(weights: Array) -> Array:
-    """What pixels contribute to the mean of each bin's points; nothing without points."""
+    """Return the weights of pixels in the mean of each bin's points; 0 for a bin without points."""
     return np.asarray(weights.sum(1) / max(1, weights.shape[1]))
 
 
@@ -354,7 +354,7 @@ def _pooled_planes(call: Call) -> tuple[int, ...]:
 
 
 def _responsible(boxes: Array, extent: Sequence[int], strides: Sequence[int], anchors: int) -> Array:
-    """Where the centres of boxes lie in a grid, for each of the anchors there."""
+    """Flag, for each anchor of a grid's cells, the cells that hold the centre of a box."""
     centres = (boxes[:, :2].astype(np.float64) + boxes[:, 2:]) / 2
     places = np.clip(np.floor(centres / strides).astype(np.int64), 0, np.array(extent[::-1]) - 1)
     flags = np.zeros(tuple(extent), np.uint8)
@@ -374,11 +374,11 @@ def _a_grid(call: Call) -> str | None:
 
 
 _LEAST = 1e-6
-"""Of what YOLO's boxes are encoded to, and from 1."""
+"""Least distance of YOLO's encoded coordinates from 0 and from 1, and least ratio of sizes."""
 
 
 def _encode_for_yolo(anchors: Array, boxes: Array, stride: Array) -> Array:
-    """How far centres are apart, in strides from the grid's point, and logarithms of the ratios of sizes."""
+    """Return the offsets of centres from their cells in strides, and the logarithms of the ratios of sizes."""
     (low, high), (to_low, to_high) = (_corners(each.T, False) for each in (anchors, boxes))
     moved = (to_low + to_high - low - high) / 2 / stride + 0.5
     ratio = np.log(np.maximum((to_high - to_low) / (high - low), _LEAST))

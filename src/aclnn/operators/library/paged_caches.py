@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     has_zero,
+    null,
     one_of,
     only_if,
     present,
@@ -134,15 +135,6 @@ def _room(call: Call) -> str | None:
     return None if places >= tokens else f"keyCacheRef: expected places for {tokens} tokens, got {places}"
 
 
-def _is_null(name: str) -> Check:
-    def complain(call: Call) -> str | None:
-        return (
-            None if call[name] is None else f"{name}: expected null (compressed caches are not computed), got a tensor"
-        )
-
-    return rule(f"null: {name}", complain)
-
-
 def _work(call: Call) -> Library | None:
     in_columns, pairs = _in_columns(call), _pairs(call)
     if _nothing_to_do(call):
@@ -210,7 +202,7 @@ OPERATORS = (
                     ACLNN_ERR_INNER_NULLPTR,
                     one_of(_MODE, "Norm", "PA_NZ", "", None),
                     one_of(_SCATTER, "None", "", None),
-                    *(_is_null(name) for name in _COMPRESSED),
+                    null(*_COMPRESSED, why="compressed caches are not computed"),
                     *elsewhere(CLASS_950, rule("types that go together: value", _narrow_keys)),
                     dims_between(3, 3, "key"),
                     *_with_values(dims_between(3, 3, "value")),

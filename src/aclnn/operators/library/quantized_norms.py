@@ -53,6 +53,11 @@ _FOUND = ("scale1Out", "scale2Out")
 _MASK = "outputMask"
 
 
+def reciprocal_rms(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
+    """Return the reciprocal root mean square along axes, which keep an extent of 1."""
+    return 1 / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon)
+
+
 def _norm(x: Any, gamma: Any, epsilon: float) -> Any:
     """Divide rows by their root mean square; gamma has the dimensions of a row."""
     axes = tuple(range(x.ndim - gamma.ndim, x.ndim))
@@ -261,7 +266,7 @@ def _third_work(call: Call) -> Library | None:
     def normalize(x: Any, gamma: Any, scale: Any, *further: Any) -> tuple[Any, ...]:
         operands = dict(zip(optional, further, strict=True))
         x = x.astype(np.float64)
-        rstd = 1.0 / np.sqrt(np.mean(x * x, -1, keepdims=True) + epsilon)
+        rstd = reciprocal_rms(x, (-1,), epsilon)
         y = x * rstd * gamma.reshape(-1) + np.reshape(operands.get(_BETA, 0), -1)
         scaled = y / scale if divides else y * scale
         integers = quantized(np.rint(scaled + operands.get("offsetOptional", 0)), dtype)

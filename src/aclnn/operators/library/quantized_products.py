@@ -109,6 +109,10 @@ def _reader(call: Call, name: str) -> Callable[[Any], Any]:
     return read
 
 
+BLOCK = (16, 32)
+"""Rows and columns of a block of INT8 in FRACTAL_NZ."""
+
+
 def integer_product(x1: Any, x2: Any, shape: Shape) -> Any:
     """Multiply integers of eight bits or fewer exactly; return float64."""
     total = np.zeros(shape)

@@ -168,7 +168,7 @@ def _timed(x: Any, form: Form) -> Any:
 
 
 def _lasting(form: Form, sizes: Any = None) -> Any:
-    """Which states each step changes: those of the first ``sizes`` samples, or all."""
+    """Return the samples whose states each step changes: the first ``sizes``, or all."""
     lasts = True if sizes is None else sizes[:, None, None] > np.arange(form.batch)[:, None]
     return np.broadcast_to(lasts, (form.time, form.batch, form.hidden))
 

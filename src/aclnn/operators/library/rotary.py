@@ -316,9 +316,9 @@ _COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines 
 _COLUMNS = 64
 """Of a head that ``aclnnInterleaveRope`` turns."""
 _SECTIONS = ((16, 24, 24), (24, 20, 20), (8, 12, 12), (16, 16, 16, 16))
-"""How many angles each row of positions may decide, the first two also on Ascend 950."""
+"""Supported splits of the angles among rows of positions; on Ascend 950 the first two."""
 _HEAD_BYTES = 64
-"""What the bytes of a head, and of its turned elements, are multiples of where a table has the angles."""
+"""Byte alignment of a head, and of its rotated elements, with a table of angles."""
 
 
 def _turned_columns(call: Call) -> str | None:
@@ -411,7 +411,7 @@ def _cache_work(call: Call) -> Library:
 
 
 def _deciding_rows(parts: Sequence[int], alternating: bool) -> Any:
-    """For each angle the row of positions that decides it: one row after another, or every third up to a limit."""
+    """Return the row of positions that decides each angle: rows one after another, or in turn up to a limit."""
     rows = np.repeat(np.arange(len(parts)), parts)
     if alternating:
         rows[:] = 0

@@ -467,7 +467,7 @@ _TO_PLACES = (
 
 
 def _second_checks(counts: str, before: str, *kept: Check) -> tuple[Check, ...]:
-    """What the tiling functions of V2 demand; ``kept`` is of the number of rows."""
+    """Return the checks of V2's tiling functions; ``kept`` are those of the number of rows."""
     return (
         *_OF_TOKENS,
         one_of("dropPadMode", 0, 1),

@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     floating,
     listing,
     not_empty,
+    null,
     present,
     public_format,
     rule,
@@ -28,7 +29,7 @@ from aclnn.operators.library.common import MODERN, attribute, camel, optional_in
 _ORDERS = {"permX1": ((0, 1, 2), (1, 0, 2)), "permX2": ((0, 1, 2), (0, 2, 1)), "permY": ((1, 0, 2),)}
 _UNUSED = ("bias", "scale")
 _BOUND = 2**16
-"""What B, N and K of an x1 that is not transposed stay below before Ascend 950."""
+"""Exclusive bound of B, N and K before Ascend 950, where x1 is not transposed."""
 _USE_FP32_ADD = 4
 """Of ``cubeMathType``; counts as 0 on the A2 class."""
 
@@ -85,13 +86,6 @@ def _result(call: Call) -> tuple[int, ...]:
     (batch, rows, _), (_, _, columns) = _factors(call)
     parts = call["batchSplitFactor"]
     return (rows, batch, columns) if parts == 1 else (parts, rows, batch // parts * columns)
-
-
-def _absent(name: str) -> Check:
-    def complain(call: Call) -> str | None:
-        return None if call[name] is None else f"{name}: expected null, got a tensor"
-
-    return rule(f"null: {name}", complain)
 
 
 def _order(name: str) -> Check:
@@ -161,7 +155,7 @@ OPERATORS = (
             ),
             rule("a divisor of the batch: batchSplitFactor", _divides),
             not_empty("x1", "x2"),
-            *map(_absent, _UNUSED),
+            null(*_UNUSED),
             shape_is("the product", _result, "out"),
         ),
         work=_work,

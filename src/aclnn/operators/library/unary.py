@@ -202,7 +202,7 @@ _ROUNDED = (*REAL_FLOATING, D.INT32, D.INT64)
 _ANGLED = (*_WITHOUT_DOUBLE, D.COMPLEX64)
 _EXACT = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-_erfc = np.vectorize(math.erfc, otypes=[np.float64])
+erfc = np.vectorize(math.erfc, otypes=[np.float64])
 
 
 def _erfinv(x: Any) -> Any:
@@ -217,7 +217,7 @@ def _erfinv(x: Any) -> Any:
     y = np.where(rest == 0, math.inf, y)
     finite = np.isfinite(y)
     for _ in range(3):
-        error = np.where(is_large, rest - _erfc(y), _erf(y) - magnitude)
+        error = np.where(is_large, rest - erfc(y), _erf(y) - magnitude)
         step = error * (math.sqrt(math.pi) / 2) * np.exp(y * y)
         y = np.where(finite, y - step / (1 + y * step), y)
     return np.copysign(y, x)
@@ -376,7 +376,7 @@ OPERATORS = (
         "erfc",
         "1 - erf self",
         "The complement of the error function.",
-        _erfc,
+        erfc,
         (*REAL_FLOATING, D.BOOL, D.INT64),
         _CONST_STREAM,
     ),
