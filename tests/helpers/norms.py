@@ -15,8 +15,8 @@ Array = np.ndarray[Any, Any]
 Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: Of the largest term, what float64 arithmetic may lose, and of what is left of x without its mean, float32.
-_LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-21
+#: Of the largest term, what float64 arithmetic may lose, and float32 lanes; of an element of a sum over rows, these.
+_LOSS, _NARROW_LOSS, _SUM_LOSS = 2.0**-44, 2.0**-19, 2.0**-21
 
 
 def wide(array: Any, *shape: int) -> Array:
@@ -66,6 +66,12 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
     dims = tuple(dim for dim, extent in enumerate(shape) if extent == 1)
     with np.errstate(all="ignore"):
         return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
+
+
+def in_float32(sums: Expected, dx: Any) -> Expected:
+    """Return sums over rows whose terms are in float32 lanes where a gradient dx, if it is wanted, has 16 bits."""
+    exact, size = sums
+    return exact, size * (_SUM_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1)
 
 
 def rounded(
@@ -266,7 +272,11 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x1 + x2, mean, rstd, w, (1,))
     dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
-    found = {"dxOut": (dx + dsum, size + abs(dsum)), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
+    found = {
+        "dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)),
+        "dgammaOut": in_float32(total(dw, w.shape), outputs["dxOut"]),
+        "dbetaOut": total(db, w.shape),
+    }
     return rounded(found, outputs)
 
 
@@ -288,8 +298,9 @@ def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dy, x, gx = (wide(arguments[name], -1, w.size) for name in ("dy", "x", "gx"))
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dgx, size, dw, db = gradients(dy, alpha * x + gx, mean, rstd, w, (1,))
-    found = {"dxOut": (alpha * dgx, abs(alpha) * size), "dgxOut": (dgx, size)}
-    return rounded(found | {"dbetaOut": total(db, w.shape), "dgammaOut": total(dw, w.shape)}, outputs)
+    found = {"dxOut": (alpha * dgx, abs(alpha) * size, abs(alpha) * size), "dgxOut": (dgx, size, size)}
+    sums = {"dbetaOut": total(db, w.shape), "dgammaOut": in_float32(total(dw, w.shape), outputs["dxOut"])}
+    return rounded(found | sums, outputs)
 
 
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -363,13 +374,16 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     dx, size, dw, db = gradients(scaled, x, mean, rstd, w, (2,))
     weighted = (x - mean) * rstd * w
     found = {
-        "gradInputOut": (dx, size),
-        "gradScaleOut": (
-            (dy * (weighted + b)).sum(1, keepdims=True),
-            (abs(dy) * (abs(weighted) + abs(b))).sum(1, keepdims=True),
+        "gradInputOut": (dx, size, size),
+        "gradScaleOut": in_float32(
+            (
+                (dy * (weighted + b)).sum(1, keepdims=True),
+                (abs(dy) * (abs(weighted) + abs(b))).sum(1, keepdims=True),
+            ),
+            outputs.get("gradInputOut"),
         ),
         "gradShiftOut": total(dy, scale.shape),
-        "gradWeightOut": total(dw, (1, 1, x.shape[2])),
+        "gradWeightOut": in_float32(total(dw, (1, 1, x.shape[2])), outputs.get("gradInputOut")),
         "gradBiasOut": total(db, (1, 1, x.shape[2])),
     }
     return rounded(found, outputs)

@@ -45,8 +45,15 @@ def _forward(x: Real, scale: Real, shift: Real, w: Real, b: Real, eps: float) ->
 
 def _gradients(dy: Real, x: Real, mean: Real, rstd: Real, scale: Real, w: Real, b: Real) -> tuple[Real, ...]:
     """Gradients for x, and what each element adds to those for scale, shift, w and b."""
-    xhat, scaled = (x - mean) * rstd, dy * (1.0 + scale)
-    return input_gradient(scaled * w, xhat, rstd), dy * (xhat * w + b), dy, scaled * xhat, scaled
+    xhat, factor = (x - mean) * rstd, 1.0 + scale
+    product = dy * xhat
+    return (
+        input_gradient(dy * (factor * w), xhat, rstd),
+        product * w + dy * b,
+        dy,
+        product * factor,
+        dy * factor,
+    )
 
 
 def _samples(shape: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:

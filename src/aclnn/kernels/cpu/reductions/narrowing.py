@@ -1,15 +1,17 @@
-"""Last passes in float32 lanes, for results of 16 bits; docs/numerics-rows.md derives the bounds.
+"""Passes in float32 lanes, for results of 16 bits; docs/numerics-rows.md derives the bounds.
 
-What a statistic is taken from, and sums of operands until then, lose nothing: the statistic comes in two float32, the
-sums are float64 lanes.
+What a statistic is taken from, and sums of operands until then, lose nothing: the statistic comes in two float32, a sum
+of two operands with what its rounding loses, and other sums are float64 lanes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from aclnn.kernels.trace import COMPARISONS, CONDITIONS, Step
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, REDUCES
+from aclnn.kernels.cpu.reductions.words import SHORT_SUMS
+from aclnn.kernels.trace import COMPARISONS, CONDITIONS, REDUCTIONS, Step
 
 _DIGITS = 24
 """Significant digits of a float32."""
@@ -28,7 +30,11 @@ class Narrowed(NamedTuple):
 
 
 def narrowed(
-    steps: Iterable[Step], digits: Mapping[str, int], doubles: Collection[str], rows: Set[str]
+    steps: Iterable[Step],
+    digits: Mapping[str, int],
+    doubles: Collection[str],
+    rows: Set[str],
+    wanted: Collection[str],
 ) -> Narrowed | None:
     """Compute elements in float32 lanes; None where an operation has no version in them.
 
@@ -37,9 +43,11 @@ def narrowed(
         digits: the operands that are float32 lanes, and how many significant digits they have.
         doubles: those that are float64 lanes.
         rows: variables of rows, float64 lanes.
+        wanted: variables that are stored or added up.
     """
     steps = tuple(steps)
     found, of_rows, exact, wide = dict[str, Step](), dict[str, None](), {**digits}, {*doubles}
+    others = {*wanted}.union(*(names for _, sign, names in steps if sign not in _SUMS or rows.isdisjoint(names)))
     terms = {name for _, sign, names in steps if sign in _SUMS and rows.isdisjoint(names) for name in names}
 
     def then(result: str, template: str, *operands: str) -> None:
@@ -60,7 +68,19 @@ def narrowed(
         known = [name in exact or name in wide for name in operands]
         # Results that are not finite are computed in float64, and only these make a difference to `times`.
         template = _PRODUCT if template == "times({}, {})" else template
-        if template in _SUMS and all(known):
+        lost = [name for name in operands if f"{name}_lost" in found]
+        if template == "{} + {}" and exact.keys() >= {*operands} and result not in others:
+            # What rounding the sum loses (Knuth).
+            then(result, template, *operands)
+            then(f"{result}_more", "{} - {}", result, operands[0])
+            then(f"{result}_rest", "{} - {}", result, f"{result}_more")
+            more, rest = f"{result}_more", f"{result}_rest"
+            then(f"{result}_lost", "({} - {}) + ({} - {})", operands[0], rest, operands[1], more)
+        elif template in _SUMS and of_row and lost:
+            high = map(single, operands)
+            low = (f"low_{name}" if name in rows else f"{name}_lost" for name in operands)
+            then(result, f"({template}) + ({template})", *high, *low)
+        elif template in _SUMS and all(known):
             wide.add(result)
             then(result, template.format("widen({})", "widen({})"), *operands)
         elif template in _SUMS and of_row and not wide.isdisjoint(operands):
@@ -92,3 +112,23 @@ def narrowed(
 def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
     """Return true if one of the operands is a row's or a number."""
     return any(name in rows or not name.isidentifier() for name in operands)
+
+
+def with_short_sums(steps: Sequence[Step], elements: Iterable[str], results: Iterable[str]) -> list[Step]:
+    """Add up products over rows in float32, but for those that results of rows, or moments, are computed from."""
+    varying = {*elements}
+    for step in steps:
+        if step.template not in REDUCES and not varying.isdisjoint(step.operands):
+            varying.add(step.result)
+    exact = {*results} - varying
+    for step in reversed(steps):
+        if step.result in exact or step.template in MOMENTS:
+            exact |= {*step.operands}
+    products, found = {step.result for step in steps if step.template == _PRODUCT}, list[Step]()
+    for step in steps:
+        if step.result not in exact and step.template == PRODUCT_SUM:
+            step = step._replace(template=SHORT_SUMS[1])
+        elif step.result not in exact and step.template == REDUCTIONS["row_sum"] and step.operands[0] in products:
+            step = step._replace(template=SHORT_SUMS[0])
+        found.append(step)
+    return found

@@ -19,8 +19,9 @@ from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows, walk
+from aclnn.kernels.cpu.reductions.narrowing import with_short_sums
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
-from aclnn.kernels.cpu.reductions.rewrites import constants, factored, fused, with_moments, with_rests
+from aclnn.kernels.cpu.reductions.rewrites import combined, constants, factored, fused, with_moments, with_rests
 from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
@@ -289,11 +290,14 @@ class _Program:
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
 
-    def exact_steps(self) -> list[Step] | None:
-        """Return the operations with sums of 16-bit elements in float64; None where none is in float32."""
-        if not (self.in_float32 and self._short):
-            return None
-        return float32_steps(self.traced, [name for name, _ in self.of_elements], short=True, exact=True)
+    def with_short_sums(self, steps: Sequence[Step]) -> tuple[Sequence[Step], Sequence[Step] | None]:
+        """Return the operations with sums of 16-bit elements in float32, and in float64 if that is not the same."""
+        elements = [name for name, _ in self.of_elements]
+        if self.in_float32:
+            exact = float32_steps(self.traced, elements, short=True, exact=True) if self._short else None
+            return steps, exact
+        short = with_short_sums(steps, elements, self.traced.results) if self.writes_short else steps
+        return short, steps if self.writes_short else None
 
 
 class _Lanes:
@@ -383,25 +387,30 @@ class _Rows:
         targets += [one.output for one in self._sums]
         self._targets = [program.outputs[id(output)] for output in targets]
 
-        steps = program.steps if program.in_float32 else self._rewritten(program, lanes)
+        added, combining = [name for name, _ in sums], list[Step]()
+        of_task = [name for name, one in vectors if not lanes.across and one.step(lanes.beside) == 0]
+        fewer = combined(program.steps, added, (*of_task, *program.numbers, COLUMNS))
+        if fewer is not None and not program.in_float32:
+            added, combining = fewer
+        steps = program.steps if program.in_float32 else self._rewritten(program, lanes, added)
+        steps, exact = program.with_short_sums(steps)
         of_steps = partial(
             Passes,
             elements=[name for name, _ in (*vectors, *splats)],
             rows=[*program.numbers, COLUMNS, *(name for name, _ in of_rows)],
-            results=[name for name, _ in (*written, *sums)],
+            results=[*(name for name, _ in written), *added],
             totals=[name for name, _ in totals],
             of_rows=[name for name, _ in row_outputs],
             vectors=[name for name, _ in vectors],
             keeps=lanes.keeps,
         )
-        of_all = [name for name, one in vectors if not lanes.across and one.step(lanes.beside) == 0]
         shared, passes = list[str](), of_steps(steps)
         shared_dtype = DataType.FLOAT if program.writes_short else DataType.DOUBLE
-        if of_all and lanes.block >= FEW_ROWS and not (program.in_float32 or program.summed):
-            found = of_all
+        if of_task and lanes.block >= FEW_ROWS and not (program.in_float32 or program.summed):
+            found = of_task
             if not program.writes_short:
-                found = constants(steps, of_all, program.numbers, program.traced.results)
-            walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_all)
+                found = constants(steps, of_task, program.numbers, program.traced.results)
+            walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_task)
             kept_bytes = 8 * len(passes.given(passes.count)) + shared_dtype.itemsize * len(found)
             if lanes.columns * (kept_bytes + walked_bytes) <= rows.CACHED_ROW:
                 shared, passes = found, of_steps(steps, given=found)
@@ -414,17 +423,18 @@ class _Rows:
         apart = any(lanes.apart and one.step(lanes.axis) != one.dtype.itemsize for _, one in (*vectors, *written))
         types = rows.Types(
             typed(vectors), typed(splats), typed(of_rows), typed(written), typed(row_outputs),
-            tuple(result for result, _ in totals), tuple(result for result, _ in sums), (*program.numbers, COLUMNS),
+            tuple(result for result, _ in totals), tuple(result for result, _ in sums), tuple(added), tuple(combining),
+            (*program.numbers, COLUMNS),
             lanes.across, lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps, program.in_float32,
         )  # fmt: skip
         key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
 
         def make() -> Loop:
-            exact, once = program.exact_steps(), None
+            once = None
             if shared:
-                once = Passes(steps, of_all, program.numbers, shared, (), (), (), keeps=False, all_kept=True)
-            return rows.loop(passes, types, None if exact is None else of_steps(exact), once)
+                once = Passes(steps, of_task, program.numbers, shared, (), (), (), keeps=False, all_kept=True)
+            return rows.loop(passes, types, None if exact is None else of_steps(exact, given=shared), once)
 
         self._kernel = kernel(name, key, make)
 
@@ -445,9 +455,9 @@ class _Rows:
         threads.prepare(-(-self._tasks // self._step))
 
     @staticmethod
-    def _rewritten(program: _Program, lanes: _Lanes) -> Sequence[Step]:
-        """Return the operations that are computed in float64, in the last pass perhaps in float32."""
-        results = program.traced.results
+    def _rewritten(program: _Program, lanes: _Lanes, added: Sequence[str]) -> Sequence[Step]:
+        """Return the operations, ``added`` being what is added up over rows for each column."""
+        results = *program.traced.results, *added
         steps = with_moments(factored(program.steps, lanes.same, results))
         if not program.writes_short:
             steps = with_rests(steps, [name for name, _ in program.of_elements])

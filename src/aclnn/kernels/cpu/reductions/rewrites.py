@@ -21,6 +21,7 @@ the last two operands are not accurate enough.
 REDUCES = (*REDUCTIONS.values(), RUN_SUM, PRODUCT_SUM, *MOMENTS)
 """Operations that take a row's elements together, those of formulas and those that rewrites put in their place."""
 _SUM, _PRODUCT, _DIFFERENCE, _QUOTIENT, _FMA = REDUCTIONS["row_sum"], "{} * {}", "{} - {}", "{} / {}", "fma({}, {}, {})"
+_SIGNS = "{} + {}", _DIFFERENCE
 _FUSED = {("{} + {}", 0): _FMA, ("{} + {}", 1): _FMA, (_DIFFERENCE, 0): "fma({}, {}, -{})"}
 _FUSED[_DIFFERENCE, 1] = "fma(-{}, {}, {})"
 
@@ -115,6 +116,35 @@ def constants(
         else:
             taken |= names
     return sorted(found & taken)
+
+
+def combined(steps: Sequence[Step], sums: Sequence[str], same: Iterable[str]) -> tuple[list[str], list[Step]] | None:
+    """Take factors that are the ``same`` in all rows out of sums over rows.
+
+    Return what to add up instead, if that is less, and the operations by which the sums follow from that.
+    """
+    constant, linear, bases = {*same}, dict[str, Step](), dict[str, None]()
+    for step in steps:
+        varying = [name for name in step.operands if name.isidentifier() and name not in constant]
+        if not varying:
+            constant.add(step.result)
+        elif (step.template == _PRODUCT and len(varying) == 1) or (step.template in _SIGNS and len(varying) == 2):
+            linear[step.result] = step
+    left, needed = [*sums], {*sums}
+    while left:
+        name = left.pop()
+        if name in linear:
+            left += (operand for operand in linear[name].operands if operand not in constant)
+        elif name.isidentifier():
+            bases[name] = None
+    if len(bases) >= len(sums):
+        return None
+    found = list[Step]()
+    for step in reversed(steps):
+        if step.result in needed and step.result not in bases:
+            found.append(step)
+            needed |= {*step.operands}
+    return [*bases], found[::-1]
 
 
 def fused(steps: Sequence[Step], results: Iterable[str], only_sums: bool) -> list[Step]:

@@ -80,7 +80,11 @@ class Types(NamedTuple):
     totals: tuple[str, ...]
     """Sums over rows, in float64, of which a run adds to one element."""
     sums: tuple[str, ...]
-    """Sums over rows, in float64, of which a run adds to one for each of its elements, side by side."""
+    """Sums over rows, in float64, one for each element of a run, side by side."""
+    added: tuple[str, ...]
+    """What a run adds to sums of this kind: to those above, or to fewer, in their places, from which they follow."""
+    combining: tuple[Step, ...]
+    """The operations by which they do, once the rows of a task are done."""
     numbers: tuple[str, ...]
     across: bool
     """Lanes run across rows, not along them."""
@@ -157,19 +161,37 @@ def _accumulators_before(reductions: Sequence[Step]) -> list[int]:
     return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
 
 
-def _narrowed(passes: Passes, types: Types) -> Narrowed | None:
-    """Return the operations of the last pass in float32 lanes, if results have 16 bits."""
+def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
+    """Return the operations of each pass in float32 lanes, if results have 16 bits; None for others.
+
+    Those are passes before the last that find statistics, or add to totals, which cannot be taken back.
+    """
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
-    short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
-    if not short or types.in_float32 or passes.reductions[last] or any(dtype not in _DIGITS for _, dtype in operands):
+    writes_short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
+    if (
+        not writes_short
+        or types.in_float32
+        or passes.reductions[last]
+        or any(dtype not in _DIGITS for _, dtype in operands)
+    ):
         return None
-    adds = passes.totals[last] or types.sums
-    kept = [name for name in passes.given(last) if name not in types.shared]
-    if adds and kept:
-        return None  # what is kept in float64 for the sums, results take as it is
     digits = {name: _DIGITS[dtype] for name, dtype in operands}
-    steps = passes.terms(last, [name for name, _ in types.written])
-    return narrowed(steps, digits, kept, {*passes.states[last]})
+    doubles, found = set[str](), list[Narrowed | None]()
+    for number in range(passes.count):
+        kept = {*passes.kept[number]}
+        short = all(step.template in SHORT_SUMS for step in passes.reductions[number])
+        if number < last and (any(passes.totals[:last]) or passes.moments[number] or not short):
+            found.append(None)
+            doubles |= kept
+            continue
+        wanted = {name for step in passes.reductions[number] for name in step.operands} | kept
+        wanted |= {*passes.totals[number], *(passes.results if number == last else ())}
+        steps = narrowed(passes.terms(number), digits, doubles, {*passes.states[number]}, wanted)
+        if steps is None:
+            return None
+        found.append(steps)
+        doubles |= kept & steps.doubles
+    return found
 
 
 class _RowsSource(Source):
@@ -180,11 +202,14 @@ class _RowsSource(Source):
 
     def __init__(self, passes: Passes, types: Types, exact: Passes | None, shared: Passes | None) -> None:
         super().__init__(types.wide, double=not types.in_float32)
-        self._exact, self._shared = exact, shared
-        self._kept_dtype = DataType.FLOAT if types.in_float32 else DataType.DOUBLE
+        narrow = _narrowed(passes, types)
+        if not (narrow or types.in_float32):
+            passes, exact = exact or passes, None
+        self._passes, self._exact, self._shared = passes, exact, shared
+        self._in_float32, self._numbers = types.in_float32, types.numbers
+        self._narrowed: list[Narrowed | None] = narrow or [None] * passes.count
         self._shared_dtypes = dict.fromkeys(types.shared, types.shared_dtype)
-        self._passes, self._numbers = passes, types.numbers
-        self._narrowed = _narrowed(passes, types)
+        self._kept_dtypes = self._dtypes_of_kept(types)
         self._across, self._apart = types.across, types.apart
         number = count()
         self._vectors = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.vectors]
@@ -193,19 +218,42 @@ class _RowsSource(Source):
         self._written = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.written]
         self._row_outputs = [(next(number), name, dtype) for name, dtype in types.row_outputs]
         self._totals = [(next(number), name) for name in types.totals]
-        self._sums = [(next(number), name) for name in types.sums]
-        self._operands = next(number)
-        self._kept_bytes = (self.lanes if self._across else 1) * self._kept_dtype.itemsize
+        self._combined = [Elements(name, DataType.DOUBLE, f"place{next(number)}") for name in types.sums]
+        self._combining, self._operands = types.combining, next(number)
+        self._sums = [
+            (int(one.first.removeprefix("place")), name) for one, name in zip(self._combined, types.added, strict=False)
+        ]
         self._row_bytes = self.lanes * 8 if self._across else _VECTOR
         self._totals_bytes = LANES * self._row_bytes
         """Bytes of the accumulators of a reduction across rows."""
         self._room = self.room((*(one.dtype for one in (*self._vectors, *self._written)), DataType.DOUBLE))
 
+    def _combine(self) -> None:
+        """Compute a task's sums from what was added up."""
+        self._double = True
+        used = {name for step in self._combining for name in step.operands}
+        added = [Elements(name, DataType.DOUBLE, f"place{k}") for k, name in self._sums]
+        vectors = [one for one in self._vectors if one.value in used]
+        with self._runs():
+            self("end = walk.run")
+            self(*(f"{one.first} = here[{one.first.removeprefix('place')}]" for one in (*vectors, *self._combined)))
+            self(*(f"all_{name} = {self.splat}({name})" for name in self._numbers if name in used))
+            with self.stretch([*vectors, *added], self._combined, 0):
+                self.steps(self._combining, lambda name: f"all_{name}" if name in self._numbers else name)
+
+    def _dtypes_of_kept(self, types: Types) -> dict[str, DataType]:
+        """Return the data types of what passes keep: float32 of what float32 lanes have."""
+        found = dict[str, DataType]()
+        for number, names in enumerate(self._passes.kept):
+            single = {*names} - self._doubles(number) if types.in_float32 or self._narrowed[number] else ()
+            found |= {name: DataType.FLOAT if name in single else DataType.DOUBLE for name in names}
+        return found | self._shared_dtypes
+
     def part(self) -> Any:
         """Make the function of a chunk of tasks."""
         operands, together = self._operands, self.lanes if self._across else 1
         kept = self._passes.given(self._passes.count)
-        buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._sums) + len(kept))
+        buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._combined) + len(kept))
         most = max((_accumulators_before(steps)[-1] for steps in self._passes.reductions), default=0)
         with self.block("def part(at, first, last):"):
             self(
@@ -242,14 +290,14 @@ class _RowsSource(Source):
                     self._bring_rows()
                     if self._apart:
                         self._move_tiles(0, self._vectors)
-                    for number in range(self._passes.count):
-                        self._between(number)
-                        self._pass(number)
+                    self._row()
                     self._between(self._passes.count)
                     self._write_rows()
                     if self._apart:
                         self._move_tiles(1, self._written)
                     self(f"advance(places, {operands}, walk.steps, {together})")
+                if self._combining:
+                    self._combine()
             with self.block("if walk.policy:"):
                 self("finish_streams()")
         return self.function("part", **_NAMES)
@@ -263,21 +311,56 @@ class _RowsSource(Source):
         steps = self._passes.between(number)
         self.steps(steps if self._across else (step._replace(template=_of_numbers(step.template)) for step in steps))
 
+    def _row(self) -> None:
+        """Pass over a row, or as many as there are lanes; in float64 where float32 lanes do not suffice."""
+        if not self._passes.count:
+            return
+        last = self._passes.count - 1
+        first = next((number for number, narrow in enumerate(self._narrowed) if narrow), 0)
+        for number in range(last):
+            self._pass(number)
+        self._between(last)
+        unusual = self._unusual() if self._exact else []
+        if not unusual:
+            self._over(last)
+            return
+        with self.block(f"if any_lane({' | '.join(unusual)}):"):
+            here = self._passes, self._narrowed, self._kept_dtypes
+            assert self._exact is not None
+            self._passes, self._narrowed = self._exact, [None] * (last + 1)
+            if not self._in_float32:
+                self._kept_dtypes = dict.fromkeys(self._kept_dtypes, DataType.DOUBLE) | self._shared_dtypes
+            for number in range(first, last + 1):
+                self._pass(number)
+            self._passes, self._narrowed, self._kept_dtypes = here
+        with self.block("else:"):
+            self._over(last)
+
+    def _unusual(self) -> list[str]:
+        """Return conditions of rows whose numbers float32 lanes lose digits of."""
+        sums = [step.result for steps in self._passes.reductions for step in steps if step.template in SHORT_SUMS]
+        if self._in_float32:
+            return [f"~(absolute({self._in_lanes(name)}) < inf)" for name in sums]
+        numbers = [name for narrow in self._narrowed if narrow for name in narrow.rows]
+        found = list[str]()
+        for name in dict.fromkeys((*sums, *numbers)):
+            size = f"absolute({self._in_lanes(name)})"
+            none = "" if name in sums else f" | ({size} == 0.0)"  # a sum of none that count, or of such as are lost
+            found.append(f"~(({size} <= {2.0**_USUAL}) & (({size} >= {2.0**-_USUAL}){none}))")
+        return found
+
     def _pass(self, number: int) -> None:
-        """Pass over a row, or as many as there are lanes; once more where sums in float32 are not finite."""
+        """Compute what follows from a row's state, and pass over its elements."""
+        self._between(number)
+        self._over(number)
+
+    def _over(self, number: int) -> None:
+        """Pass over a row's elements."""
         over = self._across_rows if self._across else self._along
         if self._passes.reductions[number] or (self._passes.results and number == self._passes.count - 1):
             over(number)
         for at in range(0, len(self._passes.moments[number]), len(MOMENTS)):
             self._measure(number, self._passes.moments[number][at : at + len(MOMENTS)])
-        sums = [step for step in self._passes.reductions[number] if step.template in SHORT_SUMS]
-        if not sums or self._exact is None or self._exact.reductions[number] == self._passes.reductions[number]:
-            return
-        passes, self._passes = self._passes, self._exact
-        outside = " | ".join(f"~(absolute({self._in_lanes(step.result)}) < inf)" for step in sums)
-        with self.block(f"if any_lane({outside}):"):
-            over(number)
-        self._passes = passes
 
     def _measure(self, number: int, moments: Sequence[Step]) -> None:
         """Find a row's mean and squared differences, where the mean is far from 0 by measuring elements from there."""
@@ -295,10 +378,10 @@ class _RowsSource(Source):
     def _pass_before(self, passes: Passes) -> None:
         """Pass over elements for what later passes take, writing no results."""
         here = self._passes, self._written, self._totals, self._sums, self._narrowed
-        self._passes, self._written, self._totals, self._sums, self._narrowed = passes, [], [], [], None
+        self._passes, self._written, self._totals, self._sums = passes, [], [], []
+        self._narrowed = [None] * passes.count
         for number in range(passes.count):
-            self._between(number)
-            (self._across_rows if self._across else self._along)(number)
+            self._pass(number)
         self._between(passes.count)
         self._passes, self._written, self._totals, self._sums, self._narrowed = here
 
@@ -348,48 +431,44 @@ class _RowsSource(Source):
         totals = [(k, name) for k, name in self._totals if name in self._passes.totals[number]]
         if number < self._passes.count - 1:
             return [], totals, []
-        doubles = self._narrowed.doubles if self._narrowed else ()
         written = []
         for one in self._written:
-            value = self._term(number, one.value)
-            written.append(one._replace(value=f"rounded_{one.dtype.name}({value})" if one.value in doubles else value))
+            value, double = self._term(number, one.value), one.value in self._doubles(number)
+            written.append(one._replace(value=f"rounded_{one.dtype.name}({value})" if double else value))
         return written, totals, self._sums
 
-    def _terms(self, number: int) -> None:
-        """Compute what a pass reduces and, in the last, results."""
-        if self._narrowed is None or number < self._passes.count - 1:
-            self.steps(self._passes.terms(number), lambda name: self._term(number, name))
-        else:
-            self._narrow_terms(number, self._narrowed)
+    def _doubles(self, number: int) -> frozenset[str]:
+        """Return the variables of a pass in float32 lanes that are float64 lanes all the same."""
+        narrow = self._narrowed[number]
+        return narrow.doubles if narrow else frozenset()
 
-    def _narrow_terms(self, number: int, narrowed: Narrowed) -> None:
-        """Compute results in float32 lanes, and where these are not finite or a row is unusual, in float64."""
+    def _terms(self, number: int) -> None:
+        """Compute what a pass reduces and, in the last, results; these in float64 where float32 lanes overflow."""
 
         def named(name: str) -> str:
             return self._term(number, name)
 
-        doubles = {*self._passes.states[number], *self._passes.given(number)} - {*self._shared_dtypes}
+        narrow = self._narrowed[number]
+        if narrow is None:
+            self.steps(self._passes.terms(number), named)
+            return
+        self.steps(narrow.steps, named)
+        singles = [one.value for one in self._written if one.value not in narrow.doubles]
+        if number < self._passes.count - 1 or not singles:
+            return
+        steps = self._passes.terms(number, singles)
+        used = {name for step in steps for name in step.operands} | {*singles}
+        operands = {one.value for one in (*self._vectors, *self._splats)}
+        operands |= {name for name in self._passes.given(number) if self._kept_dtypes[name] != DataType.DOUBLE}
+        doubles = {*self._passes.states[number], *self._passes.given(number)} - operands
 
         def exact(name: str) -> str:
             return named(name) if name in doubles or not name.isidentifier() else f"exact_{name}"
 
-        def compute_exactly(*wanted: str) -> None:
-            steps = self._passes.terms(number, wanted)
-            used = {name for step in steps for name in step.operands} | {*wanted}
-            operands = (one.value for one in (*self._vectors, *self._splats) if one.value in used)
-            self(*(f"exact_{name} = widen({name})" for name in operands))
-            self.steps(steps, exact)
-
-        _, totals, sums = self._results(number)
-        if added := [name for _, name in (*totals, *sums)]:
-            compute_exactly(*added)
-        self.steps(narrowed.steps, named)
-        singles = [one.value for one in self._written if one.value not in narrowed.doubles]
-        if not singles:
-            return
-        self(f"outside = {' | '.join(f'~(absolute({named(name)}) < most)' for name in singles)}")
+        self(f"outside = {' | '.join(f'~(absolute({named(name)}) < inf)' for name in singles)}")
         with self.block("if any_lane(outside):"):
-            compute_exactly(*singles)
+            self(*(f"exact_{name} = widen({named(name)})" for name in sorted(operands & used)))
+            self.steps(steps, exact)
             self(*(f"{named(name)} = select(outside, narrow({exact(name)}), {named(name)})" for name in singles))
 
     def _in_lanes(self, name: str) -> str:
@@ -397,23 +476,12 @@ class _RowsSource(Source):
         return name if self._across else f"widen({name})"
 
     def _split_rows(self, number: int) -> None:
-        """Take in two parts what the last pass needs of a row, and say below what its results count."""
-        if self._narrowed is None or number < self._passes.count - 1:
-            return
-        self._double = False
-        self(f"most = {self.splat}(inf)")
-        for name in self._narrowed.rows:
+        """Take in two parts what a pass in float32 lanes needs of a row."""
+        narrow = self._narrowed[number]
+        self._double = not (self._in_float32 or narrow)
+        for name in narrow.rows if narrow else ():
             value = self._term(number, name)
             self(f"high_{name} = narrow({value})", f"low_{name} = narrow({value} - widen(high_{name}))")
-            self(f"size = absolute({value})")
-            usual = f"(size <= {2.0**_USUAL}) & ((size >= {2.0**-_USUAL}) | (size == 0.0))"
-            self(f"most = where({usual}, most, nan)")
-        self("most = narrow(most)")
-
-    def _added(self, number: int, name: str) -> str:
-        """Name what is added to a sum over rows."""
-        narrow = self._narrowed and number == self._passes.count - 1
-        return f"exact_{name}" if narrow else self._term(number, name)
 
     def _term(self, number: int, name: str) -> str:
         """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
@@ -451,7 +519,7 @@ class _RowsSource(Source):
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._reduced(number, step), kind) for k, step, kind in found]
-            terms += [(f"own{k}", [self._added(number, name)], _SUM) for k, name in totals if name not in sums_of]
+            terms += [(f"own{k}", [self._term(number, name)], _SUM) for k, name in totals if name not in sums_of]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
@@ -463,7 +531,10 @@ class _RowsSource(Source):
             written = [
                 *written,
                 *kept,
-                *(Elements(f"sum{k} + {self._added(number, name)}", DataType.DOUBLE, f"place{k}") for k, name in sums),
+                *(
+                    Elements(f"sum{k} + {self.splat}({self._term(number, name)})", DataType.DOUBLE, f"place{k}")
+                    for k, name in sums
+                ),
             ]
             changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in cut for name in ("found", "small"))]
 
@@ -505,7 +576,9 @@ class _RowsSource(Source):
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
         """Name the vectors of a number that is the sum of two more, and of these."""
-        yield from zip(*(self.vectors(self._term(number, name)) for name in step.operands), strict=True)
+        terms = ((name, self._term(number, name)) for name in step.operands)
+        values = (f"narrow({term})" if name in self._doubles(number) else term for name, term in terms)
+        yield from zip(*map(self.vectors, values), strict=True)
 
     def _add_in_two(self, total: str, small: str, step: Step, parts: tuple[str, ...], limited: str = "{}") -> None:
         """Add a number, perhaps the sum of two more, to a total; of two, what the sum loses to the smaller one."""
@@ -551,16 +624,19 @@ class _RowsSource(Source):
         """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
         cut = any(step.template in BLOCK_SUMS for step in self._passes.reductions[number])
         first = "(run * walk.run + begin)" if cut and not self._across else "run * walk.run"
-        dtypes = {name: self._shared_dtypes.get(name, self._kept_dtype) for name in names}
         return [
             Elements(
                 self._term(number, name),
-                dtype,
-                f"(kept_{name} + {first} * {dtype.itemsize * (self.lanes if self._across else 1)})",
+                dtype := self._kept_dtypes[name],
+                f"(kept_{name} + {first} * {self._apart_bytes(dtype)})",
                 None,
             )
-            for name, dtype in dtypes.items()
+            for name in dict.fromkeys(names)
         ]
+
+    def _apart_bytes(self, dtype: DataType) -> int:
+        """Return the bytes from what is kept of an element to what is of the next."""
+        return (self.lanes if self._across else 1) * dtype.itemsize
 
     def _limited(self, value: str, start: str | None, limit: str = "limit") -> list[str]:
         """Name the vectors of lanes, those from the limit on replaced by what a reduction starts from, if given."""
@@ -602,10 +678,10 @@ class _RowsSource(Source):
                 self.load(one.value, one.dtype, f"part{k}")
             self._load_splats(number)
             for value, dtype, first, _ in self._kept(number, self._passes.given(number)):
-                self.load(value, dtype, f"{first} + j * {self._kept_bytes}")
+                self.load(value, dtype, f"{first} + j * {self._apart_bytes(dtype)}")
             self._terms(number)
             for value, dtype, first, _ in self._kept(number, self._passes.kept[number]):
-                self.store(value, dtype, f"{first} + j * {self._kept_bytes}")
+                self.store(value, dtype, f"{first} + j * {self._apart_bytes(dtype)}")
             self(f"residue = (j & {LANES - 1}) * {self._row_bytes}")
             for place, step in zip(slots, reductions, strict=False):
                 if step.template in BLOCK_SUMS:
@@ -627,7 +703,7 @@ class _RowsSource(Source):
                         self.take_back(one.dtype, f"part{k}", one.first, "width")
             for k, name in (*totals, *sums):
                 self(f"sum{k} = float64_at(place{k})[0]")
-                for part in self._limited(self._added(number, name), _SUM.start, "width"):
+                for part in self._limited(self._term(number, name), _SUM.start, "width"):
                     self(f"sum{k} += sum_of({part})")
                 self(f"float64_at(place{k})[0] = sum{k}")
         for slot, step in zip(slots, reductions, strict=False):
@@ -716,7 +792,7 @@ class _RowsSource(Source):
 def loop(passes: Passes, types: Types, exact: Passes | None = None, shared: Passes | None = None) -> Loop:
     """Tasks of rows (see ``walk.RowCall``).
 
-    Passes that are ``exact`` are taken where sums in float32 overflow. The pass of ``shared`` elements comes before the
-    rows of a task.
+    Passes that are ``exact`` are taken where float32 does not suffice. The pass of ``shared`` elements comes before
+    the rows of a task.
     """
     return chunked(_RowsSource(passes, types, exact, shared).part())
