@@ -6,9 +6,10 @@ from hypothesis import strategies as st
 
 import aclnn
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.operators import BY_NAME
-from tests.cases.forwards import forward_edges, in_place_edges
+from tests.cases.forwards import forward_edges, forward_rows, in_place_edges
 from tests.cases.table import (
     BF16,
     FLOAT,
@@ -21,6 +22,8 @@ from tests.cases.table import (
     NINE,
     NO_KERNEL,
     OLD,
+    ON_950,
+    ONLY_950,
     SAMPLE_X,
     Accepted,
     Case,
@@ -97,6 +100,7 @@ CELU = Case(
         Refusal("at most 8 dimensions: self", shape(NINE, "self", "out"), "self", "at most 8 dimensions", "9"),
         Refusal("same shape as self: out", shape((3, 2), "out"), "out", "shape [2, 3]", "[3, 2]"),
         *_NOT_ZERO,
+        *forward_rows("private on the 950"),
     ),
     together={("at most 8 dimensions: self", "same shape as self: out"): shape(NINE, "self")},
     mixed=lambda draw, product, arguments: dtype(draw(st.sampled_from((*FLOATS, D.DOUBLE))), "out"),
@@ -121,6 +125,14 @@ INPLACE_CELU = Case(
         *_rows("selfRef"),
         Refusal("at most 8 dimensions: selfRef", shape(NINE, "selfRef"), "selfRef", "at most 8 dimensions", "9"),
         *_NOT_ZERO,
+        Refusal(
+            f"no private format: selfRef{ON_950}",
+            {"selfRef": {"format": Format.FORMAT_NC1HWC0}},
+            "selfRef",
+            "a format such as ACL_FORMAT_ND",
+            "ACL_FORMAT_NC1HWC0",
+            products=ONLY_950,
+        ),
     ),
     accepted=in_place_edges(),
     examples=(),

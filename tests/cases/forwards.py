@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aclnn.core.dtypes import DataType as D
@@ -13,6 +14,8 @@ from tests.cases.table import (
     MODERN,
     NINE,
     OLD,
+    ON_950,
+    ONLY_950,
     Accepted,
     Arguments,
     Refusal,
@@ -30,6 +33,16 @@ def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments
 
 def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal, ...]:
     """The refusals of a forward function of one tensor, by kind, in the order given."""
+    private = tuple(
+        Refusal(
+            f"no private format: {x}, {out}",
+            {name: {"format": got}},
+            name,
+            "a format such as ACL_FORMAT_ND",
+            got.c_name,
+        )
+        for name, got in ((x, Format.FORMAT_NC1HWC0), (out, Format.FORMAT_FRACTAL_Z))
+    )
     every: dict[str, tuple[Refusal, ...]] = {
         "null": every_null(f"present: {x}, {out}", f"{x} {out}"),
         "list": (
@@ -48,21 +61,9 @@ def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal
         "bfloat16": (
             Refusal(f"data type: {x}", dtype(BF16, x, out), x, "ACL_FLOAT or ACL_FLOAT16", "ACL_BF16", products=OLD),
         ),
-        "private": (
-            Refusal(
-                f"no private format: {x}, {out}",
-                {x: {"format": Format.FORMAT_NC1HWC0}},
-                x,
-                "a format such as ACL_FORMAT_ND",
-                "ACL_FORMAT_NC1HWC0",
-            ),
-            Refusal(
-                f"no private format: {x}, {out}",
-                {out: {"format": Format.FORMAT_FRACTAL_Z}},
-                out,
-                "a format such as ACL_FORMAT_ND",
-                "ACL_FORMAT_FRACTAL_Z",
-            ),
+        "private": private,
+        "private on the 950": tuple(
+            replace(refusal, check=refusal.check + ON_950, products=ONLY_950) for refusal in private
         ),
         "rank": (Refusal(f"at most 8 dimensions: {x}", shape(NINE, x, out), x, "at most 8 dimensions", "9"),),
         "shape": (Refusal(f"same shape as {x}: {out}", shape((3, 2), out), out, "shape [2, 3]", "[3, 2]"),),

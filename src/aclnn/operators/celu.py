@@ -9,7 +9,9 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     limited_dims,
+    on,
     present,
+    public_format,
     real,
     rule,
     same_shape,
@@ -66,6 +68,7 @@ CELU = Operator(
         limited_dims("self"),
         same_shape("out", "self"),
         _NOT_ZERO,
+        *on(CLASS_950, public_format("self", "out")),
     ),
     work=_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
@@ -79,6 +82,7 @@ INPLACE_CELU = in_place(
         real("alpha"),
         limited_dims("selfRef"),
         _NOT_ZERO,
+        *on(CLASS_950, public_format("selfRef")),
     ),
 )
 

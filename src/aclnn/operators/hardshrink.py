@@ -10,8 +10,10 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     limited_dims,
+    on,
     present,
     promoted_and_broadcast,
+    public_format,
     same_shape,
     unless_empty,
 )
@@ -68,6 +70,7 @@ HARDSHRINK = Operator(
         dtype_in(floating, "self", "out"),
         same_shape("out", "self"),
         limited_dims("self"),
+        *on(CLASS_950, public_format("self", "out")),
     ),
     work=_forward_work,
     infer=lambda call: {"out": (call["self"].dtype, call["self"].shape)},
