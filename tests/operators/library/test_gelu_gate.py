@@ -1,4 +1,4 @@
-"""Gelu of half of the columns, multiplied by the other; Gelu quantised."""
+"""A function of half of the columns, multiplied by the other; Gelu quantised."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aclnn.operators.library import gelu_gate
 from tests.cases.table import INVALID, NINE, Arguments, T, changed, dtype, shape
 from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, computed, described, torch, wide
 
-NAME, QUANTIZED = "gelu_mul", "gelu_quant"
+NAME, RECTIFIED, QUANTIZED = "gelu_mul", "fatrelu_mul", "gelu_quant"
 SCALE, OFFSET, FOUND = "inputScaleOptional", "inputOffsetOptional", "outScaleOptional"
 DYNAMIC: Arguments = {"approximate": "none", "quantMode": "dynamic", "roundMode": "rint", "dstType": 2}
 
@@ -32,13 +32,24 @@ def _product(a: Mapping[str, Any]) -> Any:
     return torch.nn.functional.gelu(gate, approximate="tanh") * factor
 
 
-class TestGeluGate(LibraryTests):
+def _rectified(a: Mapping[str, Any]) -> Any:
+    gate, factor = wide(a["input"]).double().chunk(2, -1)
+    return gate.masked_fill(gate < wide(a["threshold"]).double(), 0) * factor
+
+
+_EMPTY = {"input": {"shape": (0, 8)}, "out": {"shape": (0, 4)}}
+
+
+class TestGates(LibraryTests):
     subject = Subject(
-        gelu_gate.OPERATORS[:1],
-        calls={NAME: _call},
-        references={NAME: _product},
+        gelu_gate.OPERATORS[:2],
+        calls={
+            NAME: _call,
+            RECTIFIED: lambda d: {"input": T(d, (3, 8)), "threshold": T(d, (1,)), "out": T(d, (3, 4))},
+        },
+        references={NAME: _product, RECTIFIED: _rectified},
         default=TRAINED,
-        empty={NAME: {"input": {"shape": (0, 8)}, "out": {"shape": (0, 4)}}},
+        empty={NAME: _EMPTY, RECTIFIED: _EMPTY},
         breaks={
             "data types that go together": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
             "format that counts as ND": lambda o, name: Break(
@@ -47,11 +58,24 @@ class TestGeluGate(LibraryTests):
             "allowed value": lambda o, name: Break({name: "erf"}, "tanh"),
             "2 to 8 dimensions": lambda o, name: Break(shape(NINE, name), "2 to 8"),
             "even columns, few rows": lambda o, name: Break(shape((3, 9), name), "even number of at most 1024"),
+            "even columns": lambda o, name: Break(
+                shape((3, 9), name), "an even number of columns", product=Product.ASCEND_950
+            ),
+            "one element": lambda o, name: Break(shape((2,), name), "one element"),
             "shape is half of input": lambda o, name: Break(shape((3, 8), name), "[3, 4]"),
         },
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data types that go together", "format that counts as ND"), INVALID),
     )
+
+
+def test_what_equals_the_threshold_stays_and_rows_are_unlimited_on_the_newest() -> None:
+    x = np.array([0.5, 0.25, np.nan, -1.0, 2.0, 3.0, 4.0, 5.0], np.float32).repeat(200)[None].repeat(2, 0)
+    given = {"input": x, "threshold": np.array([[0.5]], np.float32), "out": np.empty((2, 800), np.float32)}
+    found = computed(RECTIFIED, given, Product.ASCEND_950)["out"]
+    np.testing.assert_array_equal(found, np.array([1.0, 0.0, np.nan, 0.0], np.float32).repeat(200)[None].repeat(2, 0))
+    with pytest.raises(AclnnError, match="at most 1024 columns"):
+        computed(RECTIFIED, given)
 
 
 @pytest.mark.parametrize("approximate", [None, "none"])
@@ -76,7 +100,7 @@ def _integers(a: Mapping[str, Any]) -> tuple[Any, ...]:
 
 class TestGeluQuant(LibraryTests):
     subject = Subject(
-        gelu_gate.OPERATORS[1:],
+        gelu_gate.OPERATORS[2:],
         calls={QUANTIZED: _quantized_call},
         references={QUANTIZED: _integers},
         default=TRAINED,
@@ -116,6 +140,6 @@ def test_gelu_is_quantised_by_given_scales(offset: Any) -> None:
 
 def test_an_offset_needs_a_scale() -> None:
     call = described(_quantized_call(D.FLOAT) | {SCALE: None})
-    prepare(gelu_gate.OPERATORS[1], call, Product.ASCEND_950)
+    prepare(gelu_gate.OPERATORS[2], call, Product.ASCEND_950)
     with pytest.raises(AclnnError, match=f"{OFFSET}: expected null without {SCALE}, got a tensor"):
-        prepare(gelu_gate.OPERATORS[1], described(call | {OFFSET: T(D.FLOAT, (8,))}), Product.ASCEND_950)
+        prepare(gelu_gate.OPERATORS[2], described(call | {OFFSET: T(D.FLOAT, (8,))}), Product.ASCEND_950)

@@ -1,4 +1,4 @@
-"""aclnnGeluMul, Gelu of one half of the columns multiplied by the other; aclnnGeluQuant, Gelu quantised."""
+"""aclnnGeluMul and aclnnFatreluMul, functions of half of the columns times the rest; aclnnGeluQuant, Gelu quantised."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from aclnn.core.checks import (
     listing,
     no_zero_dims,
     nothing_to_write,
+    on,
     one_of,
     only_if,
     present,
     rule,
     same_shape,
     shape_is,
+    single,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
-from aclnn.core.products import CLASS_950
+from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.gelu import CUBIC, SQRT_2_OVER_PI
 from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
@@ -52,6 +54,11 @@ def _columns(call: Call) -> str | None:
     return f"input: expected {expected}, got {extents(got)}"
 
 
+def _pairs(call: Call) -> str | None:
+    got = call["input"].shape
+    return None if got[-1] % 2 == 0 else f"input: expected an even number of columns, got {extents(got)}"
+
+
 def _half(call: Call) -> Shape:
     shape: Shape = call["input"].shape
     return (*shape[:-1], shape[-1] // 2)
@@ -67,6 +74,17 @@ def _work(call: Call) -> Library | None:
         return _gelu(gate, is_tanh) * factor
 
     return Library(multiply, ("input",), ("out",))
+
+
+def _rectified_work(call: Call) -> Library | None:
+    if nothing_to_write(call, ("out",)):
+        return None
+
+    def multiply(x: Any, threshold: Any) -> Any:
+        gate, factor = np.split(x, 2, -1)
+        return np.where(gate < threshold.reshape(()), 0, gate) * factor
+
+    return Library(multiply, ("input", "threshold"), ("out",))
 
 
 def _is_dynamic(call: Call) -> bool:
@@ -146,6 +164,27 @@ OPERATORS = (
             shape_is("half of input", _half, "out"),
         ),
         _work,
+    ),
+    declared(
+        "fatrelu_mul",
+        "a, b = halves of input,  out = (a if a >= threshold else 0) * b",
+        "The first half of the columns, 0 below a threshold, multiplied by the second.",
+        (
+            tensor_in("input", "rows of both halves"),
+            tensor_in("threshold", "the least number that does not become 0"),
+            tensor_out("out", "the products", const=True),
+        ),
+        generated(
+            ("input", "threshold"),
+            ("out",),
+            lambda product: [(d, d, d) for d in FLOATING],
+            dims_between(2, 8, "input"),
+            single("threshold"),
+            *on(A2_CLASS, rule("even columns, few rows: input", _columns)),
+            *on(CLASS_950, rule("even columns: input", _pairs)),
+            shape_is("half of input", _half, "out"),
+        ),
+        _rectified_work,
     ),
     declared(
         "gelu_quant",
