@@ -165,6 +165,13 @@ def test_booleans_and_an_integer_scalar_are_added_as_integers() -> None:
         assert out.view.tolist() == [7, 6]
 
 
+def test_integers_and_a_scalar_of_sixteen_bits_are_added_as_float32_on_ascend_950() -> None:
+    """As float16 they were infinite."""
+    call = {"self": np.array([100000], np.int32), "other": scalar(D.FLOAT16, 1), "alpha": scalar(D.INT64, 1)}
+    found = computed("adds", call | {"out": np.zeros(1, np.float32)}, Product.ASCEND_950)
+    assert found["out"].tolist() == [100001]
+
+
 def test_a_scalar_takes_the_tensors_type_before_it_is_used() -> None:
     """A float16 times 0.1 is a float16 times the float16 nearest to 0.1 on Atlas A2, the float32 on Ascend 950."""
     x = np.array([3.0], np.float16)

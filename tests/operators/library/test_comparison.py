@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Operator
+from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import comparison
 from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import BREAKS as SHARED
 from tests.helpers.library import (
+    BY_NAME,
     REAL,
     Array,
     Break,
@@ -19,8 +25,10 @@ from tests.helpers.library import (
     LibraryTests,
     Subject,
     computed,
+    described,
     first,
     number_of,
+    scalar,
     torch,
     wide,
 )
@@ -80,7 +88,19 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "is_in_scalar_tensor": {"out": {"shape": ()}},
 }
 
+
+def _unpromotable(operator: Operator, name: str) -> Break:
+    if not operator.name.endswith("eq_scalar"):
+        return SHARED["promotable"](operator, name)
+    return Break(
+        {operator.parameters[0].name: T(D.BOOL, GRID), name: scalar(D.UINT64, 1)},
+        "promotes with",
+        product=Product.ASCEND_950,
+    )
+
+
 BREAKS: Mapping[str, Breaking] = {
+    "promotable": _unpromotable,
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
     "same shape as element": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "data type ACL_BOOL": lambda o, name: Break(dtype(D.UINT8, name), "ACL_BOOL"),
@@ -111,3 +131,62 @@ def test_integers_are_close_by_their_exact_difference(atol: float) -> None:
     x, y = np.array([2**53 + 1, -(2**63)], np.int64), np.array([2**53, 2**63 - 1], np.int64)
     call = {"self": x, "other": y, "rtol": 0.0, "atol": atol, "equal_nan": False, "out": np.zeros(2, bool)}
     assert computed("is_close", call)["out"].tolist() == [atol >= 1, False]
+
+
+@pytest.mark.parametrize(
+    ("name", "x", "other", "wanted"),
+    [
+        ("ge_scalar", np.float16(0.1), scalar(D.DOUBLE, 0.1), False),
+        ("gt_scalar", np.float16(1.5), scalar(D.DOUBLE, 1.5), False),
+        ("gt_scalar", np.int32(2**24 + 1), scalar(D.DOUBLE, 2**24), True),
+        ("lt_scalar", np.float16(0.1), scalar(D.FLOAT, 0.1), False),
+        ("le_scalar", np.int32(2**24 + 1), scalar(D.DOUBLE, 2**24), True),
+    ],
+)
+def test_the_type_in_which_a_number_is_compared_before_ascend_950(name: str, x: Any, other: Any, wanted: bool) -> None:
+    """Less, or equal, takes the tensor's type or float32; greater, or equal, float64 where the other has no room."""
+    call = {"self": np.array([x]), "other": other, "out": np.zeros(1, bool)}
+    assert computed(name, call)["out"].tolist() == [wanted]
+
+
+@pytest.mark.parametrize(("count", "wanted"), [(9, True), (10, False)])
+def test_a_number_among_many_elements_decides_their_type(count: int, wanted: bool) -> None:
+    call = {"element": scalar(D.DOUBLE, 0.1), "testElements": np.full(count, 0.1, np.float32)}
+    flags = {"assumeUnique": False, "invert": False, "out": np.zeros((), bool)}
+    assert computed("is_in_scalar_tensor", call | flags)["out"].item() is wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "out", "taken"),
+    [
+        ("eq_scalar", D.UINT64, D.BOOL, {Product.ASCEND_950}),
+        ("eq_scalar", D.FLOAT, D.UINT32, {Product.ASCEND_950}),
+        ("eq_tensor", D.FLOAT, D.UINT16, {Product.ASCEND_950}),
+        ("lt_scalar", D.FLOAT, D.COMPLEX64, {Product.ASCEND_950}),
+        ("le_scalar", D.FLOAT, D.COMPLEX64, {Product.ASCEND_950}),
+        ("le_scalar", D.UINT64, D.BOOL, {Product.ASCEND_950}),
+        ("le_tensor", D.UINT64, D.BOOL, {Product.ASCEND_950}),
+        ("le_tensor", D.UINT32, D.BOOL, set()),
+        ("le_tensor", D.UINT16, D.BOOL, {Product.ASCEND_950, Product.ATLAS_A2}),
+    ],
+)
+def test_data_types_that_some_products_compare(name: str, dtype: D, out: D, taken: set[Product]) -> None:
+    other = T(dtype, GRID) if name.endswith("tensor") else scalar(dtype, 1)
+    call = described({"self": T(dtype, GRID), "other": other, "out": T(out, GRID)})
+    for product in (Product.ASCEND_950, Product.ATLAS_A2):
+        if product in taken:
+            prepare(BY_NAME[name], call, product)
+        else:
+            with pytest.raises(AclnnError, match="expected data type"):
+                prepare(BY_NAME[name], call, product)
+
+
+@pytest.mark.parametrize("dtype", [D.BOOL, D.COMPLEX64])
+def test_neither_booleans_nor_complex_numbers_are_looked_for(dtype: D) -> None:
+    flags = {"assumeUnique": False, "invert": False}
+    for name, call in (
+        ("is_in_tensor_scalar", {"element": T(D.FLOAT, GRID), "testElement": scalar(dtype, 1), "out": T(D.BOOL, GRID)}),
+        ("is_in_scalar_tensor", {"element": scalar(D.FLOAT, 1), "testElements": T(dtype, GRID), "out": T(D.BOOL, ())}),
+    ):
+        with pytest.raises(AclnnError, match="expected data type"):
+            prepare(BY_NAME[name], described(call | flags), Product.ATLAS_A2)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, rule
+from aclnn.core.checks import FLOATING, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -32,6 +32,12 @@ def support(dtypes: Collection[D], products: Collection[Product] = WITH_INFERENC
     """The products that have a kernel, each with those data types, BF16 only where it exists."""
     narrow = frozenset(dtypes) - {D.BF16}
     return {product: frozenset(dtypes) if product.has_bfloat16 else narrow for product in products}
+
+
+def on_950(more: Collection[D], dtypes: Collection[D]) -> Callable[[Product], Collection[D]]:
+    """The data types of a product, with more on the 950 class."""
+    taken = where_supported(dtypes)
+    return lambda product: frozenset(taken(product)) | set(more) if product in CLASS_950 else taken(product)
 
 
 def tensor_in(name: str, meaning: str) -> Parameter:
@@ -128,7 +134,7 @@ def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> 
     if is_floating(tensor):
         return tensor
     if is_floating(number):
-        single = number == D.DOUBLE and (modern or call[out].dtype == D.FLOAT)
+        single = modern or (number == D.DOUBLE and call[out].dtype == D.FLOAT)
         return promote(tensor, D.FLOAT if single else number)
     return promote(tensor, number) if tensor == D.BOOL else tensor
 

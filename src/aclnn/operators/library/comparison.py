@@ -38,6 +38,7 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     library_operator,
+    on_950,
     scalar,
     scalar_promotes,
     tensor_in,
@@ -47,7 +48,8 @@ from aclnn.operators.library.common import (
 
 _SELF, _OUT = tensor_in("self", "the first operand"), tensor_out(meaning="true or false")
 _OTHER, _NUMBER = tensor_in("other", "the second operand"), scalar("other", "the second operand")
-_ORDERED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL)
+_ORDERED = (*REAL, *UNSIGNED)
+_Types = Callable[[Product], Collection[D]]
 
 
 def _where_not_empty(first: str, *checks: Check) -> tuple[Check, ...]:
@@ -58,17 +60,24 @@ def _where_not_empty(first: str, *checks: Check) -> tuple[Check, ...]:
     )
 
 
+#: What doubles may differ by from the tensor's type, and yet be compared in it.
+_EPSILON = 2.0**-23
+
+
 def _comparison_type(first: str, out: str) -> Callable[[Call], D | None]:
-    """Return arithmetic's type; on older products ordered comparisons promote the pair."""
+    """Return arithmetic's type; on older products each function has a rule of its own."""
 
     def dtype(call: Call) -> D | None:
         tensor: D = call[first].dtype
         number: D = call["other"].dtype
         if call.product in CLASS_950 or call.operator.name.endswith(("eq_scalar", "ne_scalar")):
             return type_with_scalar(call, first, out)
+        if call.operator.name.endswith(("lt_scalar", "le_scalar")):
+            return tensor if is_floating(tensor) else promote(tensor, D.FLOAT if number == D.DOUBLE else number)
         if is_floating(tensor) and number == D.DOUBLE:
-            return tensor
-        return promote(tensor, D.FLOAT if number == D.DOUBLE else number)
+            error = abs(call["other"].rounded(tensor) - float(call["other"].value))
+            return tensor if error <= _EPSILON else D.DOUBLE
+        return promote(tensor, number)
 
     return dtype
 
@@ -78,12 +87,13 @@ def _with_scalar(
     symbol: str,
     summary: str,
     function: Callable[[Any, Any], Any],
-    dtypes: Collection[D],
-    results: Collection[D],
+    dtypes: _Types,
+    results: _Types,
     products: Collection[Product],
     stream_type: str = "aclrtStream ",
     const: bool = False,
 ) -> Iterator[Operator]:
+    taken = dtypes(Product.ASCEND_950)  # which takes most
     for form in FORMS:
         prefix, first, out = form
         dtype = _comparison_type(first, out)
@@ -94,28 +104,26 @@ def _with_scalar(
             form.parameters(_NUMBER, result=_OUT, const=const),
             (
                 present(*form.names),
-                dtype_in(where_supported(dtypes), first, "other"),
-                *([] if form.in_place else [dtype_in(where_supported(results), out)]),
-                *([scalar_promotes(dtype, first)] if set(UNSIGNED) <= set(dtypes) else []),
+                dtype_in(dtypes, first, "other"),
+                *([] if form.in_place else [dtype_in(results, out)]),
+                *([scalar_promotes(dtype, first)] if set(UNSIGNED) & set(taken) else []),
                 limited_dims(first, out),
                 *([] if form.in_place else [same_shape(out, first)]),
             ),
             function,
             header=name,
             dtype=dtype,
-            dtypes=dtypes,
+            dtypes=taken,
             products=products,
             stream_type="aclrtStream " if form.in_place else stream_type,
         )
 
 
-def _equal_types(product: Product) -> Collection[D]:
-    return where_supported((*NUMBERS, D.UINT64) if product in CLASS_950 else NUMBERS)(product)
-
-
-_ORDERED_TYPES = where_supported(_ORDERED)
 _OR_COMPLEX = (*_ORDERED, *COMPLEX)
-_RESULT_TYPES = where_supported(_OR_COMPLEX)
+_NUMBER_TYPES, _ORDERED_TYPES, _RESULT_TYPES = map(where_supported, (NUMBERS, _ORDERED, _OR_COMPLEX))
+_EQUAL_TYPES, _EQUAL_RESULTS = on_950((D.UINT64,), NUMBERS), on_950(UNSIGNED, NUMBERS)
+#: These take fewer unsigned integers.
+_UP_TO_TYPES, _UP_TO_RESULTS = (on_950(more, (*REAL, D.UINT16)) for more in ((D.UINT64,), _OR_COMPLEX))
 
 
 def _with_tensor(
@@ -123,8 +131,8 @@ def _with_tensor(
     symbol: str,
     summary: str,
     function: Callable[[Any, Any], Any],
-    taken: Callable[[Product], Collection[D]] = _ORDERED_TYPES,
-    results: Callable[[Product], Collection[D]] = _RESULT_TYPES,
+    taken: _Types = _ORDERED_TYPES,
+    results: _Types = _RESULT_TYPES,
     dtypes: Collection[D] = _ORDERED,
     const: bool = False,
 ) -> Iterator[Operator]:
@@ -244,6 +252,18 @@ def _has_minus(x: Any) -> Any:
     return np.signbit(x) if x.dtype.kind == "f" else x.astype(np.int64) < 0
 
 
+_FOUND = (*REAL_FLOATING, *INTEGERS)
+#: From so many elements on, a number among them decides the type too, as in PyTorch.
+_MANY = 10
+
+
+def _among(call: Call) -> D | None:
+    elements, number = call["testElements"], call["element"].dtype
+    if elements.size >= _MANY or (is_floating(number) and not is_floating(elements.dtype)):
+        return promote(elements.dtype, number)
+    return D(elements.dtype)
+
+
 def _is_in(
     name: str,
     formula: str,
@@ -251,9 +271,10 @@ def _is_in(
     element: Parameter,
     tested: Parameter,
     shape: Check,
+    dtype: Callable[[Call], D | None],
     function: Callable[[Any, Any], Any],
 ) -> Operator:
-    tensor, number = (each.name for each in sorted((element, tested), key=lambda each: each.kind is Kind.SCALAR))
+    tensor = tested.name if element.kind is Kind.SCALAR else element.name
     return library_operator(
         name,
         f"out = ({formula}) != invert",
@@ -267,14 +288,15 @@ def _is_in(
         ),
         (
             present(element.name, tested.name, "out"),
-            dtype_in(where_supported(NUMBERS), element.name, tested.name),
+            dtype_in(where_supported(_FOUND), element.name, tested.name),
             _BOOLEAN,
             limited_dims(tensor),
             shape,
         ),
         lambda element, tested, invert: function(element, tested) != invert,
         header="isin_tensor_scalar" if element.kind is not Kind.SCALAR else "isin",
-        dtype=lambda call: type_with_scalar(call, tensor, "out", number),
+        dtype=dtype,
+        dtypes=_FOUND,
         products=WITH_TRAINING,
         attributes=("invert",),
     )
@@ -286,25 +308,28 @@ OPERATORS = (
         "==",
         "Compare two tensors: equal.",
         operator.eq,
-        _equal_types,
-        _equal_types,
+        _EQUAL_TYPES,
+        _EQUAL_RESULTS,
         (*NUMBERS, D.UINT64),
         const=True,
     ),
     *_with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt, const=True),
     *_with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
     *_with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt, const=True),
-    *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le),
+    *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le, _UP_TO_TYPES, _UP_TO_RESULTS),
     *_unequal(),
     *(
         each
         for name, symbol, words, function, dtypes, results, products in (
-            ("eq", "==", "equal", operator.eq, NUMBERS, NUMBERS, WITH_TRAINING),
-            ("ne", "!=", "not equal", operator.ne, NUMBERS, NUMBERS, WITH_TRAINING),
-            ("gt", ">", "greater", operator.gt, _ORDERED, _OR_COMPLEX, WITH_INFERENCE),
-            ("lt", "<", "less", operator.lt, _ORDERED, _ORDERED, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
-            ("ge", ">=", "greater or equal", operator.ge, _ORDERED, _OR_COMPLEX, WITH_TRAINING),
-            ("le", "<=", "less or equal", operator.le, _ORDERED, _OR_COMPLEX, WITH_TRAINING),
+            ("eq", "==", "equal", operator.eq, _EQUAL_TYPES, _EQUAL_RESULTS, WITH_TRAINING),
+            ("ne", "!=", "not equal", operator.ne, _NUMBER_TYPES, _NUMBER_TYPES, WITH_TRAINING),
+            ("gt", ">", "greater", operator.gt, _ORDERED_TYPES, _RESULT_TYPES, WITH_INFERENCE),
+            (
+                *("lt", "<", "less", operator.lt, _ORDERED_TYPES, on_950(COMPLEX, _ORDERED)),
+                WITH_TRAINING | {Product.ATLAS_200I_500_A2},
+            ),
+            ("ge", ">=", "greater or equal", operator.ge, _ORDERED_TYPES, _RESULT_TYPES, WITH_TRAINING),
+            ("le", "<=", "less or equal", operator.le, _UP_TO_TYPES, _UP_TO_RESULTS, WITH_TRAINING),
         )
         for each in _with_scalar(
             f"{name}_scalar",
@@ -371,6 +396,7 @@ OPERATORS = (
         tensor_in("element", "the elements"),
         scalar("testElement", "the number"),
         same_shape("out", "element"),
+        lambda call: type_with_scalar(call, "element", "out", "testElement"),
         operator.eq,
     ),
     _is_in(
@@ -380,6 +406,7 @@ OPERATORS = (
         scalar("element", "the number"),
         tensor_in("testElements", "the elements"),
         dims_between(0, 0, "out"),
+        _among,
         lambda number, elements: (elements == number).any(),
     ),
     *_logical("logical_and", "And of what is not zero.", np.logical_and),

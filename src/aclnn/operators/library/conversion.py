@@ -3,7 +3,7 @@ aclnnTril and in place: conversion and filling."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import Product
 from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
@@ -35,6 +35,7 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     WITH_INFERENCE,
     library_operator,
+    on_950,
     scalar,
     tensor_in,
     tensor_out,
@@ -45,12 +46,7 @@ _CONVERTED = (*NUMBERS, *UNSIGNED)
 _REPLACED = tensor_out("selfRef", "what is overwritten")
 
 
-def _on_950(more: Collection[D], dtypes: Collection[D]) -> Callable[[Product], Collection[D]]:
-    taken = where_supported(dtypes)
-    return lambda product: frozenset(taken(product)) | set(more) if product in CLASS_950 else taken(product)
-
-
-_CONVERTIBLE = _on_950(_NARROW, _CONVERTED)
+_CONVERTIBLE = on_950(_NARROW, _CONVERTED)
 
 
 def _cast_dtype(call: Call) -> str | None:
@@ -203,7 +199,7 @@ OPERATORS = (
         "selfRef = 0",
         "Fill a tensor with zeros.",
         (_REPLACED,),
-        (present("selfRef"), dtype_in(_on_950(_NARROW, (*NUMBERS, D.UINT16)), "selfRef")),
+        (present("selfRef"), dtype_in(on_950(_NARROW, (*NUMBERS, D.UINT16)), "selfRef")),
         lambda: 0,
         header="zero",
         inputs=(),
