@@ -251,7 +251,7 @@ def _too_narrow(operator: Operator, name: str) -> Break:
     if operator.name == "mean":
         return Break(dtype(D.INT32, name), "ACL_FLOAT")
     if name != "selfRef":
-        product = Product.ASCEND_950 if operator.name == "muls" else Product.ATLAS_A2
+        product = Product.ASCEND_950 if operator.name in ("muls", "floor_divides") else Product.ATLAS_A2
         return Break(dtype(D.INT32, name), "ACL_FLOAT", D.FLOAT, product)
     if operator.name == "inplace_divs":
         return Break({}, "ACL_FLOAT", D.INT32, Product.ASCEND_950)

@@ -128,6 +128,7 @@ BREAKS: Mapping[str, Breaking] = {
     "same shape as exponent": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "broadcast shape of selfRef and exponent": lambda o, name: Break(shape((4, 2, 3), "exponent"), "shape [4, 2, 3]"),
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
+    "no complex numbers are rounded": lambda o, name: Break({name: 1}, "expected 0 for ACL_COMPLEX", D.COMPLEX64),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
 }
 
@@ -206,6 +207,42 @@ def test_quotients_of_integers_that_are_not_rounded_have_fractions(product: Prod
     tensors = {"self": x, "other": np.full(2, 2, np.int32), "mode": 0, "out": out}
     assert computed("div_mod", tensors, product)["out"].tolist() == [3.5, -3.5]
     assert computed("div_mods", tensors | {"other": scalar(D.INT64, 2)}, product)["out"].tolist() == [3.5, -3.5]
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+@pytest.mark.parametrize("product", [Product.ATLAS_A2, Product.ASCEND_950])
+def test_booleans_are_divided_as_float32(product: Product, mode: int) -> None:
+    x = np.array([True, False])
+    call = {"self": x, "other": np.ones(2, bool), "mode": mode, "out": np.zeros(2, np.float32)}
+    assert computed("div_mod", call, product)["out"].tolist() == [1, 0]
+    assert computed("div_mods", call | {"other": scalar(D.FLOAT, 0.5)}, product)["out"].tolist() == [2, 0]
+    if mode == 2:
+        del call["mode"]
+        assert computed("floor_divide", call, product)["out"].tolist() == [1, 0]
+        assert computed("floor_divides", call | {"other": scalar(D.FLOAT, 0.5)}, product)["out"].tolist() == [2, 0]
+
+
+def test_quotients_of_complex_numbers_are_as_they_are() -> None:
+    call = {"self": np.array([4 + 2j], np.complex64), "mode": 0, "out": np.zeros(1, np.complex64)}
+    assert computed("div_mod", call | {"other": np.array([2j], np.complex64)})["out"].tolist() == [1 - 2j]
+    assert computed("div_mods", call | {"other": scalar(D.DOUBLE, 2)})["out"].tolist() == [2 + 1j]
+
+
+def test_a_divisor_is_not_rounded_to_sixteen_bits_before_quotients_are_rounded_down() -> None:
+    """The float16 nearest to 0.1 goes ten times into 1, the float32 nine times."""
+    call = {"self": np.ones(1, np.float16), "other": scalar(D.FLOAT, 0.1), "out": np.zeros(1, np.float16)}
+    for product in (Product.ATLAS_A2, Product.ASCEND_950):
+        assert computed("floor_divides", call, product)["out"].tolist() == [9]
+        assert computed("div_mods", call | {"mode": 2}, product)["out"].tolist() == [9]
+
+
+@pytest.mark.parametrize("operator", ["div_mod", "div_mods"])
+def test_integers_hold_quotients_with_fractions_before_ascend_950_only(operator: str) -> None:
+    other = scalar(D.INT64, 2) if operator == "div_mods" else np.full(2, 2, np.int32)
+    call = {"self": np.array([7, -7], np.int32), "other": other, "mode": 0, "out": np.zeros(2, np.int32)}
+    assert computed(operator, call)["out"].tolist() == [3, -3]
+    with pytest.raises(AclnnError, match="out: expected a data type to which ACL_FLOAT"):
+        computed(operator, call, Product.ASCEND_950)
 
 
 @pytest.mark.filterwarnings("error")

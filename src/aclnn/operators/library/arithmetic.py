@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -33,12 +33,15 @@ from aclnn.operators.library.common import (
     NUMBERS,
     WITH_TRAINING,
     Form,
+    camel,
     library_operator,
     power,
     promoted,
+    promoted_dtype,
     replaced,
     scalar,
     scalar_promotes,
+    support,
     tensor_in,
     tensor_out,
     type_with_scalar,
@@ -96,14 +99,13 @@ def _wide(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
     return lambda call: D.FLOAT if dtype(call) == D.BF16 else dtype(call)
 
 
-def _quotient(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
+def _as_float(dtype: D) -> D:
     """Integers and BOOL are divided as FLOAT."""
+    return D.FLOAT if dtype == D.BOOL or is_integer(dtype) else dtype
 
-    def divided(call: Call) -> D:
-        found = dtype(call)
-        return D.FLOAT if found == D.BOOL or is_integer(found) else found
 
-    return divided
+def _quotient(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
+    return lambda call: _as_float(dtype(call))
 
 
 def _alpha(dtype: Callable[[Call], D]) -> Check:
@@ -452,7 +454,6 @@ def _real(
     function: Callable[..., Any],
     other: Parameter = _OTHER,
     dtypes: Collection[D] = _QUOTED,
-    mode: tuple[Parameter, ...] = (),
     header: str | None = None,
     form: Form = FORMS[0],
 ) -> Operator:
@@ -465,20 +466,18 @@ def _real(
         f"{prefix}{name}",
         f"{out} = {formula.replace('self', first)}",
         form.summary(summary.replace("self", first)),
-        form.parameters(other, *mode, result=_OUT),
+        form.parameters(other, result=_OUT),
         (
             present(*form.names),
             dtype_in(where_supported(dtypes), *form.names),
             castable_from(_with_scalar(first, out) if has_number else dtype, out),
             limited_dims(first, *(() if has_number else ("other",))),
             *shapes,
-            *(one_of(each.name, 0, 1, 2) for each in mode),
         ),
         function,
         header=header or name,
         dtype=dtype,
         dtypes=dtypes,
-        attributes=tuple(each.name for each in mode),
         empty=(first,) if has_number else (first, "other"),
     )
 
@@ -495,14 +494,15 @@ def _both(
     return tuple(_real(name, formula, summary, function, other, header=header, form=form) for form in FORMS)
 
 
-def _divided(self: Any, other: Any, mode: int) -> Any:
-    """The quotient; 1: rounded towards zero, 2: rounded down."""
+def _divided(self: Any, other: Any, mode: int, narrow: Any) -> Any:
+    """The quotient; 1: rounded towards zero, first to the narrow type of 16 bits if there is one, 2: rounded down."""
     if mode == 0:
         return self / other
     if mode == 2:
         return _floor_quotient(self, other)
     if self.dtype.kind == "f":
-        return np.trunc(self / other)
+        quotient = self / other
+        return np.trunc(quotient if narrow is None else quotient.astype(narrow).astype(np.float32))
     quotient, rest = np.divmod(self, other)
     return quotient + ((rest != 0) & ((self < 0) != (other < 0)))
 
@@ -517,32 +517,71 @@ _MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards 
 _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
 
 
-def _quotients(name: str, kind: str, other: Parameter, form: Form) -> Operator:
-    """Quotients rounded on demand; those of 16 bits before they are truncated too, those as they are as ``div``'s."""
-    operator = _real(
-        name,
-        "self / other, rounded as mode says",
-        f"Quotients by a {kind}, rounded on demand.",
-        _divided,
-        other,
-        mode=_MODE,
-        header="div",
-        form=form,
-    )
-    dtype = _with_scalar(form.first, form.out) if other is _NUMBER else _of_tensors(form.first)
+def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | None = None) -> Operator:
+    """Quotients rounded as a mode says, which may be fixed; those of 16 bits before they are truncated too."""
+    has_number, down = other.kind is Kind.SCALAR, fixed is not None
+    prefix, first, out = form
+    tensors = tuple(each for each in form.names if not has_number or each != "other")
+    dtypes = _REAL if down else NUMBERS
+
+    def mode(call: Call) -> int:
+        return call["mode"] if fixed is None else fixed
+
+    def promoted_type(call: Call) -> D:
+        if not has_number:
+            return form.promoted(call)
+        if call.product in CLASS_950:
+            return _with_scalar(first, out)(call)
+        tensor, number = D(call[first].dtype), call["other"].dtype
+        keeps = mode(call) != 2 and is_floating(tensor) and number not in (*FLOATING, *COMPLEX)
+        return tensor if keeps else promoted_dtype(tensor, number)
+
+    def held(call: Call) -> D:
+        found = promoted_type(call)
+        if has_number and not down and call.product not in CLASS_950:
+            return D(call[first].dtype)
+        # Before Ascend 950 nobody minds that quotients have fractions.
+        return _as_float(found) if mode(call) == 0 and call.product in CLASS_950 else found
+
+    def rounds(call: Call) -> str | None:
+        found = promoted_type(call)
+        if mode(call) == 0 or found not in COMPLEX:
+            return None
+        return f"mode: expected 0 for {found.c_name}, got {mode(call)}"
 
     def work(call: Call) -> Work | None:
-        found = operator.work(call)
-        if not isinstance(found, Library):
-            return found
-        if call["mode"] == 0 and is_integer(dtype(call)):
-            return replace(found, dtype=D.FLOAT)
-        if call["mode"] != 1 or dtype(call) not in (D.FLOAT16, D.BF16):
-            return found
-        narrow = dtype(call).numpy
-        return replace(found, function=lambda self, other: np.trunc((self / other).astype(narrow).astype(np.float32)))
+        if any(call[each].size == 0 for each in tensors):
+            return None
+        found, chosen = promoted_type(call), mode(call)
+        narrow = found.numpy if found in (D.FLOAT16, D.BF16) else None
+        if found == D.BOOL or chosen == 0:
+            found = _as_float(found)
+        return Library(
+            lambda self, other: _divided(self, other, chosen, narrow),
+            (first, "other"),
+            (out,),
+            D.FLOAT if has_number and found == D.BF16 else found,
+        )
 
-    return replace(operator, work=work)
+    return Operator(
+        name=f"{prefix}{name}",
+        function=camel(f"{prefix}{name}"),
+        summary=form.summary(f"Quotients by a {kind}, rounded {'down' if down else 'on demand'}."),
+        formula=f"{out} = floor({first} / other)" if down else f"{out} = {first} / other, rounded as mode says",
+        parameters=form.parameters(other, *(() if down else _MODE), result=_OUT),
+        support=support(dtypes),
+        checks=(
+            present(*form.names),
+            dtype_in(where_supported(dtypes), first, "other"),
+            limited_dims(*tensors[: 1 if has_number else 2]),
+            *(_shapes(out, first) if not has_number else () if form.in_place else (same_shape(out, first),)),
+            *(() if down else (one_of("mode", 0, 1, 2),)),
+            castable_from(held, out),
+            *(() if down else (public_format(*tensors), rule("no complex numbers are rounded: mode", rounds))),
+        ),
+        work=work,
+        in_header_of="floor_divide" if down else "div",
+    )
 
 
 OPERATORS = (
@@ -624,15 +663,8 @@ OPERATORS = (
         for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
         for each in _both(f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other)
     ),
-    *_both("floor_divide", "floor(self / other)", "Quotients of tensors, rounded down.", _floor_quotient),
-    *_both(
-        "floor_divides",
-        "floor(self / other)",
-        "Quotients by a number, rounded down.",
-        _floor_quotient,
-        _NUMBER,
-        header="floor_divide",
-    ),
+    *(_quotients("floor_divide", "tensor", _OTHER, form, fixed=2) for form in FORMS),
+    *(_quotients("floor_divides", "number", _NUMBER, form, fixed=2) for form in FORMS),
     *(_quotients("div_mod", "tensor", _OTHER, form) for form in FORMS),
     *(_quotients("div_mods", "number", _NUMBER, form) for form in FORMS),
 )
