@@ -199,6 +199,10 @@ BREAKS: dict[str, Breaking] = {
     "dimensions of self, each once": lambda o, name: Break({name: (1, -1)}, "each dimension once"),
     "reduced shape": lambda o, name: Break(shape((3, 2), name), "shape ["),
     "at most 8 dimensions": lambda o, name: Break(_nine(o, name), "at most 8 dimensions"),
+    "at most 8 dimensions unless contiguous": lambda o, name: Break(
+        dict.fromkeys(tensors_of(o) if "logical" in o.name else [name], Tensor(D.FLOAT, (2,) * 9, (0,) * 9)),
+        "at most 8 dimensions",
+    ),
     "same shape as self": lambda o, name: Break(shape((5,) if o.name == "dot" else (3, 2), name), "shape ["),
     "same shape as selfRef": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "broadcasts with self": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),

@@ -367,6 +367,17 @@ def limited_dims(*names: str) -> Check:
     return each(limit, names, complain)
 
 
+def limited_dims_unless_contiguous(*names: str, out: str | None = None) -> Check:
+    """Require at most ``MOST_DIMS`` dimensions where not all of these tensors, and the output, are contiguous."""
+    limited = limited_dims(*names)
+    looked_at = names if out is None else (*names, out)
+
+    def find(call: Call) -> str | None:
+        return None if all(call[name].is_contiguous for name in looked_at) else limited.complaint(call)
+
+    return replace(limited, name=limited.name.replace(":", " unless contiguous:"), complaint=find)
+
+
 def one_of(name: str, *allowed: object) -> Check:
     """Require an attribute to be one of the values given; case matters."""
 

@@ -122,6 +122,23 @@ class TestPointwise(LibraryTests):
     )
 
 
+@pytest.mark.parametrize("out", FLOATING)
+def test_what_is_interpolated_by_a_number_may_have_another_floating_type(out: D) -> None:
+    call = {"self": np.ones(2, np.float16), "end": np.full(2, 2, np.float16), "weight": scalar(D.FLOAT, 0.5)}
+    assert computed("lerps", call | {"out": np.zeros(2, out.numpy)})["out"].tolist() == [1.5, 1.5]
+
+
+def test_contiguous_tensors_of_more_than_eight_dimensions_are_interpolated() -> None:
+    shape = (1,) * 8 + (2,)
+    call = {
+        "self": np.ones(shape, np.float32),
+        "end": np.full(shape, 2, np.float32),
+        "out": np.zeros(shape, np.float32),
+    }
+    for name, weight in (("lerps", scalar(D.FLOAT, 0.5)), ("lerp", np.full(1, 0.5, np.float32))):
+        assert computed(name, call | {"weight": weight})["out"].ravel().tolist() == [1.5, 1.5]
+
+
 def test_a_minimum_above_the_maximum_yields_to_it() -> None:
     """The result was the minimum; PyTorch's and CANN's kernels give the maximum."""
     placed = {

@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import unary
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -27,11 +29,13 @@ from tests.helpers.library import (
     Placed,
     Subject,
     computed,
+    described,
     first,
     precise,
     torch,
     wide,
 )
+from tests.helpers.library import BREAKS as SHARED
 
 #: Functions of one number by their names, which are PyTorch's, with the data types of their arguments.
 ELEMENTARY: Mapping[str, tuple[D, ...]] = {
@@ -126,6 +130,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "same shape as x": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "data type of the absolute value": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
+    "no private format": lambda o, name: SHARED["no private format"](o, name)._replace(product=Product.ASCEND_950),
     "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
     "broadcast shape of gradOutput and output": lambda o, name: Break(shape((4, 2, 3), name), "shape [2, 3]"),
 }
@@ -169,3 +174,16 @@ def test_integers_are_rounded_to_themselves() -> None:
     """NumPy's function made them float64."""
     x = np.array([2**53 + 1, -(2**62) - 1], np.int64)
     assert computed("round", {"self": x, "out": x * 0})["out"].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("name", ["acos", "asin", "atan", "log1p"])
+def test_no_complex_number_is_a_result_of_a_real_function(name: str) -> None:
+    call = described({"self": T(D.FLOAT, GRID), "out": T(D.COMPLEX64, GRID)})
+    with pytest.raises(AclnnError, match="out: expected data type"):
+        prepare(BY_NAME[name], call, Product.ATLAS_A2)
+
+
+def test_contiguous_truth_values_may_have_more_than_eight_dimensions() -> None:
+    x = np.array([0.0, 2.0], np.float32).reshape((1,) * 8 + (2,))
+    assert computed("logical_not", {"self": x, "out": np.zeros(x.shape, bool)})["out"].ravel().tolist() == [True, False]
+    assert computed("inplace_logical_not", {"selfRef": x})["selfRef"].ravel().tolist() == [1, 0]

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     extents,
     floating,
     limited_dims,
+    limited_dims_unless_contiguous,
     present,
     promotable,
     real,
@@ -116,6 +117,9 @@ def _fused(
         )
 
 
+_RESULTS = where_supported(REAL_FLOATING)
+
+
 def _lerps() -> Iterator[Operator]:
     weights = (
         ("lerps", scalar("weight", "0: the first, 1: end"), "lerp_scalar"),
@@ -137,9 +141,10 @@ def _lerps() -> Iterator[Operator]:
             (
                 present(first, "end", "weight", out),
                 dtype_in(floating, *tensors),
-                *(same_dtype(each, first) for each in dict.fromkeys((*tensors[1:], out)) if each != first),
+                *(same_dtype(each, first) for each in tensors[1:]),
+                *(() if in_place else (dtype_in(_RESULTS, out) if is_number else same_dtype(out, first),)),
                 *((real("weight"),) if is_number else ()),
-                limited_dims(*tensors),
+                limited_dims_unless_contiguous(*tensors, out=out),
                 _broadcast_to(out, *tensors),
             ),
             _lerp,

@@ -19,6 +19,8 @@ from aclnn.core.checks import (
     dtype_in,
     floating,
     limited_dims,
+    limited_dims_unless_contiguous,
+    on,
     present,
     public_format,
     rule,
@@ -28,7 +30,8 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.products import CLASS_950
 from aclnn.operators.library.common import (
     COMPLEX,
     FORMS,
@@ -82,6 +85,21 @@ def _sign(x: Any) -> Any:
     return x if x.dtype == np.bool_ else np.sign(x)
 
 
+_Formats = Callable[..., tuple[Check, ...]]
+
+
+def _any_format(*names: str) -> tuple[Check, ...]:
+    return ()
+
+
+def _public_on_950(*names: str) -> tuple[Check, ...]:
+    return on(CLASS_950, public_format(*names))
+
+
+def _public(*names: str) -> tuple[Check, ...]:
+    return (public_format(*names),)
+
+
 def _function(
     name: str,
     formula: str,
@@ -90,7 +108,10 @@ def _function(
     function: Callable[[Any], Any],
     dtype: Callable[[Call], D] = _computed,
     stream_type: str = "aclrtStream ",
+    results: Collection[D] = (),
+    formats: _Formats = _any_format,
 ) -> Operator:
+    """A function whose result converts to out, which may be restricted to some data types."""
     return library_operator(
         name,
         f"out = {formula}",
@@ -99,9 +120,10 @@ def _function(
         (
             present("self", "out"),
             dtype_in(where_supported(dtypes), "self"),
-            castable_from(dtype, "out"),
+            dtype_in(where_supported(results), "out") if results else castable_from(dtype, "out"),
             same_shape("out", "self"),
             limited_dims("self"),
+            *formats("self", "out"),
         ),
         function,
         header=name,
@@ -118,6 +140,7 @@ def _of_one_type(
     dtypes: Collection[D],
     function: Callable[[Any], Any],
     stream_type: str = "aclrtStream ",
+    formats: _Formats = _any_format,
 ) -> Operator:
     """A function whose result has the type of its argument."""
     return library_operator(
@@ -131,6 +154,7 @@ def _of_one_type(
             dtype_in(where_supported(dtypes), "self"),
             same_shape("out", "self"),
             limited_dims("self"),
+            *formats("self", "out"),
         ),
         function,
         header=name,
@@ -139,7 +163,13 @@ def _of_one_type(
     )
 
 
-def _in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Collection[D] = _FIELDS) -> Operator:
+def _in_place(
+    forward: Operator,
+    function: Callable[[Any], Any],
+    dtypes: Collection[D] = _FIELDS,
+    formats: _Formats = _any_format,
+    limited: Callable[..., Check] = limited_dims,
+) -> Operator:
     """The function that replaces its argument, of those data types of the forward function's."""
     taken = frozenset[D]().union(*forward.support.values()) & frozenset(dtypes)
     return library_operator(
@@ -147,7 +177,12 @@ def _in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Collect
         forward.formula.replace("self", "selfRef").replace("out", "selfRef"),
         f"{forward.summary[:-1]}, in place.",
         (tensor_out("selfRef", "x, replaced by the result"),),
-        (present("selfRef"), dtype_in(where_supported(taken), "selfRef"), limited_dims("selfRef")),
+        (
+            present("selfRef"),
+            dtype_in(where_supported(taken), "selfRef"),
+            limited("selfRef"),
+            *formats("selfRef"),
+        ),
         function,
         header=forward.name,
         dtypes=taken,
@@ -162,14 +197,23 @@ def _elementary(
     function: Callable[[Any], Any],
     dtypes: Collection[D] = NUMBERS,
     stream_type: str = "aclrtStream ",
+    results: Collection[D] = (),
+    formats: _Formats = _any_format,
 ) -> tuple[Operator, Operator]:
     """An elementary function, and that in place."""
-    forward = _function(name, formula, summary, dtypes, _wide(function), stream_type=stream_type)
-    return forward, _in_place(forward, _wide(function))
+    wide = _wide(function)
+    forward = _function(name, formula, summary, dtypes, wide, _computed, stream_type, results, formats)
+    return forward, _in_place(forward, wide, formats=formats)
 
 
-def _and_in_place(forward: Operator, function: Callable[[Any], Any], dtypes: Collection[D]) -> tuple[Operator, ...]:
-    return forward, _in_place(forward, function, dtypes)
+def _and_in_place(
+    forward: Operator,
+    function: Callable[[Any], Any],
+    dtypes: Collection[D],
+    formats: _Formats = _any_format,
+    limited: Callable[..., Check] = limited_dims,
+) -> tuple[Operator, ...]:
+    return forward, _in_place(forward, function, dtypes, formats, limited)
 
 
 def _rounded_to(x: Any, decimals: int) -> Any:
@@ -257,10 +301,16 @@ OPERATORS = (
     ),
     *_and_in_place(
         _of_one_type(
-            "floor", "greatest integer not above self", "Round down to an integer.", _EXACT, _rounded(np.floor)
+            "floor",
+            "greatest integer not above self",
+            "Round down to an integer.",
+            _EXACT,
+            _rounded(np.floor),
+            formats=_public,
         ),
         _rounded(np.floor),
         _EXACT,
+        _public,
     ),
     _of_one_type(
         "round",
@@ -357,18 +407,20 @@ OPERATORS = (
     *_elementary("log", "ln self", "Natural logarithms.", np.log),
     *_elementary("log2", "ln self / ln 2", "Logarithms to base 2.", np.log2),
     *_elementary("log10", "ln self / ln 10", "Logarithms to base 10.", np.log10),
-    *_elementary("log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, REAL),
+    *_elementary(
+        "log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, REAL, results=REAL_FLOATING
+    ),
     *_elementary("sin", "sin self", "Sines.", np.sin),
     *_elementary("cos", "cos self", "Cosines.", np.cos, stream_type=_CONST_STREAM),
     *_elementary("tan", "tan self", "Tangents.", np.tan, stream_type=_CONST_STREAM),
-    *_elementary("asin", "arcsin self", "Arcsines.", np.arcsin, REAL),
-    *_elementary("acos", "arccos self", "Arccosines.", np.arccos, REAL),
-    *_elementary("atan", "arctan self", "Arctangents.", np.arctan, REAL, _CONST_STREAM),
+    *_elementary("asin", "arcsin self", "Arcsines.", np.arcsin, REAL, results=REAL_FLOATING),
+    *_elementary("acos", "arccos self", "Arccosines.", np.arccos, REAL, results=REAL_FLOATING),
+    *_elementary("atan", "arctan self", "Arctangents.", np.arctan, REAL, _CONST_STREAM, REAL_FLOATING),
     *_elementary("sinh", "sinh self", "Hyperbolic sines.", np.sinh),
-    *_elementary("cosh", "cosh self", "Hyperbolic cosines.", np.cosh),
-    *_elementary("asinh", "arsinh self", "Inverse hyperbolic sines.", np.arcsinh),
-    *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosines.", np.arccosh),
-    *_elementary("atanh", "artanh self", "Inverse hyperbolic tangents.", np.arctanh),
+    *_elementary("cosh", "cosh self", "Hyperbolic cosines.", np.cosh, formats=_public_on_950),
+    *_elementary("asinh", "arsinh self", "Inverse hyperbolic sines.", np.arcsinh, formats=_public_on_950),
+    *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosines.", np.arccosh, formats=_public_on_950),
+    *_elementary("atanh", "artanh self", "Inverse hyperbolic tangents.", np.arctanh, formats=_public_on_950),
     *_elementary("exp2", "2^self", "Powers of 2.", np.exp2, REAL),
     *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalised sinc.", np.sinc),
     *_elementary("erf", "erf self", "The error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
@@ -468,7 +520,7 @@ OPERATORS = (
                 present("self", "out"),
                 dtype_in(where_supported(REAL), "self", "out"),
                 same_shape("out", "self"),
-                limited_dims("self"),
+                limited_dims_unless_contiguous("self", out="out"),
             ),
             np.logical_not,
             header="logical_not",
@@ -476,5 +528,6 @@ OPERATORS = (
         ),
         np.logical_not,
         REAL,
+        limited=limited_dims_unless_contiguous,
     ),
 )
