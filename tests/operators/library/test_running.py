@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,18 +30,25 @@ from tests.helpers.library import (
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "cumsum": lambda d: {"dim": 1, "dtype": d},
+    "cumsum_v2": lambda d: {"dim": -2, "exclusive": False, "reverse": True},
     "cumprod": lambda d: {"axis": scalar(D.INT64, 0), "dtype": d},
+    "inplace_cumprod": lambda d: {"axis": scalar(D.INT32, -2)},
     **{name: lambda d: {"dim": -1, "indicesOut": T(D.INT32, GRID)} for name in ("cummax", "cummin")},
 }
 
+_SUMMED = tuple(dtype for dtype in REAL if dtype != D.BOOL)
+
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(("cumsum", "cumprod"), (*REAL, *COMPLEX)),
+    "cumsum": (*REAL, *COMPLEX),
+    "cumsum_v2": (*_SUMMED, *COMPLEX),
+    **dict.fromkeys(("cumprod", "inplace_cumprod"), _SUMMED),
     **dict.fromkeys(("cummax", "cummin"), (D.FLOAT, D.BF16, D.INT64, D.BOOL)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "cumsum": lambda a: a["self"].cumsum(1, dtype=a["self"].dtype),
-    "cumprod": lambda a: a["input"].cumprod(0, dtype=a["input"].dtype),
+    "cumsum_v2": lambda a: a["self"].flip(0).cumsum(0, dtype=a["self"].dtype).flip(0),
+    **dict.fromkeys(("cumprod", "inplace_cumprod"), lambda a: a["input"].cumprod(0, dtype=a["input"].dtype)),
     "cummax": lambda a: tuple(a["self"].cummax(-1)),
     "cummin": lambda a: tuple(a["self"].cummin(-1)),
 }
@@ -66,22 +72,45 @@ def test_a_nan_and_the_last_of_equals_stay_the_extremes() -> None:
     np.testing.assert_array_equal(places.view, wanted[1].numpy())
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("exclusive", "reverse", "wanted"),
+    [
+        (False, False, [[0, 1, 2], [3, np.inf, 7]]),
+        (True, False, [[0, 0, 0], [0, 1, 2]]),
+        (False, True, [[3, np.inf, 7], [3, np.inf, 5]]),
+        (True, True, [[3, np.inf, 5], [0, 0, 0]]),
+    ],
+)
+def test_sums_may_go_from_the_end_and_leave_their_own_element_out(exclusive: bool, reverse: bool, wanted: Any) -> None:
+    x = np.array([[0, 1, 2], [3, np.inf, 5]], np.float32)
+    out = Placed(np.full(x.shape, -1, np.float32), "contiguous")
+    call = {"self": Placed(x, "contiguous").tensor, "dim": 0, "exclusive": exclusive, "reverse": reverse}
+    prepare(BY_NAME["cumsum_v2"], {**call, "out": out.tensor}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(out.view, np.array(wanted, np.float32))
+
+
+def test_products_are_of_the_type_of_out_where_dtype_says_none() -> None:
+    x, out = Placed(np.array([1.5, 2.5, 2], np.float32), "contiguous"), Placed(np.zeros(3, np.uint16), "contiguous")
+    call = {"input": x.tensor, "axis": scalar(D.INT32, 0), "dtype": D.DT_UNDEFINED, "out": out.tensor}
+    prepare(BY_NAME["cumprod"], call, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(out.view, np.array([1, 2, 4], np.uint16))
+
+
+@pytest.mark.parametrize("name", ["cumprod", "inplace_cumprod"])
 @pytest.mark.parametrize(
     ("axis", "refused"),
     [
-        (scalar(D.COMPLEX64, 1 + 2j), ""),
-        (scalar(D.FLOAT, 1), ""),
-        (scalar(D.FLOAT, math.nan), "to 1, got nan"),
-        (scalar(D.FLOAT, 0.5), "an integer from -2 to 1, got 0.5"),
+        (scalar(D.COMPLEX64, 1 + 2j), "ACL_COMPLEX64"),
+        (scalar(D.FLOAT, 1), "ACL_FLOAT"),
+        (scalar(D.INT64, 2), "to 1, got 2"),
+        (scalar(D.INT32, -2), ""),
     ],
 )
-def test_the_axis_of_a_running_product_may_be_any_number(axis: Scalar, refused: str) -> None:
-    """A complex one warned of its imaginary part, NaN was an internal error, and a fraction was cut off."""
+def test_the_axis_of_a_running_product_is_an_integer(name: str, axis: Scalar, refused: str) -> None:
     x = Tensor(D.FLOAT, (2, 3))
-    arguments = {"input": x, "axis": axis, "dtype": D.FLOAT, "out": x}
+    arguments = {"input": x, "axis": axis, **({"dtype": D.FLOAT, "out": x} if name == "cumprod" else {})}
     if refused:
         with pytest.raises(AclnnError, match=refused):
-            prepare(BY_NAME["cumprod"], arguments, Product.ATLAS_A2)
+            prepare(BY_NAME[name], arguments, Product.ATLAS_A2)
     else:
-        assert prepare(BY_NAME["cumprod"], arguments, Product.ATLAS_A2).prepared.plan
+        assert prepare(BY_NAME[name], arguments, Product.ATLAS_A2).prepared.plan

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_dtype, same_shape, where_supported
+from aclnn.core.checks import (
+    axis,
+    dtype_in,
+    limited_dims,
+    limited_dims_unless_contiguous,
+    present,
+    rule,
+    same_dtype,
+    same_shape,
+    where_supported,
+)
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.tensor import Scalar
 from aclnn.operators.library.common import (
     COMPLEX,
+    INDEX_TYPES,
     INTEGERS,
     NUMBERS,
     REAL,
     REAL_FLOATING,
+    UNSIGNED,
     WITH_TRAINING,
+    attribute,
     camel,
     library_operator,
+    scalar,
     support,
     tensor_in,
     tensor_out,
@@ -26,56 +41,77 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM, OUT, SELF, listed_dtype, of_dtype
 
 _SUMMED = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
+_MULTIPLIED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
+
+_AXIS = scalar("axis", "the dimension; INT32 or INT64")
+_DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute")
 
 
-def _running(name: str, title: str, axis_name: str, kind: Kind, function: Callable[..., Any]) -> Operator:
-    """A running sum or product; the axis is a number or a scalar of one."""
+def _number(call: Call, name: str) -> int:
+    """The dimension along which to go, given as a number or a scalar of one."""
+    given = call[name]
+    return int(given.value) if isinstance(given, Scalar) else int(given)
 
-    def number(call: Call) -> Any:
-        return call[axis_name] if kind is Kind.INT64 else np.real(call[axis_name].value).item()
 
-    def valid(call: Call) -> str | None:
-        rank, got = max(len(call[first].shape), 1), number(call)
-        if -rank <= got < rank and got == int(got):
-            return None
-        return f"{axis_name}: expected an integer from {-rank} to {rank - 1}, got {got}"
+def _in_range(name: str, first: str) -> Check:
+    def complain(call: Call) -> str | None:
+        rank, got = max(len(call[first].shape), 1), _number(call, name)
+        return None if -rank <= got < rank else f"{name}: expected an integer from {-rank} to {rank - 1}, got {got}"
+
+    return rule(f"dimension: {name}", complain)
+
+
+def _own_type_or_dtype(call: Call) -> str | None:
+    """Complain of an out whose data type is not the argument dtype, where that says one."""
+    return None if call["dtype"] == D.DT_UNDEFINED else of_dtype(call)
+
+
+def _running(
+    name: str,
+    title: str,
+    parameters: tuple[Parameter, ...],
+    dtypes: Collection[D],
+    checks: tuple[Check, ...],
+    function: Callable[..., Any],
+    attributes: tuple[str, ...] = (),
+    header: str | None = None,
+) -> Operator:
+    """A running sum or product of the first parameter, along what the second says."""
+    first, along = (parameter.name for parameter in parameters[:2])
+    out = "out" if any(parameter.name == "out" for parameter in parameters) else first
 
     def work(call: Call) -> Library | None:
-        if call["out"].size == 0:
+        if call[out].size == 0:
             return None
-        shape, along = call["out"].shape, int(number(call))
+        shape, at = call[out].shape, _number(call, along)
+        flags = [call[attribute] for attribute in attributes]
 
         def compute(values: Any) -> Any:
             wide = np.float64 if values.dtype == np.float32 else values.dtype
-            return function(np.atleast_1d(values), along, dtype=wide).reshape(shape)
+            return function(np.atleast_1d(values), at, wide, *flags).reshape(shape)
 
-        return Library(compute, (first,), ("out",), call["dtype"])
+        return Library(compute, (first,), (out,), call[out].dtype)
 
-    first = "self" if kind is Kind.INT64 else "input"
     return Operator(
         name=name,
         function=camel(name),
-        summary=f"Running {title} along a dimension.",
-        formula=f"out[i] = {title[:-1]} of {first}[j] for j up to i",
-        parameters=(
-            tensor_in(first, "the numbers"),
-            Parameter(axis_name, axis_name, kind, "the dimension"),
-            Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute"),
-            OUT,
-        ),
-        support=support(_SUMMED),
-        checks=(
-            present(first, *((axis_name,) if kind is Kind.SCALAR else ()), "out"),
-            dtype_in(where_supported(NUMBERS), first),
-            dtype_in(where_supported(_SUMMED), "out"),
-            listed_dtype(_SUMMED),
-            rule("data type dtype: out", of_dtype),
-            limited_dims(first),
-            rule(f"dimension: {axis_name}", valid),
-            same_shape("out", first),
-        ),
+        summary=f"Running {title} along a dimension{', in place' if out == first else ''}.",
+        formula=f"{out}[i] = {title[:-1]} of {first}[j] for j up to i",
+        parameters=parameters,
+        support=support(dtypes),
+        checks=checks,
         work=work,
+        in_header_of=header,
     )
+
+
+def _sums(values: Any, along: int, dtype: Any, exclusive: bool, reverse: bool) -> Any:
+    """Running sums; without each own element, from the end on."""
+    sums = np.cumsum(np.flip(values, along) if reverse else values, along, dtype)
+    if exclusive:
+        sums = np.roll(sums, 1, along)
+        np.moveaxis(sums, along, 0)[0] = 0
+    return np.flip(sums, along) if reverse else sums
 
 
 def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
@@ -112,8 +148,77 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
 
 
 OPERATORS = (
-    _running("cumsum", "sums", "dim", Kind.INT64, np.cumsum),
-    _running("cumprod", "products", "axis", Kind.SCALAR, np.cumprod),
+    _running(
+        "cumsum",
+        "sums",
+        (tensor_in("self", "the numbers"), DIM, _DTYPE, OUT),
+        _SUMMED,
+        (
+            present("self", "out"),
+            dtype_in(where_supported(NUMBERS), "self"),
+            dtype_in(where_supported(_SUMMED), "out"),
+            listed_dtype(_SUMMED),
+            rule("data type dtype: out", of_dtype),
+            limited_dims("self"),
+            _in_range("dim", "self"),
+            same_shape("out", "self"),
+        ),
+        np.cumsum,
+    ),
+    _running(
+        "cumsum_v2",
+        "sums",
+        (
+            tensor_in("self", "the numbers"),
+            DIM,
+            attribute("exclusive", Kind.BOOL, "true: sums leave out i itself"),
+            attribute("reverse", Kind.BOOL, "true: j goes down to i instead"),
+            OUT,
+        ),
+        _SUMMED,
+        (
+            present("self", "out"),
+            dtype_in(where_supported(_SUMMED), "self", "out"),
+            same_dtype("out", "self"),
+            limited_dims("self"),
+            _in_range("dim", "self"),
+            same_shape("out", "self"),
+        ),
+        _sums,
+        ("exclusive", "reverse"),
+        header="cumsum",
+    ),
+    _running(
+        "cumprod",
+        "products",
+        (tensor_in("input", "the numbers"), _AXIS, _DTYPE, OUT),
+        _MULTIPLIED,
+        (
+            present("input", "axis", "out"),
+            dtype_in(where_supported(_MULTIPLIED), "input", "out"),
+            dtype_in(INDEX_TYPES, "axis"),
+            rule("data type dtype: out", _own_type_or_dtype),
+            limited_dims_unless_contiguous("input", out="out"),
+            _in_range("axis", "input"),
+            same_shape("out", "input"),
+        ),
+        np.cumprod,
+    ),
+    _running(
+        "inplace_cumprod",
+        "products",
+        (tensor_out("input", "the numbers, replaced by the products"), _AXIS),
+        _MULTIPLIED,
+        (
+            present("input", "axis"),
+            dtype_in(where_supported(_MULTIPLIED), "input"),
+            dtype_in(INDEX_TYPES, "axis"),
+            limited_dims_unless_contiguous("input"),
+            _in_range("axis", "input"),
+        ),
+        np.cumprod,
+        header="cumprod",
+    ),
     _running_extreme("cummax", "greatest", np.maximum),
     _running_extreme("cummin", "least", np.minimum),
 )
