@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.status import AclnnError
 from aclnn.operators.library import counting
 from tests.cases.table import Arguments, T, shape
@@ -44,6 +45,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
     "2 dimensions": lambda o, name: Break(shape((3,), name), "2 dimensions"),
+    "format of self": lambda o, name: Break({name: {"format": Format.FORMAT_NCL}}, "ACL_FORMAT_ND (that of self)"),
     "as self": lambda o, name: Break(shape((8,), name), "[9]"),
     "at least minlength": lambda o, name: Break(shape((3,), name), "minlength"),
     "at least 1": lambda o, name: Break({name: 0}, "at least 1"),

@@ -11,6 +11,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import extremes
 from tests.cases.table import GRID, Arguments, T
@@ -135,3 +136,12 @@ def test_the_median_of_no_number_is_the_first_nan() -> None:
     prepare(BY_NAME["nan_median_dim"], call, Product.ATLAS_A2).run()
     assert np.isnan(values.view)
     assert places.view == 0
+
+
+def test_the_greatest_of_numbers_without_sign_is_found_on_950() -> None:
+    x, out = Placed(np.array([3, 65_535, 7], np.uint16), "contiguous"), Placed(np.zeros((), np.int64), "contiguous")
+    call = {"self": x.tensor, "dim": 0, "keepdim": False, "out": out.tensor}
+    prepare(BY_NAME["arg_max"], call, Product.ASCEND_950).run()
+    assert out.view == 1
+    with pytest.raises(AclnnError, match="got ACL_UINT16"):
+        prepare(BY_NAME["arg_max"], call, Product.ATLAS_A2)

@@ -219,7 +219,12 @@ class TestMatrix(LibraryTests):
         matrix.OPERATORS,
         calls=CALLS,
         references=REFERENCES,
-        dtypes={"linalg_cross": (*REAL, *COMPLEX), **dict.fromkeys(("addr", "inplace_addr"), (*REAL, D.BOOL))},
+        dtypes={
+            "linalg_cross": (*REAL, *COMPLEX),
+            "ger": (D.FLOAT, D.FLOAT16, D.DOUBLE, D.INT32, D.COMPLEX64),
+            "dot": (*TRAINED, D.INT32),
+            **dict.fromkeys(("addr", "inplace_addr"), (*REAL, D.BOOL)),
+        },
         empty=EMPTY,
         breaks=BREAKS,
         default=TRAINED,
@@ -281,3 +286,15 @@ def test_a_factor_beyond_the_matrix_type_wraps() -> None:
     call = {"self": x, "vec1": v, "vec2": v, "out": x * 0}
     call |= {"betaOptional": scalar(D.INT64, 257), "alphaOptional": scalar(D.INT64, 300)}
     assert computed("addr", call)["out"].tolist() == [[45, 89], [89, -79]]
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "refused"), [((D.INT8,) * 3, ""), ((D.FLOAT, D.FLOAT16, D.FLOAT), "tensor"), ((D.INT64,) * 3, "self")]
+)
+def test_vectors_of_one_type_are_multiplied(dtypes: tuple[D, D, D], refused: str) -> None:
+    call = dict(zip(("self", "tensor", "out"), map(Tensor, dtypes, ((3,), (3,), ())), strict=True))
+    if refused:
+        with pytest.raises(AclnnError, match=f"{refused}: expected data type"):
+            prepare(BY_NAME["dot"], call, Product.ATLAS_A2)
+    else:
+        assert prepare(BY_NAME["dot"], call, Product.ATLAS_A2).prepared.plan

@@ -50,7 +50,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "arange": (*FLOATING, D.INT32, D.INT64),
     "linspace": REAL,
     "log_space": TRAINED,
-    "eye": (*REAL, D.BOOL),
+    "eye": (*(dtype for dtype in REAL if dtype != D.DOUBLE), D.BOOL),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -70,7 +70,9 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
     "as many as there are": lambda o, name: Break(shape((4,), name), "shape [3]"),
-    "as many as steps": lambda o, name: Break(shape((4,), name), "shape [5]" if o.name == "log_space" else "shape [8]"),
+    "as many as steps": lambda o, name: Break(
+        shape((4,), name), "shape [5]" if o.name == "log_space" else "8 elements"
+    ),
     "above 0": lambda o, name: Break({name: 0.0}, "a number above 0"),
     "n by m": lambda o, name: Break(shape((3, 3), name), "shape [2, 3]"),
 }
@@ -86,6 +88,13 @@ def test_a_range_may_have_dimensions_of_1_before_it() -> None:
     call = {name: scalar(D.FLOAT, value) for name, value in (("start", 1), ("end", 3), ("step", 0.5))}
     prepare(BY_NAME["arange"], call | {"out": out.tensor}, Product.ATLAS_A2).run()
     assert out.view.tolist() == [[[1, 1.5, 2, 2.5]]]
+
+
+def test_numbers_from_one_to_another_may_have_any_shape_of_as_many() -> None:
+    out = Placed(np.zeros((2, 3), np.float32), "contiguous")
+    call = {"start": scalar(D.FLOAT, 1), "end": scalar(D.FLOAT, 6), "steps": 6, "out": out.tensor}
+    prepare(BY_NAME["linspace"], call, Product.ATLAS_A2).run()
+    assert out.view.tolist() == [[1, 2, 3], [4, 5, 6]]
 
 
 @pytest.mark.parametrize("d", [np.int32, np.int64])

@@ -14,6 +14,7 @@ from aclnn.core.checks import (
     finite,
     limited_dims,
     present,
+    public_format,
     real,
     rule,
     where_supported,
@@ -41,6 +42,13 @@ def _weights(call: Call) -> str | None:
     if given is None or given.shape == shape:
         return None
     return f"weights: expected shape {extents(shape)} (that of self), got {extents(given.shape)}"
+
+
+def _format(call: Call) -> str | None:
+    given, expected = call["weights"], call["self"].format
+    if given is None or given.format == expected:
+        return None
+    return f"weights: expected format {expected.c_name} (that of self), got {given.format.c_name}"
 
 
 def _length(call: Call) -> str | None:
@@ -107,6 +115,8 @@ OPERATORS = (
             dtype_in({D.INT32, D.INT64, D.FLOAT, D.DOUBLE}, "out"),
             dtype_in({D.FLOAT, D.FLOAT16, D.DOUBLE, D.BOOL, *INTEGERS}, "weights"),
             dims_between(1, 1, "self"),
+            public_format("self", "out"),
+            rule("format of self: weights", _format),
             rule("as self: weights", _weights),
             rule("at least minlength: out", _length),
         ),

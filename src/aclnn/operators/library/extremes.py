@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,16 @@ import numpy as np
 from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import INTEGERS, REAL, REAL_FLOATING, camel, library_operator, support, tensor_out
+from aclnn.operators.library.common import (
+    INTEGERS,
+    REAL,
+    REAL_FLOATING,
+    camel,
+    library_operator,
+    on_950,
+    support,
+    tensor_out,
+)
 from aclnn.operators.library.dimensions import (
     ALONG,
     DIM,
@@ -44,8 +53,8 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
     )
 
 
-def _extreme_place(name: str, header: str, word: str) -> Operator:
-    """Declare an operator that returns the places of the greatest or the least elements."""
+def _extreme_place(name: str, header: str, word: str, more: Collection[D] = ()) -> Operator:
+    """Declare an operator that returns the places of the greatest or the least elements; ``more`` types on 950."""
 
     def work(call: Call) -> Library | None:
         if call["self"].size * call["out"].size == 0:
@@ -62,7 +71,7 @@ def _extreme_place(name: str, header: str, word: str) -> Operator:
         support=support(_INDEXED),
         checks=(
             present("self", "out"),
-            dtype_in(where_supported(_INDEXED), "self"),
+            dtype_in(on_950(more, _INDEXED), "self"),
             dtype_in({D.INT32, D.INT64}, "out"),
             limited_dims("self", "out"),
             axis("dim", "self"),
@@ -167,7 +176,7 @@ OPERATORS = (
     # NaN is both the least and the greatest number.
     _extreme("min", "Least element.", np.min),
     _extreme("max", "Greatest element.", np.max),
-    _extreme_place("arg_max", "argmax", "greatest"),
+    _extreme_place("arg_max", "argmax", "greatest", (D.UINT16,)),
     _extreme_place("arg_min", "argmin", "least"),
     *(
         reduction(

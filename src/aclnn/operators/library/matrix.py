@@ -48,6 +48,7 @@ from aclnn.operators.library.common import (
     Form,
     camel,
     library_operator,
+    on_950,
     promoted,
     promoted_dtype,
     scalar,
@@ -58,6 +59,7 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM
 
 _DTYPES = FLOATING
+_DOTTED = (*FLOATING, D.INT8, D.INT32, D.UINT8)
 _CROSSED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 _OUT = tensor_out()
 _OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
@@ -377,6 +379,12 @@ _both: Callable[..., tuple[Check, ...]] = lambda *checks: (  # noqa: E731  (thre
     *checks,
 )
 
+
+def _dot(self: Any, tensor: Any) -> Any:
+    wide = np.int64 if self.dtype.kind in "iu" else np.float64
+    return np.dot(self.astype(wide), tensor.astype(wide))
+
+
 OPERATORS = (
     _of_two(
         "mm",
@@ -489,7 +497,7 @@ OPERATORS = (
         (tensor_in("self", "the elements of rows"), tensor_in("vec2", "the elements of columns"), _OUT),
         (
             present("self", "vec2", "out"),
-            dtype_in(where_supported(NUMBERS), "self", "vec2", "out"),
+            dtype_in(on_950({D.BF16}, set(NUMBERS) - {D.BF16}), "self", "vec2", "out"),
             castable_from(lambda call: promoted(call, "self", "vec2"), "out"),
             dims_between(1, 1, "self", "vec2"),
             shape_is("a row for each of self", lambda call: (call["self"].size, call["vec2"].size), "out"),
@@ -505,14 +513,16 @@ OPERATORS = (
         (tensor_in("self", "the first vector"), tensor_in("tensor", "the second"), _OUT),
         (
             present("self", "tensor", "out"),
-            dtype_in(floating, "self", "tensor", "out"),
+            dtype_in(where_supported(_DOTTED), "self", "tensor", "out"),
+            same_dtype("tensor", "self"),
+            same_dtype("out", "self"),
             dims_between(1, 1, "self", "tensor"),
             same_shape("tensor", "self"),
             dims_between(0, 0, "out"),
         ),
-        lambda self, tensor: np.dot(self.astype(np.float64), tensor.astype(np.float64)),
+        _dot,
         header="dot",
-        dtypes=_DTYPES,
+        dtypes=_DOTTED,
         products=WITH_INFERENCE,
     ),
     Operator(

@@ -11,11 +11,13 @@ import numpy as np
 from aclnn.core.checks import FLOATING, dtype_in, extents, finite, present, real, rule, where_supported
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import INTEGERS, MODERN, REAL, camel, library_operator, scalar, support, tensor_out
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import Product
+from aclnn.operators.library.common import INTEGERS, MODERN, camel, library_operator, scalar, support, tensor_out
 
 _DTYPES = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, D.INT32, D.INT64)
 _SPACED = (*_DTYPES, D.INT8, D.UINT8, D.INT16)
+_ONES = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL)
 _POWERS = FLOATING
 
 _LIMITS = "start", "end", "step"
@@ -69,15 +71,25 @@ def _linspace_work(call: Call) -> Library | None:
     # INT64 is computed as FLOAT is.
     if dtype in INTEGERS and dtype != D.INT64:
         start, end = (convert(np.asarray(limit), dtype.numpy) for limit in (start, end))
-    return Library(lambda: _spaced(float(start), float(end), steps), (), ("out",)) if steps else None
+    shape = call["out"].shape
+    return Library(lambda: np.reshape(_spaced(float(start), float(end), steps), shape), (), ("out",)) if steps else None
 
 
-def _as_many_as_steps(out: str) -> Check:
-    def complain(call: Call) -> str | None:
-        expected, got = call["steps"], call[out].shape
-        return None if got == (expected,) else f"{out}: expected shape [{expected}], got {extents(got)}"
+def _spaced_types(product: Product) -> frozenset[D]:
+    taken = where_supported(_SPACED)(product)
+    return taken if product in MODERN else taken - {D.INT16, D.INT64}
 
-    return rule(f"as many as steps: {out}", complain)
+
+def _as_many_as_steps(call: Call) -> str | None:
+    expected, got = call["steps"], call["out"].shape
+    if expected >= 0 and math.prod(got) == expected:
+        return None
+    return f"out: expected {expected} elements, got {extents(got)}"
+
+
+def _of_steps(call: Call) -> str | None:
+    expected, got = call["steps"], call["result"].shape
+    return None if got == (expected,) else f"result: expected shape [{expected}], got {extents(got)}"
 
 
 OPERATORS = (
@@ -117,9 +129,9 @@ OPERATORS = (
         support=support(_SPACED),
         checks=(
             present("start", "end", "out"),
-            dtype_in(where_supported(_SPACED), "out"),
+            dtype_in(_spaced_types, "out"),
             real("start", "end"),
-            _as_many_as_steps("out"),
+            rule("as many as steps: out", _as_many_as_steps),
         ),
         work=_linspace_work,
     ),
@@ -142,7 +154,7 @@ OPERATORS = (
                 lambda call: None if call["base"] > 0 else f"base: expected a number above 0, got {call['base']}",
             ),
             real("start", "end"),
-            _as_many_as_steps("result"),
+            rule("as many as steps: result", _of_steps),
         ),
         lambda start, end, steps, base: np.float64(base) ** _spaced(float(start), float(end), steps),
         header="logspace",
@@ -157,7 +169,7 @@ OPERATORS = (
         (Parameter("n", "n", Kind.INT64, "its rows"), Parameter("m", "m", Kind.INT64, "its columns"), tensor_out()),
         (
             present("out"),
-            dtype_in(where_supported(REAL), "out"),
+            dtype_in(where_supported(_ONES), "out"),
             rule(
                 "n by m: out",
                 lambda call: (
@@ -169,7 +181,7 @@ OPERATORS = (
         ),
         lambda n, m: np.eye(n, m),
         header="eye",
-        dtypes=REAL,
+        dtypes=_ONES,
         attributes=("n", "m"),
     ),
 )
