@@ -163,6 +163,8 @@ def test_a_number_among_many_elements_decides_their_type(count: int, wanted: boo
         ("eq_scalar", D.FLOAT, D.UINT32, {Product.ASCEND_950}),
         ("eq_tensor", D.FLOAT, D.UINT16, {Product.ASCEND_950}),
         ("lt_scalar", D.FLOAT, D.COMPLEX64, {Product.ASCEND_950}),
+        ("lt_tensor", D.FLOAT, D.COMPLEX64, {Product.ASCEND_950}),
+        ("logical_or", D.FLOAT, D.UINT32, {Product.ASCEND_950}),
         ("le_scalar", D.FLOAT, D.COMPLEX64, {Product.ASCEND_950}),
         ("le_scalar", D.UINT64, D.BOOL, {Product.ASCEND_950}),
         ("le_tensor", D.UINT64, D.BOOL, {Product.ASCEND_950}),
@@ -171,7 +173,7 @@ def test_a_number_among_many_elements_decides_their_type(count: int, wanted: boo
     ],
 )
 def test_data_types_that_some_products_compare(name: str, dtype: D, out: D, taken: set[Product]) -> None:
-    other = T(dtype, GRID) if name.endswith("tensor") else scalar(dtype, 1)
+    other = scalar(dtype, 1) if name.endswith("scalar") else T(dtype, GRID)
     call = described({"self": T(dtype, GRID), "other": other, "out": T(out, GRID)})
     for product in (Product.ASCEND_950, Product.ATLAS_A2):
         if product in taken:

@@ -12,6 +12,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import extremes
 from tests.cases.table import GRID, Arguments, T
@@ -59,6 +60,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("arg_max", "arg_min"), REAL),
     **dict.fromkeys((*RANKED, "aminmax"), (*TRAINED, D.INT32)),
+    **dict.fromkeys(("max_dim", "min_dim"), (D.FLOAT, D.FLOAT16, D.BF16, D.INT64)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -145,3 +147,18 @@ def test_the_greatest_of_numbers_without_sign_is_found_on_950() -> None:
     assert out.view == 1
     with pytest.raises(AclnnError, match="got ACL_UINT16"):
         prepare(BY_NAME["arg_max"], call, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "taken"),
+    [(D.INT32, {Product.ASCEND_950}), (D.DOUBLE, set()), (D.BOOL, {Product.ASCEND_950, Product.ATLAS_A2})],
+)
+def test_data_types_whose_extremes_are_found_along_a_dimension(dtype: D, taken: set[Product]) -> None:
+    x, found = Tensor(dtype, (2, 3)), Tensor(dtype, (2,))
+    call = {"self": x, "dim": 1, "keepdim": False, "out": found, "indices": Tensor(D.UINT16, (2,))}
+    for product in (Product.ASCEND_950, Product.ATLAS_A2):
+        if product in taken:
+            assert prepare(BY_NAME["max_dim"], call, product).prepared.plan
+        else:
+            with pytest.raises(AclnnError, match="self: expected data type"):
+                prepare(BY_NAME["max_dim"], call, product)

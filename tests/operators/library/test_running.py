@@ -114,3 +114,11 @@ def test_the_axis_of_a_running_product_is_an_integer(name: str, axis: Scalar, re
             prepare(BY_NAME[name], arguments, Product.ATLAS_A2)
     else:
         assert prepare(BY_NAME[name], arguments, Product.ATLAS_A2).prepared.plan
+
+
+def test_running_extremes_are_converted_to_the_type_of_their_output() -> None:
+    x, values = Placed(np.array([1.5, 0.5, 2.5], np.float32), "contiguous"), Placed(np.zeros(3, np.int8), "contiguous")
+    places = Placed(np.zeros(3, np.int32), "contiguous")
+    call = {"self": x.tensor, "dim": 0, "valuesOut": values.tensor, "indicesOut": places.tensor}
+    prepare(BY_NAME["cummax"], call, Product.ATLAS_A2).run()
+    assert (values.view.tolist(), places.view.tolist()) == ([1, 1, 2], [0, 0, 2])

@@ -11,6 +11,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import unary
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -187,3 +188,11 @@ def test_contiguous_truth_values_may_have_more_than_eight_dimensions() -> None:
     x = np.array([0.0, 2.0], np.float32).reshape((1,) * 8 + (2,))
     assert computed("logical_not", {"self": x, "out": np.zeros(x.shape, bool)})["out"].ravel().tolist() == [True, False]
     assert computed("inplace_logical_not", {"selfRef": x})["selfRef"].ravel().tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("dtype", [D.INT64, D.BOOL])
+def test_expm1_takes_no_integers_on_950(dtype: D) -> None:
+    call = {"self": Tensor(dtype, (2,)), "out": Tensor(D.FLOAT, (2,))}
+    assert prepare(BY_NAME["expm1"], call, Product.ATLAS_A2).prepared.plan
+    with pytest.raises(AclnnError, match="self: expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"):
+        prepare(BY_NAME["expm1"], call, Product.ASCEND_950)

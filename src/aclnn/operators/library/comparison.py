@@ -186,7 +186,9 @@ def _unequal() -> Iterator[Operator]:
         )
 
 
-def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> Iterator[Operator]:
+def _logical(
+    name: str, summary: str, function: Callable[[Any, Any], Any], results: _Types | None = None
+) -> Iterator[Operator]:
     words = name.removeprefix("logical_")
     for form in FORMS:
         prefix, first, out = form
@@ -198,6 +200,7 @@ def _logical(name: str, summary: str, function: Callable[[Any, Any], Any]) -> It
             (
                 present(*form.names),
                 dtype_in(where_supported(NUMBERS), first, "other"),
+                *([] if results is None or form.in_place else [dtype_in(results, out)]),
                 limited_dims(first, "other"),
                 broadcastable("other", first),
                 broadcast_shape_of(out, first, "other"),
@@ -315,7 +318,14 @@ OPERATORS = (
     ),
     *_with_tensor("gt_tensor", ">", "Compare two tensors: greater.", operator.gt, const=True),
     *_with_tensor("ge_tensor", ">=", "Compare two tensors: greater or equal.", operator.ge),
-    *_with_tensor("lt_tensor", "<", "Compare two tensors: less.", operator.lt, const=True),
+    *_with_tensor(
+        "lt_tensor",
+        "<",
+        "Compare two tensors: less.",
+        operator.lt,
+        results=on_950(COMPLEX, _ORDERED),
+        const=True,
+    ),
     *_with_tensor("le_tensor", "<=", "Compare two tensors: less or equal.", operator.le, _UP_TO_TYPES, _UP_TO_RESULTS),
     *_unequal(),
     *(
@@ -410,6 +420,6 @@ OPERATORS = (
         lambda number, elements: (elements == number).any(),
     ),
     *_logical("logical_and", "And of what is not zero.", np.logical_and),
-    *_logical("logical_or", "Or of what is not zero.", np.logical_or),
+    *_logical("logical_or", "Or of what is not zero.", np.logical_or, _EQUAL_RESULTS),
     next(_logical("logical_xor", "Exclusive or of what is not zero.", np.logical_xor)),
 )

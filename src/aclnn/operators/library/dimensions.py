@@ -13,7 +13,7 @@ from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, ru
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
-from aclnn.operators.library.common import WITH_INFERENCE, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import WITH_INFERENCE, camel, on_950, support, tensor_in, tensor_out
 
 Shape = tuple[int, ...]
 SELF, OUT = tensor_in("self", "what is reduced"), tensor_out()
@@ -129,6 +129,7 @@ def reduction(
     dtype: Callable[[Call], D] | None = None,
     products: Collection[Product] = WITH_INFERENCE,
     header: str | None = None,
+    more_on_950: Collection[D] = (),
 ) -> Operator:
     """A reduction over the parameter that begins with ``dim``.
 
@@ -145,6 +146,7 @@ def reduction(
         dtype: in which to compute.
         products: those that have a kernel.
         header: the C header's name without ``aclnn_``; None for the function's.
+        more_on_950: of self and the first output on the 950 class.
     """
     outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
     dims = next(each for each in parameters if each.name.startswith("dim"))
@@ -177,8 +179,8 @@ def reduction(
         support=support(dtypes, products),
         checks=(
             present("self", *objects, *outputs),
-            dtype_in(where_supported(dtypes), "self"),
-            dtype_in(where_supported(results), outputs[0]),
+            dtype_in(on_950(more_on_950, dtypes), "self"),
+            dtype_in(on_950(more_on_950, results), outputs[0]),
             *more,
             limited_dims("self"),
             axis(dims.name, "self") if alone else valid_dims(dims.name),

@@ -12,8 +12,10 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     INTEGERS,
+    NUMBERS,
     REAL,
     REAL_FLOATING,
+    UNSIGNED,
     camel,
     library_operator,
     on_950,
@@ -94,6 +96,7 @@ def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
     return find
 
 
+_LOCATED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL)
 _INDEXED = (*REAL_FLOATING, *INTEGERS)
 
 
@@ -197,12 +200,13 @@ OPERATORS = (
             f"{name}_dim",
             f"{word.capitalize()} elements along a dimension, and where they are; the first of equals.",
             f"out, indices = {name} of self along dim, its index",
-            (*ALONG, OUT, tensor_out("indices", "where they are; INT32 or INT64")),
+            (*ALONG, OUT, tensor_out("indices", "where they are")),
             _along(place),
-            REAL,
-            REAL,
-            (same_dtype("out", "self"), dtype_in({D.INT32, D.INT64}, "indices")),
+            _LOCATED,
+            _LOCATED,
+            (same_dtype("out", "self"), dtype_in(where_supported((*NUMBERS, *UNSIGNED)), "indices")),
             skips_empty=True,
+            more_on_950=(D.INT32,),
         )
         for name, word, place in (("max", "greatest", np.argmax), ("min", "least", np.argmin))
     ),

@@ -22,6 +22,7 @@ from aclnn.core.checks import (
     limited_dims_unless_contiguous,
     present,
     promotable,
+    public_format,
     real,
     rule,
     same_dtype,
@@ -76,7 +77,7 @@ def _broadcast_to(out: str, *names: str) -> Check:
 
 
 def _fused(
-    name: str, symbol: str, summary: str, function: Callable[..., Any], dtypes: Collection[D]
+    name: str, symbol: str, summary: str, function: Callable[..., Any], dtypes: Collection[D], public: bool = False
 ) -> Iterator[Operator]:
     taken = where_supported(dtypes)
     for first, out, words in (("self", "out", ""), ("selfRef", "selfRef", ", in place")):
@@ -104,6 +105,7 @@ def _fused(
                 # Of floating types and INT64 any three do.
                 *([rule("promotable to one that is taken: tensor2", known)] if D.UINT8 in dtypes else []),
                 castable_from(joint, out),
+                *([public_format(*tensors, out)] if public else []),
                 limited_dims(*tensors),
                 _broadcast_to(out, *tensors),
             ),
@@ -292,6 +294,7 @@ OPERATORS = (
         "Add a multiple of a product of two tensors",
         lambda self, first, second, value, out=None: np.add(self, value * first * second, out=out),
         (*_FUSED, D.INT8, D.UINT8, D.INT32, D.INT64),
+        public=True,
     ),
     *_fused(
         "addcdiv",

@@ -133,7 +133,7 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
             present("self", "valuesOut", "indicesOut"),
             axis("dim", "self"),
             dtype_in(where_supported(REAL), "self"),
-            same_dtype("valuesOut", "self"),
+            dtype_in(where_supported(REAL), "valuesOut"),
             dtype_in({D.INT32, D.INT64}, "indicesOut"),
             limited_dims("self"),
             same_shape("valuesOut", "self"),

@@ -31,7 +31,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
-from aclnn.core.products import CLASS_950
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     COMPLEX,
     FORMS,
@@ -110,6 +110,7 @@ def _function(
     stream_type: str = "aclrtStream ",
     results: Collection[D] = (),
     formats: _Formats = _any_format,
+    taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
     """A function whose result converts to out, which may be restricted to some data types."""
     return library_operator(
@@ -119,7 +120,7 @@ def _function(
         (_SELF, _OUT),
         (
             present("self", "out"),
-            dtype_in(where_supported(dtypes), "self"),
+            dtype_in(taken or where_supported(dtypes), "self"),
             dtype_in(where_supported(results), "out") if results else castable_from(dtype, "out"),
             same_shape("out", "self"),
             limited_dims("self"),
@@ -199,10 +200,11 @@ def _elementary(
     stream_type: str = "aclrtStream ",
     results: Collection[D] = (),
     formats: _Formats = _any_format,
+    taken: Callable[[Product], Collection[D]] | None = None,
 ) -> tuple[Operator, Operator]:
-    """An elementary function, and that in place."""
+    """An elementary function, and that in place; ``taken`` where products differ by more than BF16."""
     wide = _wide(function)
-    forward = _function(name, formula, summary, dtypes, wide, _computed, stream_type, results, formats)
+    forward = _function(name, formula, summary, dtypes, wide, _computed, stream_type, results, formats, taken)
     return forward, _in_place(forward, wide, formats=formats)
 
 
@@ -240,6 +242,7 @@ def _tanh_gradient(dy: Any, y: Any) -> Any:
     return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
 
 
+_EXPONENTS = (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL)
 _CONST_STREAM = "const aclrtStream "
 _WITHOUT_DOUBLE = tuple(dtype for dtype in REAL if dtype != D.DOUBLE)
 _ROUNDED = (*REAL_FLOATING, D.INT32, D.INT64)
@@ -399,8 +402,9 @@ OPERATORS = (
         "e^self - 1",
         "Exponentials less one, accurate near zero.",
         np.expm1,
-        (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL),
+        _EXPONENTS,
         _CONST_STREAM,
+        taken=lambda product: _EXPONENTS[:3] if product in CLASS_950 else where_supported(_EXPONENTS)(product),
     ),
     *_and_in_place(_function("sqrt", "sqrt(self)", "Square roots.", NUMBERS, np.sqrt), np.sqrt, _FIELDS),
     *_elementary("rsqrt", "1 / sqrt(self)", "Reciprocals of square roots.", lambda x: 1 / np.sqrt(x)),
