@@ -65,7 +65,8 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **{name: (*REAL, D.BOOL) for name in COMPARISONS if COMPARISONS[name] not in ("eq", "ne")},
     **dict.fromkeys(("is_in_tensor_scalar", "is_in_scalar_tensor"), REAL),
-    **dict.fromkeys(("is_finite", "is_pos_inf", "is_neg_inf", "signbit", "is_close"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("is_finite", "signbit", "is_close"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("is_pos_inf", "is_neg_inf"), (*(dtype for dtype in REAL if dtype != D.DOUBLE), D.BOOL)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {

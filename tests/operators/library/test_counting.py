@@ -10,10 +10,13 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
+from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
+from aclnn.execution.executor import prepare
 from aclnn.operators.library import counting
 from tests.cases.table import Arguments, T, shape
-from tests.helpers.library import Array, Break, Breaking, LibraryTests, Subject, computed, scalar, torch, wide
+from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Subject, computed, scalar, torch, wide
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "bincount": lambda d: (
@@ -26,7 +29,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "bincount": (D.FLOAT, D.INT64),
-    "histc": (D.FLOAT, D.BF16),
+    "histc": (D.FLOAT, D.FLOAT16),
     "trace": (D.FLOAT, D.FLOAT16, D.INT64),
 }
 
@@ -49,6 +52,7 @@ BREAKS: Mapping[str, Breaking] = {
     "as self": lambda o, name: Break(shape((8,), name), "[9]"),
     "at least minlength": lambda o, name: Break(shape((3,), name), "minlength"),
     "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
+    "finite or equal": lambda o, name: Break({name: scalar(D.FLOAT, np.inf)}, "finite numbers"),
     "at most max": lambda o, name: Break({name: scalar(D.INT64, 3)}, "at most max"),
     "as many as bins": lambda o, name: Break(shape((5,), name), "[4]"),
     "a number": lambda o, name: Break(shape((1,), name), "shape []"),
@@ -85,10 +89,26 @@ def test_negative_numbers_are_not_counted() -> None:
         computed("bincount", call)
 
 
+@pytest.mark.parametrize(
+    ("x", "low", "high"), [([1, 2.5, 4], 3, 3), ([1, 2.5, 4], np.inf, np.inf), ([1, 3, 4], 1.9, 1.2)]
+)
+def test_a_histogram_of_no_range_is_of_that_of_its_numbers(x: list[float], low: float, high: float) -> None:
+    """Only from 0 to 0 there was none."""
+    numbers = np.array(x, np.int32 if low > high else np.float32)
+    call = {"self": numbers, "bins": 2, "min": scalar(D.FLOAT, low), "max": scalar(D.FLOAT, high)}
+    assert computed("histc", call | {"out": np.zeros(2, numbers.dtype)})["out"].tolist() == [1, 2]
+
+
+def test_a_histogram_of_integers_has_no_floating_counts() -> None:
+    call = {"self": Tensor(D.INT32, (9,)), "bins": 4, "min": scalar(D.INT64, 0), "max": scalar(D.INT64, 5)}
+    with pytest.raises(AclnnError, match="self: expected a data type"):
+        prepare(BY_NAME["histc"], call | {"out": Tensor(D.FLOAT, (4,))}, Product.ATLAS_A2)
+
+
 @pytest.mark.parametrize("number", [np.inf, np.nan])
 def test_a_histogram_has_finite_ends(number: float) -> None:
     call = {"self": np.array([1, number], np.float32), "bins": 4, "out": np.zeros(4, np.float32)}
     limits = {"min": scalar(D.INT64, 0), "max": scalar(D.INT64, 0)}
-    with pytest.raises(AclnnError, match=r"^aclnnHistc: self: expected finite numbers where min and max are 0"):
+    with pytest.raises(AclnnError, match=r"^aclnnHistc: self: expected finite numbers where min and max are equal"):
         computed("histc", call | limits)
     assert computed("histc", call | limits | {"max": scalar(D.INT64, 2)})["out"].tolist() == [0, 0, 1, 0]

@@ -89,6 +89,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "elements along dim": lambda o, name: Break({name: {"shape": (2, 0)}}, "expected elements along dim"),
     "from 1 to the elements along dim": lambda o, name: Break({name: 4}, "from 1 to 3"),
 }
 

@@ -16,10 +16,9 @@ from aclnn.core.checks import (
     promotable,
     public_format,
     same_shape,
-    where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Operator
+from aclnn.core.operator import Call, Check, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.promotion import promote
 from aclnn.operators.library.common import (
@@ -28,6 +27,7 @@ from aclnn.operators.library.common import (
     UNSIGNED,
     Form,
     library_operator,
+    on_950,
     scalar,
     scalar_promotes,
     tensor_in,
@@ -36,7 +36,17 @@ from aclnn.operators.library.common import (
 )
 
 _OTHER, _NUMBER, _OUT = tensor_in("other", "the second operand"), scalar("other", "the second operand"), tensor_out()
-_BITS = (*INTEGERS, D.UINT16, D.BOOL)
+_SIGNED, _ALL = (*INTEGERS, D.BOOL), (*INTEGERS, *UNSIGNED, D.BOOL)
+_TENSORS = {"and": on_950((), _ALL), "or": on_950((), _ALL), "xor": on_950(UNSIGNED, _SIGNED)}
+_NUMBERS = {
+    "and": on_950((), (*_SIGNED, D.UINT16)),
+    "or": on_950(UNSIGNED, (*_SIGNED, D.UINT16)),
+    "xor": on_950(UNSIGNED, _SIGNED),
+}
+
+
+def _formats(name: str, *tensors: str) -> list[Check]:
+    return [public_format(*tensors)] if name == "and" else []
 
 
 def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any], Any], form: Form) -> Operator:
@@ -48,10 +58,10 @@ def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any
         form.parameters(_OTHER, result=_OUT, const=name == "and"),
         (
             present(*form.names),
-            dtype_in(where_supported((*INTEGERS, *UNSIGNED, D.BOOL)), first, "other"),
+            dtype_in(_TENSORS[name], first, "other"),
             promotable(first, "other"),
             castable_from(form.promoted, out),
-            public_format(*form.names),
+            *_formats(name, *form.names),
             limited_dims(first, "other"),
             broadcastable("other", first),
             broadcast_shape_of(out, first, "other"),
@@ -59,7 +69,7 @@ def _of_tensors(name: str, symbol: str, words: str, function: Callable[[Any, Any
         function,
         header=f"bitwise_{name}_tensor",
         dtype=form.promoted,
-        dtypes=(*INTEGERS, *UNSIGNED, D.BOOL),
+        dtypes=_ALL,
     )
 
 
@@ -83,17 +93,18 @@ def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, An
         form.parameters(_NUMBER, result=_OUT, const=name == "and"),
         (
             present(*form.names),
-            dtype_in(where_supported(_BITS), first, "other"),
-            scalar_promotes(possible, first),
+            dtype_in(_NUMBERS[name], first, "other"),
+            # Any two that the exclusive or takes do: before Ascend 950 it has no integers without sign.
+            *([] if name == "xor" else [scalar_promotes(possible, first)]),
             castable_from(dtype, out),
-            public_format(first, out),
+            *_formats(name, first, out),
             limited_dims(first),
             *([] if form.in_place else [same_shape(out, first)]),
         ),
         function,
         header=f"bitwise_{name}_scalar",
         dtype=dtype,
-        dtypes=_BITS,
+        dtypes=_ALL,
     )
 
 

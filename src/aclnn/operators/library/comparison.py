@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from aclnn.operators.library.common import (
     COMPLEX,
     FORMS,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL,
     REAL_FLOATING,
@@ -219,7 +221,15 @@ _BOOLEAN = rule(
 )
 
 
-def _told(name: str, words: str, summary: str, function: Callable[[Any], Any], header: str) -> Operator:
+def _told(
+    name: str,
+    words: str,
+    summary: str,
+    function: Callable[[Any], Any],
+    header: str,
+    dtypes: Collection[D] = REAL,
+    products: Collection[Product] = WITH_TRAINING,
+) -> Operator:
     return library_operator(
         name,
         f"out = self is {words}",
@@ -227,15 +237,15 @@ def _told(name: str, words: str, summary: str, function: Callable[[Any], Any], h
         (_SELF, _OUT),
         (
             present("self", "out"),
-            dtype_in(where_supported(REAL), "self"),
+            dtype_in(where_supported(dtypes), "self"),
             _BOOLEAN,
             limited_dims("self"),
             same_shape("out", "self"),
         ),
         function,
         header=header,
-        dtypes=REAL,
-        products=WITH_TRAINING,
+        dtypes=dtypes,
+        products=products,
     )
 
 
@@ -354,8 +364,18 @@ OPERATORS = (
         )
     ),
     _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
-    _told("is_pos_inf", "inf", "Find positive infinities.", lambda x: x == np.inf, "isposinf"),
-    _told("is_neg_inf", "-inf", "Find negative infinities.", lambda x: x == -np.inf, "isneginf"),
+    *(
+        _told(
+            f"is_{name}_inf",
+            words,
+            f"Find {sign} infinities.",
+            partial(operator.eq, number),
+            f"is{name}inf",
+            tuple(dtype for dtype in REAL if dtype != D.DOUBLE),
+            MODERN | {Product.ATLAS_INFERENCE},
+        )
+        for name, words, sign, number in (("pos", "inf", "positive", np.inf), ("neg", "-inf", "negative", -np.inf))
+    ),
     _told("signbit", "negative, or -0", "Find numbers whose sign bit is set.", _has_minus, "signbit"),
     library_operator(
         "is_close",

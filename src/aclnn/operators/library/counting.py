@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    castable_from,
     dims_between,
     dtype_in,
     extents,
-    finite,
     limited_dims,
     present,
     public_format,
@@ -34,7 +34,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-_COUNTED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
+_COUNTED = (D.FLOAT, D.FLOAT16, *INTEGERS)
 
 
 def _weights(call: Call) -> str | None:
@@ -77,18 +77,33 @@ def _bins(call: Call) -> str | None:
     return None if got >= 1 else f"bins: expected at least 1, got {got}"
 
 
+def _limits(call: Call) -> tuple[float, float]:
+    return float(call["min"].value), float(call["max"].value)
+
+
+def _finite(call: Call) -> str | None:
+    low, high = _limits(call)
+    if low == high or math.isfinite(high - low):
+        return None
+    return f"max: expected finite numbers, or one for both, got {low} and {high}"
+
+
 def _order(call: Call) -> str | None:
-    low, high = (float(call[name].value) for name in ("min", "max"))
+    low, high = _limits(call)
+    if call["self"].dtype in INTEGERS and math.isfinite(high - low):
+        low, high = int(low), int(high)
     return None if low <= high else f"min: expected at most max, {high}, got {low}"
 
 
 def _histogram(self: Any, low: Any, high: Any, bins: int) -> Any:
     values = self.reshape(-1).astype(np.float64)
     least, most = float(low), float(high)
-    if least == most == 0 and values.size:
+    if self.dtype.kind in "iu" and math.isfinite(least):
+        least, most = int(least), int(most)
+    if least == most and values.size:
         least, most = float(values.min()), float(values.max())
         if not math.isfinite(most - least):
-            raise ValueError(f"self: expected finite numbers where min and max are 0, got {least} to {most}")
+            raise ValueError(f"self: expected finite numbers where min and max are equal, got {least} to {most}")
     if least == most:
         least, most = least - 1, most + 1
     places = np.floor((values - least) / (most - least) * bins)
@@ -129,17 +144,18 @@ OPERATORS = (
         (
             tensor_in("self", "the numbers"),
             Parameter("bins", "bins", Kind.INT64, "how many parts there are"),
-            scalar("min", "where the first begins; with max 0: at the least of self"),
-            scalar("max", "where the last ends; with min 0: at the greatest of self"),
+            scalar("min", "where the first begins; if max is the same: at the least of self"),
+            scalar("max", "where the last ends; if min is the same: at the greatest of self"),
             tensor_out(),
         ),
         (
             present("self", "min", "max", "out"),
             dtype_in(where_supported(_COUNTED), "self", "out"),
             real("min", "max"),
-            finite("min", "max"),
+            rule("finite or equal: max", _finite),
             rule("at least 1: bins", _bins),
             rule("at most max: min", _order),
+            castable_from(lambda call: call["out"].dtype, "self"),
             limited_dims("self"),
             rule(
                 "as many as bins: out",

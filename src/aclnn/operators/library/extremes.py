@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, limited_dims, present, rule, same_dtype, where_supported
+from aclnn.core.checks import axis, dtype_in, limited_dims, present, public_format, rule, same_dtype, where_supported
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.operators.library.common import (
     INTEGERS,
     NUMBERS,
@@ -55,7 +55,14 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
     )
 
 
-def _extreme_place(name: str, header: str, word: str, more: Collection[D] = ()) -> Operator:
+def _elements(call: Call) -> str | None:
+    shape, dim = call["self"].shape, call["dim"]
+    return "self: expected elements along dim, got none" if shape and shape[dim] == 0 else None
+
+
+def _extreme_place(
+    name: str, header: str, word: str, more: Collection[D] = (), checks: tuple[Check, ...] = ()
+) -> Operator:
     """Declare an operator that returns the places of the greatest or the least elements; ``more`` types on 950."""
 
     def work(call: Call) -> Library | None:
@@ -77,6 +84,7 @@ def _extreme_place(name: str, header: str, word: str, more: Collection[D] = ()) 
             dtype_in({D.INT32, D.INT64}, "out"),
             limited_dims("self", "out"),
             axis("dim", "self"),
+            *checks,
             reduced_shape("dim", "keepdim"),
         ),
         work=work,
@@ -180,7 +188,9 @@ OPERATORS = (
     _extreme("min", "Least element.", np.min),
     _extreme("max", "Greatest element.", np.max),
     _extreme_place("arg_max", "argmax", "greatest", (D.UINT16,)),
-    _extreme_place("arg_min", "argmin", "least"),
+    _extreme_place(
+        "arg_min", "argmin", "least", checks=(public_format("self", "out"), rule("elements along dim: self", _elements))
+    ),
     *(
         reduction(
             f"a{name}",

@@ -44,6 +44,7 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     WITH_TRAINING,
     library_operator,
+    on_950,
     tensor_in,
     tensor_out,
 )
@@ -142,8 +143,9 @@ def _of_one_type(
     function: Callable[[Any], Any],
     stream_type: str = "aclrtStream ",
     formats: _Formats = _any_format,
+    more_on_950: Collection[D] = (),
 ) -> Operator:
-    """A function whose result has the type of its argument."""
+    """A function whose result has the type of its argument, on the 950 class of more types."""
     return library_operator(
         name,
         f"out = {formula}",
@@ -152,7 +154,7 @@ def _of_one_type(
         (
             present("self", "out"),
             same_dtype("out", "self"),
-            dtype_in(where_supported(dtypes), "self"),
+            dtype_in(on_950(more_on_950, dtypes), "self"),
             same_shape("out", "self"),
             limited_dims("self"),
             *formats("self", "out"),
@@ -386,7 +388,13 @@ OPERATORS = (
         (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS),
     ),
     _of_one_type(
-        "bitwise_not", "~self", "The other value of each bit; of BOOL not self.", (*INTEGERS, D.BOOL), np.invert
+        "bitwise_not",
+        "~self",
+        "The other value of each bit; of BOOL not self.",
+        (*INTEGERS, D.BOOL),
+        np.invert,
+        formats=_public,
+        more_on_950=UNSIGNED,
     ),
     _function(
         "neg",
