@@ -541,3 +541,31 @@ def test_integers_have_one_scale_for_a_group_on_950(shape: tuple[int, ...]) -> N
     np.testing.assert_allclose(found[:3], whole_total() * scale.reshape(2, 1)[ROWS] + bias[ROWS], rtol=2**-8)
     with pytest.raises(AclnnError, match=r"scaleOptional\[0\]: expected shape \[2, 4\]"):
         of_integers(D.FLOAT16, {SCALE: scale})
+
+
+NOTHING: tuple[tuple[Tensor | None, ...], ...] = ((), (Tensor(FLOAT, (0,)),), (None,))
+
+
+@pytest.mark.parametrize(
+    ("operator", "arguments"),
+    [
+        (FIRST, first(HALF)),
+        (SECOND, call(FLOAT) | {GROUPS: (1, 5)}),
+        (OPERATOR, call(FLOAT)),
+        (FOURTH, fourth(call(FLOAT), 1)),
+        (FIFTH, fifth(call(FLOAT), 1)),
+    ],
+    ids=lambda given: given.name if isinstance(given, Operator) else "",
+)
+def test_optional_lists_of_nothing_count_as_null(operator: Operator, arguments: Arguments) -> None:
+    """Of no tensors, of one of shape [0], or before the 950 products of null; these refuse any null among tensors."""
+    given = described(arguments)
+    for name in (BIAS, *QUANTIZATION, *(MORE[:1] if operator in (FOURTH, FIFTH) else ())):
+        for tensors in NOTHING[:2]:
+            prepare(operator, given | {name: tensors}, Product.ASCEND_950)
+        for tensors in NOTHING:
+            prepare(operator, given | {name: tensors}, Product.ATLAS_A2)
+        for tensors in ((None,), (Tensor(FLOAT, (4,)), None)):
+            with pytest.raises(AclnnError, match=f"{name}.*got null") as caught:
+                prepare(operator, given | {name: tensors}, Product.ASCEND_950)
+            assert caught.value.code == 161001

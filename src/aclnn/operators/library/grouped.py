@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from aclnn.core.checks import (
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, support
@@ -108,6 +109,28 @@ def _groups(call: Call) -> int:
     if _is_stacked(call):
         return int(call["weight"][0].shape[0])
     return int(call[_result(call)][0].shape[0]) if _is_one(call) else len(call["weight"])
+
+
+def _is_left_out(call: Call, name: str) -> bool:
+    """True for a list of no tensors, of one of shape [0], or, before the 950 products, that begins with null."""
+    tensors = call[name]
+    if not tensors:
+        return tensors is not None
+    if tensors[0] is None:
+        return call.product not in CLASS_950
+    return len(tensors) == 1 and tensors[0].shape == (0,)
+
+
+def _with_nulls(call: Call) -> Call:
+    """The call with null for each optional list that counts as such."""
+    names = (p.name for p in call.operator.parameters if p.optional and p.kind in LISTS)
+    left_out = dict.fromkeys(name for name in names if _is_left_out(call, name))
+    return replace(call, arguments={**call.arguments, **left_out}) if left_out else call
+
+
+def _of_given_lists(check: Check) -> Check:
+    """The check of a call without the lists that count as null."""
+    return replace(check, complaint=lambda call: check.complaint(_with_nulls(call)))
 
 
 def _few(call: Call, name: str) -> str | None:
@@ -445,6 +468,7 @@ def _expect_ends(ends: Any, sizes: Sequence[int]) -> None:
 
 
 def _work(call: Call) -> Library | None:
+    call = _with_nulls(call)
     if _of_integers(call):
         return _integer_work(call)
     places = {name: [f"{name}[{at}]" for at in range(len(call[name] or ()))] for name in (*_lists(call), _BIAS)}
@@ -554,12 +578,46 @@ def _grouped(name: str) -> Operator:
     lists = ("x", "weight", out)
     operands = lists[:2] if has_more else lists
     before, after, more = _MORE if has_more else ((), (), ())
+    optional = (_BIAS, *_QUANTIZATION, *before)
     meanings = {_SCALE: "factors of INT8's products", _ROW_SCALE: "a factor for each row of these"} if has_more else {}
     kinds = attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x")
     groups: tuple[Check, ...] = (
         rule("ends of groups: groupListOptional", _group_list),
         each("an end for each group", (_GROUPS,), _group_count),
         each("few groups", (_GROUPS,), _few_groups),
+    )
+    checks = (
+        present(*lists),
+        each("few tensors", lists, _few),
+        each_of("no null among them", (*lists, *optional), not_null, ACLNN_ERR_PARAM_NULLPTR),
+        each("not computed", (*optional[1:], *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
+        each_of("data type of each", operands, of_types((*dtypes, D.INT8) if has_more else dtypes)),
+        each_of("one data type", operands, alike("x")),
+        *(_OF_INTEGERS * has_more),
+        each_of("data type beside x", (_BIAS,), _bias_dtype),
+        *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
+        *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
+        *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
+        rule("goes with groupType: splitItem", _split),
+        rule(f"as many outputs as splitItem says: {out}", _outputs),
+        rule("as many as of weight, or one: x", _inputs),
+        *((rule("one weight: weight", _single_weight),) if version > 1 else ()),
+        each_of("public format of each", ("x", out, _BIAS), public),
+        each_of("format of a weight", ("weight",), _weight_format),
+        each_of("dimensions of each", lists, _ranks),
+        each_of("extents of each", ("x", "weight"), _extents),
+        *(elsewhere(CLASS_950, rule("16 bits: x", _together)) if version > 1 else ()),
+        each_of("shape of a weight", ("weight",), _weight_shape),
+        *((rule("enough columns in x: weight", _enough_columns),) if version > 1 else ()),
+        each_of("shape of a product", (out,), _output_shape),
+        rule("as many biases as weights: biasOptional", _bias_count),
+        each_of("a row of a product", (_BIAS,), _bias_shape),
+        *(_OF_SCALES * has_more),
+        *((rule("numbers of groups: groupListOptional", _numbers),) if of_numbers else groups),
+        *((rule("rows of a group: tuningConfigOptional", _tuned),) if version > 4 else ()),
+        rule("lie as groupType says: x", _orientation),
+        rule("lie alike: weight", _alike_oriented),
+        *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
     )
     return Operator(
         name=name,
@@ -571,7 +629,7 @@ def _grouped(name: str) -> Operator:
             _listed("x", "the left operands"),
             _listed("weight", "the right operands"),
             _listed(_BIAS, "what is added to each row of a product", optional=True),
-            *(_listed(name, meanings.get(name, "null"), optional=True) for name in (*_QUANTIZATION, *before)),
+            *(_listed(name, meanings.get(name, "null"), optional=True) for name in optional[1:]),
             Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "where groups end", optional=True)
             if of_numbers
             else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
@@ -591,39 +649,7 @@ def _grouped(name: str) -> Operator:
             *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),
         support=support(dtypes, MODERN),
-        checks=(
-            present(*lists),
-            each("few tensors", lists, _few),
-            each_of("no null among them", (*lists, _BIAS), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            each("not computed", (*_QUANTIZATION, *before, *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
-            each_of("data type of each", operands, of_types((*dtypes, D.INT8) if has_more else dtypes)),
-            each_of("one data type", operands, alike("x")),
-            *(_OF_INTEGERS * has_more),
-            each_of("data type beside x", (_BIAS,), _bias_dtype),
-            *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
-            *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
-            *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
-            rule("goes with groupType: splitItem", _split),
-            rule(f"as many outputs as splitItem says: {out}", _outputs),
-            rule("as many as of weight, or one: x", _inputs),
-            *((rule("one weight: weight", _single_weight),) if version > 1 else ()),
-            each_of("public format of each", ("x", out, _BIAS), public),
-            each_of("format of a weight", ("weight",), _weight_format),
-            each_of("dimensions of each", lists, _ranks),
-            each_of("extents of each", ("x", "weight"), _extents),
-            *(elsewhere(CLASS_950, rule("16 bits: x", _together)) if version > 1 else ()),
-            each_of("shape of a weight", ("weight",), _weight_shape),
-            *((rule("enough columns in x: weight", _enough_columns),) if version > 1 else ()),
-            each_of("shape of a product", (out,), _output_shape),
-            rule("as many biases as weights: biasOptional", _bias_count),
-            each_of("a row of a product", (_BIAS,), _bias_shape),
-            *(_OF_SCALES * has_more),
-            *((rule("numbers of groups: groupListOptional", _numbers),) if of_numbers else groups),
-            *((rule("rows of a group: tuningConfigOptional", _tuned),) if version > 4 else ()),
-            rule("lie as groupType says: x", _orientation),
-            rule("lie alike: weight", _alike_oriented),
-            *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
-        ),
+        checks=tuple(map(_of_given_lists, checks)),
         work=_work,
         leaves=True,
     )
