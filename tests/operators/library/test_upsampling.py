@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import upsampling
-from tests.cases.table import Arguments, T, shape
+from tests.cases.table import INVALID, Arguments, T, changed, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     TRAINED,
@@ -23,6 +25,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    described,
     no_samples,
     torch,
     wide,
@@ -30,6 +33,10 @@ from tests.helpers.library import (
 
 #: Of two samples with three channels: the extents before and after, by their number.
 BEFORE, AFTER = {1: (4,), 2: (4, 3), 3: (2, 3, 2)}, {1: (7,), 2: (7, 5), 3: (3, 5, 3)}
+#: Which make these extents of those, rounded down, except in volumes.
+SCALES = {"scales": 1.75, "scaleL": 1.75, "scalesD": 1.5, "scalesH": 1.75, "scalesW": 1.7}
+FIRST = {1: Format.FORMAT_NCL, 2: Format.FORMAT_NCHW, 3: Format.FORMAT_NCDHW}
+LAST = {2: Format.FORMAT_NHWC, 3: Format.FORMAT_NDHWC}
 
 
 def _rank(operator: Operator) -> int:
@@ -58,9 +65,8 @@ def _call(operator: Operator) -> Callable[[D], Arguments]:
         }
         if _is_gradient(operator):
             tensors["out"] = small
-        numbers: Arguments = {p.name: 1.5 for p in operator.parameters if p.kind in (Kind.DOUBLE, Kind.FLOAT)}
-        numbers |= {"alignCorners": d == D.BF16, "outputSize": large[2:], "inputSize": small}
-        given = {name: T(d, tensors[name]) for name in tensors} | numbers
+        numbers: Arguments = {"alignCorners": d == D.BF16, "outputSize": large[2:], "inputSize": small}
+        given = {name: T(d, of, FIRST[_rank(operator)]) for name, of in tensors.items()} | SCALES | numbers
         return {p.name: given[p.name] for p in operator.parameters}
 
     return call
@@ -84,11 +90,19 @@ def _reference(operator: Operator) -> Callable[[Mapping[str, Any]], Any]:
 CALLS = {operator.name: _call(operator) for operator in upsampling.OPERATORS}
 
 BREAKS: Mapping[str, Breaking] = {
+    "format that is taken": lambda o, name: Break({name: {"format": Format.FORMAT_HWCN}}, "format ACL_FORMAT_N"),
+    "with channels last": lambda o, name: Break(dtype(D.DOUBLE, "self", "out"), "ACL_FORMAT_NHWC"),
+    "not negative": lambda o, name: Break({name: -1.0}, "0 or more"),
+    "goes with outputSize": lambda o, name: Break({name: 1.5}, "one that makes"),
     "elements to one": lambda o, name: Break({name: 0.01}, "at most 50"),
     "extents after": lambda o, name: Break({name: (0,)}, "of at least 1"),
     "shape before": lambda o, name: Break({name: (2, 3)}, "of at least 1"),
     "planes": lambda o, name: Break(shape((2, 3), name), "(N, C"),
     "shape is the extents that are wanted": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
+    **dict.fromkeys(
+        ("same format as self", "same format as gradOut"),
+        lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "format ACL_FORMAT_N"),
+    ),
     **dict.fromkeys(
         (f"same data type as {given}" for given in ("gradOutput", "gradOut", "input", "x")),
         lambda o, name: Break({name: {"dtype": D.FLOAT16}}, "ACL_FLOAT"),
@@ -125,3 +139,82 @@ def test_fewer_elements_are_antialiased(word: str, align: bool) -> None:
     resize = getattr(torch.ops.aten, f"_upsample_{word}2d_aa")
     expected = resize(torch.from_numpy(planes.view.astype(np.float64)), (5, 7), align, None, None).numpy()
     np.testing.assert_allclose(out.view, expected, 1e-6, 1e-6)
+
+
+def _channels_last(tensor: Any, rank: int) -> T:
+    n, c, *places = tensor.shape
+    return T(tensor.dtype, (n, *places, c), LAST[rank])
+
+
+def _first(x: Any) -> Any:
+    return np.moveaxis(x, -1, 1)
+
+
+@pytest.mark.parametrize(
+    "operator",
+    [o for o in upsampling.OPERATORS if _rank(o) > 1 and o.name != "upsample_nearest_exact2d_backward"],
+    ids=lambda operator: str(operator.name),
+)
+def test_channels_come_last_where_the_format_says_so(operator: Operator) -> None:
+    rank, call = _rank(operator), CALLS[operator.name](D.FLOAT)
+    given, out = (next(p.name for p in operator.parameters if p.kind is kind) for kind in (Kind.INPUT, Kind.OUTPUT))
+    product = next(each for each in (Product.ASCEND_950, Product.ATLAS_A2) if each in operator.support)
+    lies = {name: _channels_last(call[name], rank) for name in (given, out)}
+    x = np.random.default_rng(4).normal(size=lies[given].shape).astype(np.float32)
+    placed = {given: Placed(x, "contiguous"), out: Placed(np.zeros(lies[out].shape, np.float32), "contiguous")}
+    for name, each in placed.items():
+        each.tensor.format = lies[name].format
+    arguments = call | {name: each.tensor for name, each in placed.items()}
+    if _is_gradient(operator) and rank == 2:
+        arguments["inputSize"] = lies[out].shape
+    prepare(operator, arguments, product).run()
+    expected = _reference(operator)(call | {given: torch.from_numpy(np.ascontiguousarray(_first(x)))})
+    np.testing.assert_allclose(_first(placed[out].view), expected.numpy(), 1e-6, 1e-6)
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest1d", "upsample_nearest2d", "upsample_nearest2d_v2"])
+def test_the_nearest_elements_may_be_bytes_and_doubles(name: str) -> None:
+    operator = BY_NAME[name]
+    for d, values in ((np.uint8, np.arange(256)), (np.float64, np.array([1 / 3, -np.inf, 1e300, np.nan]))):
+        size = BEFORE[_rank(operator)]
+        x = np.resize(values, (2, 3, *size)).astype(d)
+        out = Placed(np.zeros((2, 3, *AFTER[_rank(operator)]), d), "contiguous")
+        x_placed = Placed(x, "contiguous")
+        for each in (x_placed, out):
+            each.tensor.format = FIRST[_rank(operator)]
+        arguments = {"self": x_placed.tensor, "out": out.tensor, "outputSize": AFTER[_rank(operator)]} | SCALES
+        prepare(operator, {p.name: arguments[p.name] for p in operator.parameters}, Product.ATLAS_A2).run()
+        with_scales = [] if name != "upsample_nearest2d_v2" else [SCALES["scalesH"], SCALES["scalesW"]]
+        resize = getattr(torch.ops.aten, name.removesuffix("_v2"))
+        expected = resize(torch.from_numpy(x), AFTER[_rank(operator)], *with_scales)
+        np.testing.assert_array_equal(out.view, expected.numpy())
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "product", "text"),
+    [
+        ("upsample_nearest2d", {"self": {"format": Format.FORMAT_ND}}, Product.ATLAS_A2, "ACL_FORMAT_NCHW"),
+        ("upsample_nearest1d", {"out": {"format": Format.FORMAT_ND}}, Product.ATLAS_A2, "format ACL_FORMAT_NCL"),
+        ("upsample_bicubic2d_backward", {"gradOut": {"format": Format.FORMAT_NHWC}}, Product.ATLAS_A2, "ACL_FORMAT_ND"),
+        ("upsample_trilinear3d", dtype(D.DOUBLE, "self", "out"), Product.ASCEND_950, "ACL_BF16"),
+        ("upsample_nearest3d", dtype(D.UINT8, "self", "out"), Product.ATLAS_A2, "ACL_DOUBLE"),
+        ("upsample_linear1d", {"scales": 0.0}, Product.ATLAS_A2, "makes 4 elements 7"),
+        ("upsample_bicubic2d", {"scalesW": 2.4}, Product.ATLAS_A2, "makes 3 elements 5"),
+    ],
+)
+def test_formats_types_and_scales_that_some_functions_do_not_take(
+    name: str, change: Mapping[str, Any], product: Product, text: str
+) -> None:
+    arguments = described(changed(CALLS[name](D.FLOAT), change))
+    with pytest.raises(AclnnError, match=text) as caught:
+        prepare(BY_NAME[name], arguments, product)
+    assert caught.value.code == INVALID
+
+
+@pytest.mark.parametrize(
+    ("name", "scales"), [("upsample_linear1d", {"scales": -1.0}), ("upsample_bicubic2d", {"scalesH": 0.0})]
+)
+def test_scales_that_are_none_and_any_on_ascend_950(name: str, scales: Mapping[str, float]) -> None:
+    arguments = described(CALLS[name](D.FLOAT))
+    prepare(BY_NAME[name], arguments | scales, Product.ATLAS_A2)
+    prepare(BY_NAME[name], arguments | dict.fromkeys(scales, 0.3), Product.ASCEND_950)

@@ -1,13 +1,14 @@
 """Planes of another size: nearest, linear and cubic interpolation of one to three dimensions, with gradients.
 
 Antialiased interpolation takes more of the old elements where there are fewer new ones. Each is a matrix along each
-dimension, multiplied in float64; the gradient takes its transpose.
+dimension, multiplied in float64; the gradient takes its transpose. Of tensors labelled NHWC or NDHWC channels are the
+last dimension.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,17 +16,24 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     dtype_in,
+    each,
+    elsewhere,
     extents,
-    floating,
+    listing,
     on,
     present,
     public_format,
     rule,
     same_dtype,
+    same_format,
     shape_is,
+    unless_empty,
+    where_supported,
 )
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS, Product
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
 from aclnn.operators.library.pooling import along_axes
 
@@ -33,6 +41,37 @@ from aclnn.operators.library.pooling import along_axes
 _CUBIC, _CUBIC_ANTIALIASED = -0.75, -0.5
 #: Old elements to a new one, at most, where interpolation is antialiased before Ascend 950.
 _MOST_STEP = 50
+#: The products of the nearest centres of lines and volumes.
+_EXACT_BEFORE_950 = A2_CLASS | {Product.ATLAS_INFERENCE}
+_CHANNELS_LAST = (Format.FORMAT_NHWC, Format.FORMAT_NDHWC)
+_PLANES = (Format.FORMAT_NCHW, Format.FORMAT_NHWC)
+#: The formats of functions that do not take every public one.
+_FORMATS: Mapping[str, tuple[Format, ...]] = {
+    **dict.fromkeys(("upsample_nearest1d", "upsample_nearest1d_v2"), (Format.FORMAT_NCL,)),
+    **dict.fromkeys(("upsample_nearest2d", "upsample_nearest2d_v2"), _PLANES),
+    **dict.fromkeys(("upsample_bilinear2d", "upsample_bilinear2d_backward_v2"), _PLANES),
+    **dict.fromkeys(("upsample_bicubic2d", "upsample_nearest_exact2d"), (Format.FORMAT_ND, *_PLANES)),
+    "upsample_bicubic2d_backward": (Format.FORMAT_ND, *_PLANES),
+    "upsample_nearest_exact2d_backward": (Format.FORMAT_ND, Format.FORMAT_NCHW),
+    "upsample_trilinear3d": (Format.FORMAT_ND, Format.FORMAT_NCDHW, Format.FORMAT_NDHWC),
+}
+#: Those that do not look at the format of the result, which lies as its operand.
+_ANY_FORMAT_OUT = ("upsample_nearest_exact2d", "upsample_trilinear3d")
+#: Functions that do not look at empty tensors.
+_UNSEEN_IF_EMPTY = ("upsample_nearest2d_v2", "upsample_nearest_exact2d", "upsample_nearest_exact2d_backward")
+#: Further data types than FLOATING, before Ascend 950 and there.
+_TYPES: Mapping[str, tuple[Collection[D], Collection[D]]] = {
+    **dict.fromkeys(
+        ("upsample_nearest1d", "upsample_nearest1d_v2", "upsample_nearest2d", "upsample_nearest2d_v2"),
+        ((D.DOUBLE, D.UINT8), (D.DOUBLE, D.UINT8)),
+    ),
+    "upsample_nearest3d": ((D.DOUBLE,), (D.DOUBLE, D.UINT8)),
+    "upsample_nearest3d_backward": ((D.DOUBLE,), (D.DOUBLE,)),
+    "upsample_bilinear2d": ((D.DOUBLE,), (D.DOUBLE,)),
+    "upsample_trilinear3d": ((D.DOUBLE,), ()),
+}
+#: How far a scale of cubic curves may be from the extents' quotient.
+_NEAR = 1e-5
 #: From the extents before and after, the scale (0: their quotient) and alignCorners.
 Weights = Callable[[int, int, float, bool], Any]
 
@@ -126,6 +165,55 @@ def _sizes(call: Call, name: str, rank: int) -> str | None:
     )
 
 
+def _is_channels_last(call: Call, name: str) -> bool:
+    return call[name].format in _CHANNELS_LAST
+
+
+def _formats(name: str, given: str, out: str) -> tuple[Check, ...]:
+    if name not in _FORMATS:
+        return (public_format(given, out),)
+
+    def complain(call: Call, tensor: str) -> str | None:
+        allowed, got = _FORMATS[name], call[tensor].format
+        if name == "upsample_bicubic2d_backward" and call.product not in CLASS_950:
+            allowed = tuple(each for each in allowed if each not in _CHANNELS_LAST)
+        expected = listing(each.c_name for each in allowed)
+        return None if got in allowed else f"expected format {expected}, got {got.c_name}"
+
+    alike = () if name in _ANY_FORMAT_OUT else (same_format(out, given),)
+    return each("format that is taken", (given,), complain), *alike
+
+
+def _types(name: str) -> Mapping[Product, Collection[D]]:
+    before_950, on_950 = _TYPES.get(name, ((), ()))
+    return {
+        product: (*FLOATING, *(on_950 if product in CLASS_950 else before_950))
+        for product in (*MODERN, *_EXACT_BEFORE_950)
+    }
+
+
+def _double(call: Call) -> str | None:
+    if call["self"].dtype != D.DOUBLE or _is_channels_last(call, "self"):
+        return None
+    return f"self: expected format ACL_FORMAT_NHWC with ACL_DOUBLE, got {call['self'].format.c_name}"
+
+
+def _not_negative(scales: Sequence[str]) -> Check:
+    return each(
+        "not negative",
+        tuple(scales),
+        lambda call, name: None if call[name] >= 0 else f"expected 0 or more, got {call[name]}",
+    )
+
+
+def _fits_cubic(before: int, after: int, scale: float) -> bool:
+    return not scale > 0 or before * (scale - _NEAR) - 1 < after <= before * (scale + _NEAR)
+
+
+def _fits_linear(before: int, after: int, scale: float) -> bool:
+    return not scale >= 0 or before * scale - 1 < after <= before * scale
+
+
 def _upsampling(
     name: str, words: str, rank: int, weights: Weights, scales: Sequence[str], number: Kind, aligned: bool
 ) -> Operator:
@@ -139,32 +227,70 @@ def _upsampling(
     products = MODERN if weights is not _EXACT or rank == 2 else A2_CLASS if backward else _EXACT_BEFORE_950
     channels = {1: "N, C, L", 2: "N, C, H, W", 3: "N, C, D, H, W"}[rank]
 
+    def places(call: Call, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(shape[1:-1] if _is_channels_last(call, given) else shape[2:])
+
+    def whole(call: Call, of_places: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the given tensor with other places."""
+        batch, *others = call[given].shape
+        return (batch, *of_places, others[-1]) if _is_channels_last(call, given) else (batch, others[0], *of_places)
+
+    def old(call: Call) -> tuple[int, ...]:
+        if not backward:
+            return places(call, call[given].shape)
+        size = call["inputSize"]
+        return tuple(size[2:]) if rank == 3 else places(call, size)
+
     def work(call: Call) -> Library | None:
-        if call[out].size == 0:
+        if call[out].size == 0 or call[given].size == 0:
             return None
-        before = call["inputSize"][2:] if backward else call[given].shape[2:]
-        matrices = _matrices(call, weights, scales, before)
-        return Library(lambda x: along_axes(x, [each.T if backward else each for each in matrices]), (given,), (out,))
+        matrices = [each.T if backward else each for each in _matrices(call, weights, scales, old(call))]
+        if not _is_channels_last(call, given):
+            return Library(lambda x: along_axes(x, matrices), (given,), (out,))
+        return Library(lambda x: np.moveaxis(along_axes(np.moveaxis(x, -1, 1), matrices), 1, -1), (given,), (out,))
 
     def ranks(call: Call) -> str | None:
         shape = call[given].shape
         expected = tuple(call["outputSize"]) if backward else None
-        if len(shape) == rank + 2 and 0 not in shape[1:] and expected in (None, shape[2:]):
+        if len(shape) == rank + 2 and 0 not in shape[1:] and expected in (None, places(call, shape)):
             return None
-        plane = "" if expected is None else f" with outputSize {extents(expected)} at its end"
+        plane = "" if expected is None else f" with outputSize {extents(expected)} for {channels[6:]}"
         return f"{given}: expected ({channels}){plane}, got {extents(shape)}"
 
     def result(call: Call) -> tuple[int, ...]:
-        return (*call[given].shape[:2], *(call["inputSize"][2:] if backward else call["outputSize"]))
+        return whole(call, old(call) if backward else call["outputSize"])
+
+    def fitting(fits: Callable[[int, int, float], bool]) -> Check:
+        def complain(call: Call) -> str | None:
+            for name, n, m in zip(scales, old(call), call["outputSize"], strict=True):
+                if not fits(n, m, call[name]):
+                    return f"{name}: expected one that makes {n} elements {m} (outputSize), got {call[name]}"
+            return None
+
+        return rule(f"goes with outputSize: {', '.join(scales)}", complain)
 
     def steps(call: Call) -> str | None:
-        before = call["inputSize"][2:] if backward else call[given].shape[2:]
-        for name, n, m in zip(scales, before, call["outputSize"], strict=True):
+        for name, n, m in zip(scales, old(call), call["outputSize"], strict=True):
             if (step := _step(n, m, call[name])) > _MOST_STEP:
                 return f"{name}: expected at most {_MOST_STEP} elements to one, got {step:g}"
         return None
 
     arrays = ("outputSize", *(("inputSize",) if backward else ()))
+    types = _types(name)
+    checks = (
+        dtype_in(lambda product: where_supported(types.get(product, FLOATING))(product), given),
+        same_dtype(out, given),
+        *_formats(name, given, out),
+        rule("extents after: outputSize", lambda call: _sizes(call, "outputSize", rank)),
+        *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
+        rule(f"planes: {given}", ranks),
+        shape_is("the extents that are wanted", result, out),
+        *(on(A2_CLASS, rule(f"elements to one: {', '.join(scales)}", steps)) if antialiased else ()),
+        *((rule("with channels last: self", _double), _not_negative(scales)) if name == "upsample_bilinear2d" else ()),
+        *((_not_negative(scales),) if name == "upsample_nearest_exact2d_backward" else ()),
+        *(elsewhere(CLASS_950, fitting(_fits_cubic)) if name == "upsample_bicubic2d" else ()),
+        *(elsewhere(CLASS_950, fitting(_fits_linear)) if name == "upsample_linear1d" else ()),
+    )
     return Operator(
         name=name,
         function=camel(name).replace("Aa", "AA"),
@@ -182,17 +308,10 @@ def _upsampling(
             *(Parameter(each, each, number, "how many times as large; 0: by the extents") for each in scales),
             tensor_out(out, "the gradient of self" if backward else "the result"),
         ),
-        support=support(FLOATING, products),
+        support={product: support(types[product], (product,))[product] for product in products},
         checks=(
             present(given, *arrays, out),
-            dtype_in(floating, given),
-            same_dtype(out, given),
-            public_format(given, out),
-            rule("extents after: outputSize", lambda call: _sizes(call, "outputSize", rank)),
-            *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
-            rule(f"planes: {given}", ranks),
-            shape_is("the extents that are wanted", result, out),
-            *(on(A2_CLASS, rule(f"elements to one: {', '.join(scales)}", steps)) if antialiased else ()),
+            *(unless_empty((given, out), *checks) if name in _UNSEEN_IF_EMPTY else checks),
         ),
         work=work,
         in_header_of=name if antialiased else re.sub(r"(linear|nearest|cubic)(\dd)", r"\1_\2", name),
@@ -202,8 +321,6 @@ def _upsampling(
 _NEAREST, _EXACT = _nearest(0.0), _nearest(0.5)
 _LINEAR_AA = _antialiased(1, lambda distances: np.maximum(1 - distances, 0))
 _CUBIC_AA = _antialiased(2, lambda distances: cubic(np.minimum(distances, 2), _CUBIC_ANTIALIASED))
-#: The products of the nearest centres of lines and volumes.
-_EXACT_BEFORE_950 = A2_CLASS | {Product.ATLAS_INFERENCE}
 _ONE, _TWO, _THREE = ("scales",), ("scalesH", "scalesW"), ("scalesD", "scalesH", "scalesW")
 
 OPERATORS = tuple(
