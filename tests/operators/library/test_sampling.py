@@ -11,7 +11,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Operator
+from aclnn.core.operator import Kind, Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
@@ -86,7 +86,7 @@ BREAKS: Mapping[str, Breaking] = {
     "data type": lambda o, name: Break(dtype(D.INT32, *_tensors(o)), "data type"),
     "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "allowed value": lambda o, name: Break({name: 5}, "0, 1 or 2" if name == "paddingMode" else "0"),
-    "channels before places": lambda o, name: Break({name: {"format": Format.FORMAT_NDHWC}}, "ACL_FORMAT_NCDHW"),
+    "format of volumes": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_NDHWC"),
     "4 dimensions": lambda o, name: Break(shape((2, 3, 4), name), "4 dimensions"),
     "5 dimensions": lambda o, name: Break(shape((2, 3, 4), name), "5 dimensions"),
     "samples, coordinates": lambda o, name: Break(shape((1, *PLACES[_rank(o.name)], _rank(o.name)), name), "2 samples"),
@@ -216,3 +216,27 @@ def test_what_lies_outside_is_not_read(name: str) -> None:
     prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ASCEND_950).run()
     for key in ("out",) if name == "grid_sampler2d" else ("inputGrad", "gridGrad"):
         assert np.isfinite(placed[key].view).all(), key
+
+
+@pytest.mark.parametrize("name", ["grid_sampler3d", "grid_sampler3d_backward"])
+def test_channels_of_volumes_come_last_in_ndhwc(name: str) -> None:
+    random, operator = np.random.default_rng(5), BY_NAME[name]
+    given = {
+        key: random.normal(size=value.shape).astype(np.float32) / (3 if key == "grid" else 1)
+        for key, value in CALLS[name](D.FLOAT).items()
+        if isinstance(value, T)
+    }
+    volumes = {key for key in given if not key.startswith("grid")}
+    placed = {
+        key: Placed(np.moveaxis(value, 1, -1) if key in volumes else value, "contiguous")
+        for key, value in given.items()
+    }
+    for key in volumes:
+        placed[key].tensor.format = Format.FORMAT_NDHWC
+    call = CALLS[name](D.FLOAT) | {key: each.tensor for key, each in placed.items()}
+    prepare(operator, call, Product.ATLAS_A2).run()
+    expected = _reference(call | {key: to_torch(value) for key, value in given.items() if key != "out"})
+    outs = [p.name for p in operator.parameters if p.kind is Kind.OUTPUT]
+    for key, wanted in zip(outs, expected if len(outs) > 1 else [expected], strict=True):
+        got = placed[key].view
+        np.testing.assert_allclose(np.moveaxis(got, -1, 1) if key in volumes else got, wanted.numpy(), 1e-5, 1e-5)

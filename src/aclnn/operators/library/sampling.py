@@ -2,14 +2,13 @@
 and grids of such places: aclnnAffineGrid.
 
 A sample is a weighted sum of the elements around its place. Weights are products of one for each dimension, and so are
-their slopes, from which the grid's gradient comes.
+their slopes, from which the grid's gradient comes. Of volumes labelled NDHWC channels are the last dimension.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -18,7 +17,9 @@ import numpy as np
 from aclnn.core.checks import (
     dims_between,
     dtype_in,
+    each,
     extents,
+    listing,
     one_of,
     only_if,
     present,
@@ -172,10 +173,28 @@ def _attributes(call: Call) -> dict[str, Any]:
     }
 
 
+def _is_channels_last(call: Call) -> bool:
+    return _rank(call) == 3 and call["input"].format == Format.FORMAT_NDHWC
+
+
+def _channels_second(x: Any, last: bool) -> Any:
+    return np.moveaxis(x, -1, 1) if last else x
+
+
+def _laid_out(x: Any, last: bool) -> Any:
+    """Channels where they lie, from the second dimension."""
+    return np.moveaxis(x, 1, -1) if last else x
+
+
 def _forward_work(call: Call) -> Library | None:
     if call["input"].size == 0 or call["grid"].size == 0:
         return None
-    return Library(partial(_samples, **_attributes(call)), ("input", "grid"), ("out",))
+    last, attributes = _is_channels_last(call), _attributes(call)
+    return Library(
+        lambda x, grid: _laid_out(_samples(_channels_second(x, last), grid, **attributes), last),
+        ("input", "grid"),
+        ("out",),
+    )
 
 
 def _wanted(call: Call) -> list[str]:
@@ -187,12 +206,15 @@ def _backward_work(call: Call) -> Library | None:
     if not wanted or any(call[name].size == 0 for name in ("gradOutput", "input", "grid")):
         return None
     gradients: dict[str, Callable[..., Any]] = {"inputGrad": _input_gradient, "gridGrad": _grid_gradient}
-    functions = [partial(gradients[name], **_attributes(call)) for name in wanted]
-    return Library(
-        lambda *operands: tuple(function(*operands) for function in functions),
-        ("gradOutput", "input", "grid"),
-        tuple(wanted),
-    )
+    last, attributes = _is_channels_last(call), _attributes(call)
+
+    def compute(dy: Any, x: Any, grid: Any) -> tuple[Any, ...]:
+        dy, x = (_channels_second(planes, last) for planes in (dy, x))
+        return tuple(
+            _laid_out(gradients[name](dy, x, grid, **attributes), last and name == "inputGrad") for name in wanted
+        )
+
+    return Library(compute, ("gradOutput", "input", "grid"), tuple(wanted))
 
 
 def _coordinates(call: Call) -> str | None:
@@ -207,16 +229,15 @@ def _elements(call: Call) -> str | None:
     return None if 0 not in got[-2:] else f"input: expected planes that have elements, got {extents(got)}"
 
 
-def _channels_first(*names: str) -> tuple[Check, ...]:
-    def complain(name: str) -> Callable[[Call], str | None]:
-        expected = "format ACL_FORMAT_ND or ACL_FORMAT_NCDHW"
-        return lambda call: (
-            None
-            if call[name].format in (Format.FORMAT_ND, Format.FORMAT_NCDHW)
-            else f"{name}: expected {expected}, got {call[name].format.c_name}"
-        )
+def _of_volumes(call: Call, name: str) -> str | None:
+    allowed, got = (Format.FORMAT_ND, Format.FORMAT_NCDHW, Format.FORMAT_NDHWC), call[name].format
+    return None if got in allowed else f"expected format {listing(each.c_name for each in allowed)}, got {got.c_name}"
 
-    return tuple(rule(f"channels before places: {name}", complain(name)) for name in names)
+
+def _channels_at_places(call: Call) -> tuple[int, ...]:
+    batch, *others = call["input"].shape
+    places = call["grid"].shape[1:-1]
+    return (batch, *places, others[-1]) if _is_channels_last(call) else (batch, others[0], *places)
 
 
 def _cubic_is_computed(call: Call) -> str | None:
@@ -258,11 +279,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
             one_of("paddingMode", _ZEROS, _BORDER, _REFLECTION),
             dims_between(rank + 2, rank + 2, "input", "grid", other),
             rule("samples, coordinates: grid", _coordinates),
-            shape_is(
-                "channels of input at places of grid",
-                lambda call: (*call["input"].shape[:2], *call["grid"].shape[1:-1]),
-                other,
-            ),
+            shape_is("channels of input at places of grid", _channels_at_places, other),
         )
 
     forward = Operator(
@@ -277,7 +294,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
             same_dtype("grid", "input"),
             same_dtype("out", "input"),
             dtype_in(taken, "input"),
-            *(() if planar else _channels_first("input", "out")),
+            *(() if planar else (each("format of volumes", ("input", "out"), _of_volumes),)),
             *fitting("out"),
             rule("planes have elements: input", _elements),
             *((rule("cubic curves are computed: interpolationMode", _cubic_is_computed),) if planar else ()),
@@ -313,7 +330,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
                 dtype_in(
                     lambda product: where_supported(REAL_FLOATING if product in MODERN else trained)(product), "input"
                 ),
-                *(() if planar else _channels_first("input", "gradOutput")),
+                *(() if planar else (each("format of volumes", ("input", "gradOutput"), _of_volumes),)),
                 *fitting("gradOutput"),
                 *((rule("planes have elements: input", _elements),) if planar else ()),
                 same_shape("inputGrad", "input"),
