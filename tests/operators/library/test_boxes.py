@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.operators.library import boxes
 from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import (
@@ -65,9 +66,11 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 BREAKS: Mapping[str, Breaking] = {
     "2 dimensions": lambda o, name: Break(shape((3,), name), "2 dimensions"),
     "same data type as bBoxes": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "format of no meaning": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
     "corners": lambda o, name: Break(shape((3, 5), name), "rows of 4 numbers"),
     "as many as bBoxes": lambda o, name: Break({"aligned": True}, "3 boxes"),
     "shape is pairs of boxes": lambda o, name: Break(shape((2, 3), name), "[3, 2]"),
+    "text": lambda o, name: Break({name: None}, "'iof'"),
     "allowed value": lambda o, name: Break({name: "giou"}, "iof"),
     "at least 0": lambda o, name: Break({name: -1.0}, "at least 0"),
 }

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     same_dtype,
     shape_is,
 )
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Kind
 from aclnn.core.products import Product
 from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
@@ -42,6 +43,11 @@ def _overlaps(first: Any, second: Any, mode: str, eps: float, aligned: bool) -> 
 def _corners(call: Call, name: str) -> str | None:
     got = call[name].shape
     return None if got[1] == 4 else f"expected rows of 4 numbers, got shape {extents(got)}"
+
+
+def _plain(call: Call, name: str) -> str | None:
+    expected, got = Format.FORMAT_ND, call[name].format
+    return None if got == expected else f"expected format {expected.c_name}, got {got.c_name}"
 
 
 def _as_many(call: Call) -> str | None:
@@ -69,14 +75,16 @@ OPERATORS = (
             tensor_out("overlap", "(m, n), or (m, 1)"),
         ),
         (
-            present("bBoxes", "gtBoxes", "mode", "overlap"),
+            present("bBoxes", "gtBoxes", "overlap"),
             dims_between(2, 2, "bBoxes", "gtBoxes", "overlap"),
             dtype_in(floating, "bBoxes"),
             same_dtype("gtBoxes", "bBoxes"),
             same_dtype("overlap", "bBoxes"),
+            each("format of no meaning", ("bBoxes", "gtBoxes", "overlap"), _plain),
             each("corners", ("bBoxes", "gtBoxes"), _corners),
             rule("as many as bBoxes: gtBoxes", _as_many),
             shape_is("pairs of boxes", _result, "overlap"),
+            rule("text: mode", lambda call: None if call["mode"] else "mode: expected 'iou' or 'iof', got null"),
             one_of("mode", "iou", "iof"),
             rule(
                 "at least 0: eps",
