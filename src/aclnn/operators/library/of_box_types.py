@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,6 +15,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.roi_align import align, align_back
 
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
@@ -253,93 +254,6 @@ def _suppressed(
     return np.pad(np.array(kept, np.int32), (0, int(most) - len(kept))), len(kept)
 
 
-def _points(
-    rois: Array,
-    planes: tuple[int, ...],
-    bins: tuple[int, int],
-    scale: float,
-    samples: int,
-    end: int,
-    starts: bool = False,
-) -> Iterator[tuple[int, Array, Array]]:
-    """For each rectangle its image, and the weights of rows and of columns of pixels at the points in bins.
-
-    Args:
-        rois: an image and two corners in each row.
-        planes: the extents of the images.
-        bins: how many there are in a column and in a row.
-        scale: from corners to planes.
-        samples: points along each side of a bin; 0 for as many as cover it.
-        end: 1 moves ends a pixel before they are scaled, 2 and 3 move corners half a pixel back after it.
-        starts: where ends are moved a pixel starts are too.
-    """
-    for image, *corners in rois.astype(np.float64):
-        if not 0 <= image < planes[0]:
-            raise IndexError(f"rois: expected images from 0 to {planes[0] - 1}, got {image}")
-        low, high = (
-            (np.array(corners[:2]) + (starts and end == 1)) * scale,
-            (np.array(corners[2:]) + (end == 1)) * scale,
-        )
-        sizes = np.maximum(high - low, 1) if end < 2 else high - low
-        if end >= 2:
-            low = low - 0.5
-        columns, rows = (
-            _of_pixels(begin, size / count, count, samples, extent)
-            for begin, size, count, extent in zip(low, sizes, bins[::-1], planes[:1:-1], strict=True)
-        )
-        yield int(image), rows, columns
-
-
-def _of_pixels(begin: float, size: float, bins: int, samples: int, extent: int) -> Array:
-    """The weights of pixels along a side at points, by bins; none at points more than a pixel outside."""
-    count = samples or max(0, int(np.ceil(size)))
-    places = begin + size * (np.arange(bins * count) + 0.5) / max(1, count)
-    kept = np.clip(places, 0, extent - 1)
-    low = np.minimum(np.floor(kept).astype(np.int64), max(0, extent - 2))
-    of, at = np.zeros((len(places), extent)), np.arange(len(places))
-    of[at, low] += 1 - (kept - low)
-    of[at, np.minimum(low + 1, extent - 1)] += kept - low
-    of[(places < -1) | (places > extent)] = 0
-    return of.reshape(bins, count, extent)
-
-
-def _mean(weights: Array) -> Array:
-    """Return the weights of pixels in the mean of each bin's points; 0 for a bin without points."""
-    return np.asarray(weights.sum(1) / max(1, weights.shape[1]))
-
-
-def _align(
-    starts: bool,
-    x: Array,
-    rois: Array,
-    scale: float,
-    height: int,
-    width: int,
-    samples: int,
-    end: int,
-    pooling: str,
-) -> Array:
-    """Pool points in the bins of rectangles, between pixels weighted by their distances."""
-    found = np.empty((len(rois), x.shape[1], height, width))
-    for at, (image, rows, columns) in enumerate(_points(rois, x.shape, (height, width), scale, samples, end, starts)):
-        planes = x[image].astype(np.float64)
-        if pooling == "avg":
-            found[at] = _mean(rows) @ planes @ _mean(columns).T
-        else:
-            points = np.einsum("ijh,chw,klw->cijkl", rows, planes, columns, optimize=True)
-            found[at] = points.max((2, 4), initial=-np.inf)
-    return found
-
-
-def _align_back(
-    dy: Array, rois: Array, shape: Sequence[int], width: int, height: int, scale: float, samples: int, end: int
-) -> Array:
-    found = np.zeros(tuple(shape))
-    for at, (image, rows, columns) in enumerate(_points(rois, found.shape, (height, width), scale, samples, end)):
-        found[image] += _mean(rows).T @ dy[at].astype(np.float64) @ _mean(columns)
-    return found
-
-
 def _pixels(call: Call) -> tuple[int, ...]:
     return tuple(call["xdiff_shape"])
 
@@ -422,7 +336,7 @@ def _roi_align(moved_starts: bool) -> Operator:
             one_of("pool_mode", "avg", "max"),
             shape_is("bins", _pooled, "y"),
         ),
-        partial(_align, moved_starts),
+        partial(align, moved_starts),
     )
 
 
@@ -518,7 +432,7 @@ ROI_ALIGN_GRAD = _typed(
         shape_is("bins", _pooled_planes, "ydiff"),
         shape_is("the features", _pixels, "xdiff"),
     ),
-    _align_back,
+    align_back,
 )
 RESPONSE_FLAGS = _typed(
     "AnchorResponseFlags",
