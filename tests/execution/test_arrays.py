@@ -128,6 +128,14 @@ def silu_of(dy: Any, x: Any, **keywords: Any) -> Any:
     return aclnn.silu_backward(dy, x, **keywords)
 
 
+@pytest.mark.parametrize(("rank", "label"), [(2, "ND"), (3, "NCL"), (4, "NCHW"), (5, "NCDHW"), (6, "ND")])
+def test_arrays_are_labelled_by_their_rank_as_torch_npu_does(rank: int, label: str) -> None:
+    """Functions that refuse ACL_FORMAT_ND, such as aclnnUpsampleNearest2d, refused every array."""
+    array = np.zeros((1,) * rank, np.float32)
+    for one in (array, torch.from_numpy(array)):
+        assert arrays.view(one).format.c_name == f"ACL_FORMAT_{label}"
+
+
 def test_a_view_is_of_the_array_itself() -> None:
     for array in (X, X.T, X[::-1, ::2], X[1:, 1:], X.astype(BFLOAT16)[::2], np.float32(1) + X[:0]):
         tensor = arrays.view(array)

@@ -3594,7 +3594,7 @@ def aclnnInplaceFmodTensor(workspace: int | None, workspaceSize: int, executor: 
     """
 
 def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Quotients of tensors, rounded down.
+    """Quotients by a tensor, rounded down.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3602,13 +3602,13 @@ def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: i
     """
 
 def aclnnFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quotients of tensors, rounded down.
+    """Quotients by a tensor, rounded down.
 
     Phase two: queues the work.
     """
 
 def aclnnInplaceFloorDivideGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Quotients of tensors, rounded down, in place.
+    """Quotients by a tensor, rounded down, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -3616,7 +3616,7 @@ def aclnnInplaceFloorDivideGetWorkspaceSize(selfRef: int | None, other: int | No
     """
 
 def aclnnInplaceFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quotients of tensors, rounded down, in place.
+    """Quotients by a tensor, rounded down, in place.
 
     Phase two: queues the work.
     """
@@ -4291,6 +4291,22 @@ def aclnnCumsum(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnCumsumV2GetWorkspaceSize(
+    self: int | None, dim: int, exclusive: int, reverse: int, out: int | None
+) -> tuple[int, int, int]:
+    """Running sums along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumsumV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running sums along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCumprodGetWorkspaceSize(
     input: int | None, axis: int | None, dtype: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4303,6 +4319,20 @@ def aclnnCumprodGetWorkspaceSize(
 
 def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running products along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceCumprodGetWorkspaceSize(input: int | None, axis: int | None) -> tuple[int, int, int]:
+    """Running products along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running products along a dimension, in place.
 
     Phase two: queues the work.
     """
@@ -7708,6 +7738,20 @@ def aclnnGeluMulGetWorkspaceSize(
 
 def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gelu of the first half of the columns, multiplied by the second.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFatreluMulGetWorkspaceSize(input: int | None, threshold: int | None, out: int | None) -> tuple[int, int, int]:
+    """The first half of the columns, 0 below a threshold, multiplied by the second.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFatreluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The first half of the columns, 0 below a threshold, multiplied by the second.
 
     Phase two: queues the work.
     """
@@ -12712,6 +12756,77 @@ def aclnnAffineGridGetWorkspaceSize(
 
 def aclnnAffineGrid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Grids of places, moved, turned and scaled by a matrix for each sample.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoiAlignGetWorkspaceSize(
+    self: int | None,
+    rois: int | None,
+    batchIndices: int | None,
+    mode: str | bytes | None,
+    outputHeight: int,
+    outputWidth: int,
+    samplingRatio: int,
+    spatialScale: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Rectangles of planes pooled in bins, as in ONNX.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectangles of planes pooled in bins, as in ONNX.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoiAlignV2GetWorkspaceSize(
+    self: int | None,
+    boxes: int | None,
+    pooledHeight: int,
+    pooledWidth: int,
+    spatialScale: float,
+    samplingRatio: int,
+    aligned: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Rectangles of planes pooled in bins, as in torchvision.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlignV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rectangles of planes pooled in bins, as in torchvision.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRoiAlignV2BackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    boxes: int | None,
+    inputShape: int | None,
+    pooledHeight: int,
+    pooledWidth: int,
+    spatialScale: float,
+    samplingRatio: int,
+    aligned: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of rectangles pooled in bins.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlignV2Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of rectangles pooled in bins.
 
     Phase two: queues the work.
     """

@@ -193,6 +193,11 @@ class Format(IntEnum):
         """Name in ``acl_base.h``, such as ``ACL_FORMAT_ND``."""
         return f"ACL_{self._name_}"
 
+    @classmethod
+    def of_rank(cls, rank: int) -> Format:
+        """Return the label that torch_npu gives tensors of so many dimensions; functions may refuse others."""
+        return {3: cls.FORMAT_NCL, 4: cls.FORMAT_NCHW, 5: cls.FORMAT_NCDHW}.get(rank, cls.FORMAT_ND)
+
 
 def float32(number: float) -> float:
     """Round an attribute to float32, which is all that the vendor's code sees of it."""

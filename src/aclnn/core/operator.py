@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any, ClassVar, TypeVar
 
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, Format
 from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
@@ -323,6 +323,11 @@ class Operator:
     def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
         """Yield a call's tensors by name, in the order of the signature; ``x[0]`` for a list's."""
         return ((name, given) for name, given in self.operands(arguments) if not isinstance(given, Scalar))
+
+    def inferred(self, call: Call) -> dict[str, Tensor]:
+        """Return what ``infer`` does as tensors without memory, labelled as arrays of their ranks are."""
+        described = self.infer(call).items()
+        return {name: Tensor(dtype, shape, format=Format.of_rank(len(shape))) for name, (dtype, shape) in described}
 
     @cached_property
     def inputs(self) -> tuple[Parameter, ...]:

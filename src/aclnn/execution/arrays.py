@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from aclnn import kernels
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, Format
 from aclnn.core.operator import Call, Operator, Parameter
 from aclnn.core.products import current_product
 from aclnn.core.status import AclnnError
@@ -38,7 +38,14 @@ def view(array: Any, writable: bool = False) -> Tensor:
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
             exported = dlpack.read(array, writable)
             owner = (array, exported.capsule)
-            return Tensor(exported.dtype, exported.shape, exported.strides, address=exported.address, owner=owner)
+            return Tensor(
+                exported.dtype,
+                exported.shape,
+                exported.strides,
+                address=exported.address,
+                format=Format.of_rank(len(exported.shape)),
+                owner=owner,
+            )
         if not hasattr(array, "__array_interface__"):
             listed = isinstance(array, (list, tuple, int, float)) or hasattr(array, "__array__")
             raise TypeError(
@@ -55,7 +62,7 @@ def view(array: Any, writable: bool = False) -> Tensor:
     if any(rest and extent > 1 for (_, rest), extent in zip(steps, array.shape, strict=True)) and array.size:
         raise TypeError(f"expected strides in multiples of {array.itemsize} bytes, got {list(array.strides)}")
     strides = tuple(step for step, _ in steps)
-    return Tensor(dtype, array.shape, strides, address=address(array), owner=array)
+    return Tensor(dtype, array.shape, strides, address=address(array), format=Format.of_rank(array.ndim), owner=array)
 
 
 def _interfaced(exporter: Any, writable: bool) -> np.ndarray[Any, Any]:

@@ -26,8 +26,8 @@ def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) ->
         names: the arguments given by C name, as the caller calls them.
     """
     operator, message = call.operator, error.message
-    inferred = operator.infer(call) if inferable(operator, call.arguments) else {}
-    fitting = {name: Tensor(*described) for name, described in inferred.items() if call[name] is not None}
+    inferred = operator.inferred(call) if inferable(operator, call.arguments) else {}
+    fitting = {name: tensor for name, tensor in inferred.items() if call[name] is not None}
     called = dict(names)
     if (complaint := _complaint(call, fitting)) is not None:
         message = complaint

@@ -11,7 +11,6 @@ import numpy as np
 
 from aclnn.core.operator import ATTRIBUTES, LISTS, Call, Kind, Library, Operator, Reduction
 from aclnn.core.products import current_product
-from aclnn.core.tensor import Tensor
 from aclnn.execution.arrays import view
 from aclnn.execution.attributes import attribute
 from aclnn.operators import BY_NAME, C_OPERATORS, signature_of
@@ -109,8 +108,7 @@ def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping
     values = {**attributes, **{name: view(array) for name, array in inputs.items()}}
     arguments = {p.name: values.get(p.python_name) for p in operator.parameters}
     call = Call(operator, arguments, current_product())
-    outputs = {name: Tensor(*described) for name, described in operator.infer(call).items()}
-    return Call(operator, {**arguments, **outputs}, call.product)
+    return Call(operator, {**arguments, **operator.inferred(call)}, call.product)
 
 
 def left_alone(call: Call, output: str) -> bool:
