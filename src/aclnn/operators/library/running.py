@@ -20,7 +20,6 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.tensor import Scalar
 from aclnn.operators.library.common import (
     COMPLEX,
     INDEX_TYPES,
@@ -50,7 +49,7 @@ _DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compu
 def _number(call: Call, name: str) -> int:
     """The dimension along which to go, given as a number or a scalar of one."""
     given = call[name]
-    return int(given.value) if isinstance(given, Scalar) else int(given)
+    return int(getattr(given, "value", given))  # of a scalar or an attribute
 
 
 def _in_range(name: str, first: str) -> Check:
