@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,16 +19,29 @@ from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
 _WIDE = {D.DOUBLE, D.COMPLEX64, D.COMPLEX128}
 _MOST_WIDE = 32
 """Parts of a tensor of such elements at most, before Ascend 950."""
-Sizes = Callable[[Call], tuple[int, ...]]
+Sizes = Callable[[Call], Sequence[int]]
 
 
 def _with_size(call: Call) -> tuple[int, ...]:
     return tuple(call["splitSize"])
 
 
-def _even(call: Call) -> tuple[int, ...]:
+class _Even(Sequence[int]):
+    """Sizes of parts, of which there may be more than fit into memory: an extent need not have any behind it."""
+
+    def __init__(self, extent: int, step: int) -> None:
+        self._extent, self._begins = extent, range(0, extent, step)
+
+    def __len__(self) -> int:
+        return len(self._begins)
+
+    def __getitem__(self, at: Any) -> Any:
+        return min(self._begins.step, self._extent - self._begins[at])
+
+
+def _even(call: Call) -> Sequence[int]:
     extent, step = call["self"].shape[call["dim"]], call["splitSections"]
-    return tuple(min(step, extent - begin) for begin in range(0, extent, step)) if step else (0,)
+    return _Even(extent, step) if step else (0,)
 
 
 def _sum_of_sizes(call: Call) -> str | None:
