@@ -34,7 +34,7 @@ from aclnn.operators.library.common import (
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
 _WHOLE, _HALF_BACK = 0, 2
-"""Where corners of rectangles are: as given, or half a pixel back."""
+"""Positions of rectangles' corners: as given, or shifted back by half a pixel."""
 _MOST_WEIGHTS = 1 << 26
 """Of pixels at the points of a rectangle, along one side."""
 _BEFORE_950 = A2_CLASS | {Product.ATLAS_TRAINING}

@@ -82,9 +82,9 @@ class Types(NamedTuple):
     sums: tuple[str, ...]
     """Sums over rows, in float64, one for each element of a run, side by side."""
     added: tuple[str, ...]
-    """What a run adds to sums of this kind: to those above, or to fewer, in their places, from which they follow."""
+    """Variables that a run accumulates: one for each of ``sums``, or fewer, in the places of the first."""
     combining: tuple[Step, ...]
-    """The operations by which they do, once the rows of a task are done."""
+    """Operations that compute ``sums`` from fewer variables, after the last row of a task."""
     numbers: tuple[str, ...]
     across: bool
     """Lanes run across rows, not along them."""
