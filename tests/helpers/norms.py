@@ -15,8 +15,9 @@ Array = np.ndarray[Any, Any]
 Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: Of the largest term, what float64 arithmetic may lose, and float32 lanes; of an element of a sum over rows, these.
-_LOSS, _NARROW_LOSS, _SUM_LOSS = 2.0**-44, 2.0**-19, 2.0**-21
+#: Of the largest term, what float64 arithmetic may lose, and float32 lanes; of sums, what these lose of terms, and sums
+#: in float32 as well.
+_LOSS, _NARROW_LOSS, _TERM_LOSS, _SUM_LOSS = 2.0**-44, 2.0**-19, 2.0**-21, 2.0**-19
 
 
 def wide(array: Any, *shape: int) -> Array:
@@ -68,10 +69,15 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
         return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
 
 
-def in_float32(sums: Expected, dx: Any) -> Expected:
-    """Return sums over rows whose terms are in float32 lanes where a gradient dx, if it is wanted, has 16 bits."""
+def in_float32(sums: Expected, dx: Any, lost: float = _TERM_LOSS) -> Expected:
+    """Return sums whose terms are in float32 lanes where a gradient dx, if it is wanted, has 16 bits."""
     exact, size = sums
-    return exact, size * (_SUM_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1)
+    return exact, size * (lost / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1)
+
+
+def _sums_of_channels(dw: Array, db: Array, shape: Sequence[int], dx: Any) -> list[Expected]:
+    """Return the sums of what each element adds to the gradients for w and b."""
+    return [in_float32(total(terms, shape), dx, _SUM_LOSS) for terms in (dw, db)]
 
 
 def rounded(
@@ -143,7 +149,8 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dy = wide(arguments["gradOut"], *x.shape)
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
-    found = {"gradInput": (dx, size, size), "gradGammaOut": total(dw, w.shape), "gradBetaOut": total(db, w.shape)}
+    sums = _sums_of_channels(dw, db, w.shape, outputs.get("gradInput"))
+    found = {"gradInput": (dx, size, size), **dict(zip(("gradGammaOut", "gradBetaOut"), sums, strict=True))}
     return rounded(found, outputs)
 
 
@@ -216,7 +223,8 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (0, 2))
     if not arguments["training"]:
         dx, size = w * rstd * dy, abs(w * rstd * dy)
-    found = {"gradInput": (dx, size, size), "gradWeight": total(dw, w.shape), "gradBias": total(db, w.shape)}
+    sums = _sums_of_channels(dw, db, w.shape, outputs.get("gradInput"))
+    found = {"gradInput": (dx, size, size), **dict(zip(("gradWeight", "gradBias"), sums, strict=True))}
     return rounded(found, outputs)
 
 
@@ -328,7 +336,8 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
         dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
-    found = {"dxOut": (dx, size, size), "dgammaOut": total(dw, w.shape), "dbetaOut": total(db, w.shape)}
+    sums = _sums_of_channels(dw, db, w.shape, outputs["dxOut"])
+    found = {"dxOut": (dx, size, size), **dict(zip(("dgammaOut", "dbetaOut"), sums, strict=True))}
     return rounded(found, outputs)
 
 

@@ -14,8 +14,9 @@ from aclnn.core.tensor import Layout
 from aclnn.kernels import Operand
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.reductions.rewrites import combined
+from aclnn.kernels.cpu.reductions.rows import MOST_RUNS
 from aclnn.kernels.trace import trace
-from aclnn.operators.normalization import input_gradient
+from aclnn.operators.normalization import centred_norm_gradients, input_gradient
 from tests.helpers.exact import NUMPY, ulp_of
 
 Array = np.ndarray[Any, Any]
@@ -59,12 +60,19 @@ def operand(array: Array, summed: bool = False) -> Operand:
     return Operand(Layout(D.of_numpy(array.dtype), array.shape, steps), array.shape, summed)
 
 
-def run(inputs: Inputs, dtype: Any = None) -> list[Array]:
+def run(
+    inputs: Inputs,
+    dtype: Any = None,
+    formula: Any = gradients,
+    sums: Sequence[tuple[int, ...]] = SUMS,
+    dims: tuple[int, ...] = (2,),
+) -> list[Array]:
     """Compute the gradient, by default in the inputs' data type, and float32 sums."""
     given = list(inputs.values())
-    outputs = [np.full(ALL, np.nan, dtype or given[0].dtype), *(np.full(shape, np.nan, np.float32) for shape in SUMS)]
+    outputs = [np.full(given[0].shape, np.nan, dtype or given[0].dtype)]
+    outputs += [np.full(shape, np.nan, np.float32) for shape in sums]
     written = [operand(array, summed=place > 0) for place, array in enumerate(outputs)]
-    plan = kernels.reduction(gradients, [operand(array) for array in given], written, (2,))
+    plan = kernels.reduction(formula, [operand(array) for array in given], written, dims)
     workspace = np.full(plan.workspace_bytes + 64, 0xA5, np.uint8)
     addresses = ([array.ctypes.data for array in arrays] for arrays in (given, outputs))
     plan.run(*addresses, workspace.ctypes.data + -workspace.ctypes.data % 64)
@@ -154,6 +162,76 @@ def test_threads_vectors_and_layouts_change_no_bit(dtype: D, monkeypatch: pytest
         monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
         threads.set_threads(count)
         results.append(run({name: np.array(array, order=order) for name, array in inputs.items()}))
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+def run_groups(inputs: Inputs) -> list[Array]:
+    """Compute GroupNorm's gradients."""
+    parameter = inputs["w"].shape
+    return run(inputs, formula=centred_norm_gradients, sums=(parameter, parameter), dims=(2, 3))
+
+
+def random_groups(dtype: D, channels: int = 4, pixels: int = 600) -> Inputs:
+    """Two samples of three groups."""
+    shape, parameter = (2, 3, channels, pixels), (1, 3, channels, 1)
+    shapes = {"dy": shape, "x": shape, "mean": (2, 3, 1, 1), "rstd": (2, 3, 1, 1), "w": parameter}
+    rng = np.random.default_rng(5)
+    return {name: rng.normal(size=extents).astype(NUMPY[dtype]) for name, extents in shapes.items()}
+
+
+def judge_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
+    """Allow what docs/numerics-rows.md says, of sums of channels too."""
+    dy, x, mean, rstd, w = (array.astype(np.longdouble) for array in inputs.values())
+    g, xhat = dy * w, (x - mean) * rstd
+    first, second = (term.mean(axis=(2, 3), keepdims=True) for term in (g, g * xhat))
+    sizes = [abs(term).mean(axis=(2, 3), keepdims=True) for term in (g, g * xhat)]
+    size = (abs(g) + sizes[0] + abs(xhat) * sizes[1]) * abs(rstd)
+    expected = [((g - first - xhat * second) * rstd, size * 2.0**-19)]
+    for term in (dy * xhat, dy):
+        lost = abs(term).sum(axis=(0, 3), keepdims=True) * 2.0**-19
+        expected.append((term.sum(axis=(0, 3), keepdims=True), lost))
+    for got, (exact, lost) in zip(outputs, expected, strict=True):
+        allowed = lost + 0.5001 * ulp_of(exact.astype(np.float64), D.of_numpy(got.dtype))
+        assert np.all(abs(got.astype(np.longdouble) - exact) <= allowed)
+
+
+@SIXTEEN_BITS
+@pytest.mark.parametrize(
+    ("channels", "pixels"), [(4, 600), (40, 1), (4, 33), (MOST_RUNS + 1, 8)], ids=["blocks", "one", "short", "many"]
+)
+def test_sums_of_channels_are_within_the_bounds(dtype: D, channels: int, pixels: int) -> None:
+    inputs = random_groups(dtype, channels, pixels)
+    judge_groups(inputs, run_groups(inputs))
+
+
+def test_a_group_computed_in_float64_adds_to_the_sums_of_channels_once() -> None:
+    """Products that float32 does not hold are found only after the sums of its channels."""
+    inputs = random_groups(D.BF16)
+    usual = np.array([False, True, False, True, False, True]).reshape(2, 3, 1, 1)
+    size = np.array([1e25, 1.0, 1e-30, 1.0, 0.0, 1e25]).reshape(usual.shape)
+    inputs = scaled(random_groups(D.BF16), dy=size, w=np.array([1e20, 1.0, 1e-10]).reshape(1, 3, 1, 1))
+    large = np.where(np.arange(6).reshape(usual.shape) == 0, 1e20, 1.0)
+    inputs = scaled(inputs, x=large, mean=large, rstd=1 / large)
+    outputs = run_groups(inputs)
+    judge_groups(inputs, outputs)
+    assert all(np.isfinite(array.astype(np.float64)).all() for array in outputs)
+    others = run_groups(scaled(inputs, dy=np.where(usual, 1.0, 0.0)))
+    chosen = np.broadcast_to(usual, outputs[0].shape)
+    np.testing.assert_array_equal(outputs[0][chosen], others[0][chosen])
+
+
+@SIXTEEN_BITS
+def test_threads_vectors_and_layouts_change_no_bit_of_sums_of_channels(
+    dtype: D, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs = random_groups(dtype)
+    results = []
+    for wide, count, order in ((True, 1, "C"), (False, 2, "C"), (True, 2, "F")):
+        monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
+        threads.set_threads(count)
+        results.append(run_groups({name: np.array(array, order=order) for name, array in inputs.items()}))
     for other in results[1:]:
         for got, want in zip(other, results[0], strict=True):
             np.testing.assert_array_equal(got, want)

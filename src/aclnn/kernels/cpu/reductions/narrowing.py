@@ -1,7 +1,8 @@
 """Passes in float32 lanes, for results of 16 bits; docs/numerics-rows.md derives the bounds.
 
 What a statistic is taken from, and sums of operands until then, lose nothing: the statistic comes in two float32, a sum
-of two operands with what its rounding loses, and other sums are float64 lanes.
+of two operands with what its rounding loses, and other sums are float64 lanes. Of a row's other numbers one float32 is
+enough.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, REDUCES
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, REDUCES, RUN_SUM, fused
 from aclnn.kernels.cpu.reductions.words import SHORT_SUMS
 from aclnn.kernels.trace import COMPARISONS, CONDITIONS, REDUCTIONS, Step
 
@@ -48,7 +49,14 @@ def narrowed(
     steps = tuple(steps)
     found, of_rows, exact, wide = dict[str, Step](), dict[str, None](), {**digits}, {*doubles}
     others = {*wanted}.union(*(names for _, sign, names in steps if sign not in _SUMS or rows.isdisjoint(names)))
-    terms = {name for _, sign, names in steps if sign in _SUMS and rows.isdisjoint(names) for name in names}
+    # Operands, these times a number, and sums of them; and the terms of these sums.
+    of_operands, terms = {*digits, *doubles}, set[str]()
+    for result, template, operands in steps:
+        if template in _SUMS and of_operands >= {*operands}:
+            terms |= {*operands}
+            of_operands.add(result)
+        elif template == _PRODUCT and not of_operands.isdisjoint(operands) and _fixed(operands, rows):
+            of_operands.add(result)
 
     def then(result: str, template: str, *operands: str) -> None:
         found[result] = Step(result, template, operands)
@@ -85,7 +93,7 @@ def narrowed(
             then(result, template.format("widen({})", "widen({})"), *operands)
         elif template in _SUMS and of_row and not wide.isdisjoint(operands):
             then(result, f"narrow({template})", *operands)
-        elif template in _SUMS and of_row:
+        elif template in _SUMS and of_row and not exact.keys().isdisjoint(operands):
             sign = "-" if template == "{} - {}" and operands[1] in rows else "+"
             then(result, f"({template}) {sign} {{}}", *map(single, operands), f"low_{of_row[0]}")
         elif template == _PRODUCT and sum(exact.get(name, _DIGITS) for name in operands) <= _DIGITS:
@@ -106,7 +114,7 @@ def narrowed(
             then(result, "power_of_e({})", *map(single, operands))
         else:
             return None
-    return Narrowed([*found.values()], tuple(of_rows), frozenset(wide))
+    return Narrowed(fused([*found.values()], wanted, only_sums=False), tuple(of_rows), frozenset(wide))
 
 
 def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
@@ -114,21 +122,21 @@ def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
     return any(name in rows or not name.isidentifier() for name in operands)
 
 
-def with_short_sums(steps: Sequence[Step], elements: Iterable[str], results: Iterable[str]) -> list[Step]:
-    """Add up products over rows in float32, but for those that results of rows, or moments, are computed from."""
+def with_short_sums(
+    steps: Sequence[Step], elements: Iterable[str], results: Iterable[str], of_runs: bool
+) -> list[Step]:
+    """Add up over rows in float32, but for what statistics and moments are computed from; perhaps sums of runs, too."""
     varying = {*elements}
     for step in steps:
         if step.template not in REDUCES and not varying.isdisjoint(step.operands):
             varying.add(step.result)
-    exact = {*results} - varying
+    exact = {*results} - varying - {step.result for step in steps if step.template in REDUCES}
     for step in reversed(steps):
         if step.result in exact or step.template in MOMENTS:
             exact |= {*step.operands}
-    products, found = {step.result for step in steps if step.template == _PRODUCT}, list[Step]()
-    for step in steps:
-        if step.result not in exact and step.template == PRODUCT_SUM:
-            step = step._replace(template=SHORT_SUMS[1])
-        elif step.result not in exact and step.template == REDUCTIONS["row_sum"] and step.operands[0] in products:
-            step = step._replace(template=SHORT_SUMS[0])
-        found.append(step)
-    return found
+    sums = (REDUCTIONS["row_sum"], PRODUCT_SUM, *([RUN_SUM] if of_runs else ()))
+    short = dict(zip(sums, SHORT_SUMS, strict=False))
+    return [
+        step if step.result in exact else step._replace(template=short.get(step.template, step.template))
+        for step in steps
+    ]

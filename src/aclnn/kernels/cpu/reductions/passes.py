@@ -12,8 +12,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 from aclnn.kernels.cpu.reductions import rewrites
-from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
-from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, SMALL_SUM
+from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM
+from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, RUN_SUMS, SMALL_SUM
 from aclnn.kernels.trace import COLUMNS, CONDITIONS, REDUCTIONS, Step
 
 REDUCES = (*rewrites.REDUCES, SMALL_SUM, *BLOCK_SUMS)
@@ -84,7 +84,7 @@ class Passes:
             step.operands[0]: number
             for number, steps in enumerate(self.reductions)
             for step in steps
-            if step.template == RUN_SUM
+            if step.template in RUN_SUMS
         }
         self.totals = [
             tuple(name for name in totals if early.get(name, self.count - 1) == number) for number in range(self.count)

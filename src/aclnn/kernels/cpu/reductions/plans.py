@@ -290,13 +290,16 @@ class _Program:
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
 
-    def with_short_sums(self, steps: Sequence[Step]) -> tuple[Sequence[Step], Sequence[Step] | None]:
-        """Return the operations with sums of 16-bit elements in float32, and in float64 if that is not the same."""
+    def with_short_sums(self, steps: Sequence[Step], of_runs: bool) -> tuple[Sequence[Step], Sequence[Step] | None]:
+        """Return the operations with sums of 16-bit elements in float32, perhaps ``of_runs``, and in float64 as well.
+
+        None for these if they are the same.
+        """
         elements = [name for name, _ in self.of_elements]
         if self.in_float32:
             exact = float32_steps(self.traced, elements, short=True, exact=True) if self._short else None
             return steps, exact
-        short = with_short_sums(steps, elements, self.traced.results) if self.writes_short else steps
+        short = with_short_sums(steps, elements, self.traced.results, of_runs) if self.writes_short else steps
         return short, steps if self.writes_short else None
 
 
@@ -313,6 +316,7 @@ class _Lanes:
         self.same = [name for name, one in inputs if self.run is None or extents[id(one)][self.run] == 1]
         """Inputs that are the same along a run."""
         self.columns = math.prod(axes.extents[axis] for axis in axes.columns)
+        self.runs = math.prod(axes.extents[axis] for axis in self.along)
         kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
         free = [axis for axis in axes.rows if axis not in kept]
         unit = dict.fromkeys(range(len(axes.extents)), 0)
@@ -393,7 +397,7 @@ class _Rows:
         if fewer is not None and not program.in_float32:
             added, combining = fewer
         steps = program.steps if program.in_float32 else self._rewritten(program, lanes, added)
-        steps, exact = program.with_short_sums(steps)
+        steps, exact = program.with_short_sums(steps, of_runs=not lanes.across and lanes.runs <= rows.MOST_RUNS)
         of_steps = partial(
             Passes,
             elements=[name for name, _ in (*vectors, *splats)],
@@ -490,7 +494,7 @@ class _Rows:
         )
         self._walk = walk.RowWalk(
             self._numbers.ctypes.data, NONTEMPORAL if streams else CACHED, lanes.extent, lanes.block,
-            lanes.columns // run, run, len(lanes.outer), len(lanes.along),
+            lanes.runs, run, len(lanes.outer), len(lanes.along),
             ctypes.addressof(self._axes), ctypes.addressof(self._steps), self._movers,
         )  # fmt: skip
         self._walk_address = ctypes.addressof(self._walk)

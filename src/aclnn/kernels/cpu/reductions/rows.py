@@ -24,7 +24,7 @@ from aclnn.kernels.cpu.reductions.narrowing import Narrowed, narrowed
 from aclnn.kernels.cpu.reductions.passes import Passes
 from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.reductions.walk import RowCall, advance, begin_run, begin_task
-from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, SHORT_SUMS, SMALL_SUM
+from aclnn.kernels.cpu.reductions.words import BLOCK, BLOCK_SUMS, NAMES, RUN_SUMS, SHORT_SUMS, SMALL_SUM
 from aclnn.kernels.cpu.simd.doubles import widen
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE, fma, lane
 from aclnn.kernels.cpu.strided import move_tile
@@ -49,6 +49,8 @@ CACHED_ROW = 40 << 10
 """Bytes of a row and of what is kept for it up to which they stay in the first-level cache."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
+MOST_RUNS = 1 << 12
+"""Runs of a row whose sums are kept, at most, until the row is known to suit float32."""
 
 
 _NAMES = NAMES | {
@@ -164,7 +166,7 @@ def _accumulators_before(reductions: Sequence[Step]) -> list[int]:
 def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
     """Return the operations of each pass in float32 lanes, if results have 16 bits; None for others.
 
-    Those are passes before the last that find statistics, or add to totals, which cannot be taken back.
+    Those are passes before the last that find statistics.
     """
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
     writes_short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
@@ -180,7 +182,7 @@ def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
     for number in range(passes.count):
         kept = {*passes.kept[number]}
         short = all(step.template in SHORT_SUMS for step in passes.reductions[number])
-        if number < last and (any(passes.totals[:last]) or passes.moments[number] or not short):
+        if number < last and (passes.moments[number] or not short):
             found.append(None)
             doubles |= kept
             continue
@@ -218,6 +220,12 @@ class _RowsSource(Source):
         self._written = [Elements(name, dtype, f"place{next(number)}") for name, dtype in types.written]
         self._row_outputs = [(next(number), name, dtype) for name, dtype in types.row_outputs]
         self._totals = [(next(number), name) for name in types.totals]
+        self._deferred = [
+            (k, name)
+            for k, name in self._totals
+            if any(narrow and name in passes.totals[place] for place, narrow in enumerate(self._narrowed[:-1]))
+        ]
+        """The totals that a pass in float32 lanes finds, and only the last one adds to."""
         self._combined = [Elements(name, DataType.DOUBLE, f"place{next(number)}") for name in types.sums]
         self._combining, self._operands = types.combining, next(number)
         self._sums = [
@@ -264,6 +272,7 @@ class _RowsSource(Source):
             self.buffer(self._room * buffers)
             for name in kept:
                 self(f"kept_{name} = stack_alloc({(CACHED_ROW if name in self._passes.given(0) else KEPT) + PADDED})")
+            self(*(f"early{k} = float64_at(stack_alloc({8 * MOST_RUNS}))" for k, _ in self._deferred))
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
@@ -497,16 +506,18 @@ class _RowsSource(Source):
         written, totals, sums = self._results(number)
         self(*(f"all_{name} = {self.splat}({name})" for name in passes.states[number]))
         self._split_rows(number)
-        of_runs = [(k, step.operands[0], step.operands[1]) for k, step, _ in found if step.template == RUN_SUM]
+        of_runs = [
+            (k, step.operands[0], step.operands[1]) for k, step in enumerate(reductions) if step.template in RUN_SUMS
+        ]
         sums_of = {term: f"found{k}" for k, term, _ in of_runs}
         self(*(f"found{k} = {kind.first.format(kind.start)}" for k, _, kind in found))
-        self(*(f"whole{k} = widen(0.0)" for k, *_ in (*cut, *of_runs)))
+        self(*(f"whole{k} = widen(0.0)" for k in sorted({k for k, *_ in (*cut, *of_runs)})))
         with self._runs(), self._blocks(bool(cut)):
             self._places(number, "begin" if cut else None)
             starts = [(k, BLOCK_SUMS[step.template]) for k, step in cut]
             self(*(f"found{k}, small{k} = splat(float32({start})), splat(float32(0.0))" for k, start in starts))
             self._load_splats(number)
-            self(*(f"found{k} = widen(0.0)" for k, *_ in of_runs))
+            self(*(f"found{k} = widen(0.0)" for k, step, _ in found if step.template == RUN_SUM))
             self(*(f"own{k} = widen(0.0)" for k, name in totals if name not in sums_of))
             sizes = {one.dtype.itemsize for one in written}
             streamed = len(written) if sizes in ({2}, {4}) and not reductions else 0
@@ -558,12 +569,18 @@ class _RowsSource(Source):
                 else:
                     reduce(limited=False)
             for k, name in totals:
-                own = sums_of.get(name, f"own{k}")
-                self(f"float64_at(place{k})[0] += sum_of({own})")
+                own = f"sum_of(widen({sums_of.get(name, f'own{k}')}))"
+                if (k, name) in self._deferred:
+                    self(f"early{k}[run] = {f'(early{k}[run] if begin else 0.0) + ' if cut else ''}{own}")
+                else:
+                    self(f"float64_at(place{k})[0] += {own}")
+            if number == passes.count - 1:
+                self(*(f"float64_at(here[{k}])[0] += early{k}[run]" for k, _ in self._deferred))
             for k, _, factor in of_runs:
                 same = factor if factor in passes.states[0] else self.vectors(factor)[0]
-                self(f"whole{k} = whole{k} + found{k} * {same}")
-            self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in starts))
+                self(f"whole{k} = whole{k} + widen(found{k}) * widen({same})")
+            ends = [(k, start) for k, start in starts if reductions[k].template not in RUN_SUMS]
+            self(*(f"whole{k} = whole{k} + ((widen(found{k}) - {start}) + widen(small{k}))" for k, start in ends))
         for k, step, kind in found:
             lanes = f"whole{k}" if step.template == RUN_SUM else f"found{k}"
             self(f"{step.result} = float64({kind.of_lanes.format(lanes)})")
@@ -571,12 +588,12 @@ class _RowsSource(Source):
 
     def _reduced(self, number: int, step: Step) -> list[str]:
         """Name what a pass reduces: a term, or the factors of one."""
-        names = step.operands[:1] if step.template == RUN_SUM else step.operands
+        names = step.operands[:1] if step.template in RUN_SUMS else step.operands
         return [self._term(number, name) for name in names]
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
         """Name the vectors of a number that is the sum of two more, and of these."""
-        terms = ((name, self._term(number, name)) for name in step.operands)
+        terms = zip(step.operands, self._reduced(number, step), strict=False)
         values = (f"narrow({term})" if name in self._doubles(number) else term for name, term in terms)
         yield from zip(*map(self.vectors, values), strict=True)
 

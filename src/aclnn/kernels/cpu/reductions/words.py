@@ -14,7 +14,7 @@ import numpy as np
 
 from aclnn.kernels.cpu.elementwise.functions import exp
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.reductions.rewrites import PRODUCT_SUM
+from aclnn.kernels.cpu.reductions.rewrites import PRODUCT_SUM, RUN_SUM
 from aclnn.kernels.cpu.simd.doubles import choose, narrow, widen
 from aclnn.kernels.cpu.simd.tables import table
 from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bits, select
@@ -320,8 +320,9 @@ def _two_sum(parts: int, large: bool) -> str:
     return f"{'large' if large else 'two'}_sum({', '.join(['{}'] * parts)})"
 
 
-SHORT_SUMS = tuple(f"short_sum({', '.join(['{}'] * factors)})" for factors in (1, 2))
-"""Sum over a row in one float32 up to ``BLOCK`` elements, of terms or of products fused with their additions."""
+SHORT_SUMS = "short_sum({})", "short_sum({}, {})", f"short_{RUN_SUM}"
+"""Sum over a row in one float32 up to ``BLOCK`` elements: of terms, of products fused with their additions, of runs."""
+RUN_SUMS = RUN_SUM, SHORT_SUMS[2]
 BLOCK_SUMS = dict.fromkeys(SHORT_SUMS, 0.0) | {
     _two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)
 }
