@@ -62,7 +62,7 @@ def batch_norm_inference(x: Real, w: Real, b: Real, mean: Real, variance: Real, 
 
 def _training_gradients(dy: Real, x: Real, w: Real, mean: Real, rstd: Real) -> tuple[Real, Real, Real]:
     xhat = (x - mean) * rstd
-    return w * input_gradient(dy, xhat, rstd), row_sum(dy * xhat), row_sum(dy)
+    return input_gradient(dy, xhat, rstd * w), row_sum(dy * xhat), row_sum(dy)
 
 
 def batch_norm_gradients_of_rstd(

@@ -53,7 +53,7 @@ def deep_norm_gradients(
 ) -> tuple[Real, Real, Real, Real]:
     """Gradients for x and gx, and what each element adds to those for b and w."""
     xhat = (alpha * x + gx - mean) * rstd
-    dgx = input_gradient(dy * w * rstd, xhat, 1.0)  # so that a rstd of 0 gives no negative zeros
+    dgx = input_gradient(dy * w, xhat, rstd)
     return alpha * dgx, dgx, dy, dy * xhat
 
 
