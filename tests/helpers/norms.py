@@ -15,9 +15,8 @@ Array = np.ndarray[Any, Any]
 Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: Of the largest term, what float64 arithmetic may lose, and float32 lanes; of sums, what these lose of terms, and sums
-#: in float32 as well.
-_LOSS, _NARROW_LOSS, _TERM_LOSS, _SUM_LOSS = 2.0**-44, 2.0**-19, 2.0**-21, 2.0**-19
+#: Of the largest term, what float64 arithmetic may lose, and float32 lanes.
+_LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-19
 
 
 def wide(array: Any, *shape: int) -> Array:
@@ -69,15 +68,11 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
         return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
 
 
-def in_float32(sums: Expected, dx: Any, lost: float = _TERM_LOSS) -> Expected:
-    """Return sums whose terms are in float32 lanes where a gradient dx, if it is wanted, has 16 bits."""
-    exact, size = sums
-    return exact, size * (lost / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1)
-
-
-def _sums_of_channels(dw: Array, db: Array, shape: Sequence[int], dx: Any) -> list[Expected]:
-    """Return the sums of what each element adds to the gradients for w and b."""
-    return [in_float32(total(terms, shape), dx, _SUM_LOSS) for terms in (dw, db)]
+def sums_beside(dx: Any, shape: Sequence[int], **terms: Array) -> dict[str, Expected]:
+    """Return sums of terms, which float32 lanes add up where a gradient dx, if it is wanted, has 16 bits."""
+    more = _NARROW_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1
+    sums = {name: total(term, shape) for name, term in terms.items()}
+    return {name: (exact, size * more) for name, (exact, size) in sums.items()}
 
 
 def rounded(
@@ -149,9 +144,8 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dy = wide(arguments["gradOut"], *x.shape)
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
-    sums = _sums_of_channels(dw, db, w.shape, outputs.get("gradInput"))
-    found = {"gradInput": (dx, size, size), **dict(zip(("gradGammaOut", "gradBetaOut"), sums, strict=True))}
-    return rounded(found, outputs)
+    sums = sums_beside(outputs.get("gradInput"), w.shape, gradGammaOut=dw, gradBetaOut=db)
+    return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
 def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tuple[Array, list[Array]]:
@@ -223,9 +217,8 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (0, 2))
     if not arguments["training"]:
         dx, size = w * rstd * dy, abs(w * rstd * dy)
-    sums = _sums_of_channels(dw, db, w.shape, outputs.get("gradInput"))
-    found = {"gradInput": (dx, size, size), **dict(zip(("gradWeight", "gradBias"), sums, strict=True))}
-    return rounded(found, outputs)
+    sums = sums_beside(outputs.get("gradInput"), w.shape, gradWeight=dw, gradBias=db)
+    return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
 def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -280,12 +273,8 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x1 + x2, mean, rstd, w, (1,))
     dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
-    found = {
-        "dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)),
-        "dgammaOut": in_float32(total(dw, w.shape), outputs["dxOut"]),
-        "dbetaOut": total(db, w.shape),
-    }
-    return rounded(found, outputs)
+    sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
+    return rounded({"dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)), **sums}, outputs)
 
 
 def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -307,8 +296,7 @@ def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dgx, size, dw, db = gradients(dy, alpha * x + gx, mean, rstd, w, (1,))
     found = {"dxOut": (alpha * dgx, abs(alpha) * size, abs(alpha) * size), "dgxOut": (dgx, size, size)}
-    sums = {"dbetaOut": total(db, w.shape), "dgammaOut": in_float32(total(dw, w.shape), outputs["dxOut"])}
-    return rounded(found | sums, outputs)
+    return rounded(found | sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db), outputs)
 
 
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -336,9 +324,8 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
         dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
-    sums = _sums_of_channels(dw, db, w.shape, outputs["dxOut"])
-    found = {"dxOut": (dx, size, size), **dict(zip(("dgammaOut", "dbetaOut"), sums, strict=True))}
-    return rounded(found, outputs)
+    sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
+    return rounded({"dxOut": (dx, size, size), **sums}, outputs)
 
 
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -382,17 +369,13 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     scaled = dy * (1 + scale)
     dx, size, dw, db = gradients(scaled, x, mean, rstd, w, (2,))
     weighted = (x - mean) * rstd * w
+    wanted = outputs.get("gradInputOut")
+    of_samples = sums_beside(wanted, scale.shape, gradScaleOut=dy * (weighted + b), gradShiftOut=dy)
+    size_of_scale = sums_beside(wanted, scale.shape, terms=abs(dy) * (abs(weighted) + abs(b)))["terms"][1]
     found = {
         "gradInputOut": (dx, size, size),
-        "gradScaleOut": in_float32(
-            (
-                (dy * (weighted + b)).sum(1, keepdims=True),
-                (abs(dy) * (abs(weighted) + abs(b))).sum(1, keepdims=True),
-            ),
-            outputs.get("gradInputOut"),
-        ),
-        "gradShiftOut": total(dy, scale.shape),
-        "gradWeightOut": in_float32(total(dw, (1, 1, x.shape[2])), outputs.get("gradInputOut")),
-        "gradBiasOut": total(db, (1, 1, x.shape[2])),
+        **of_samples,
+        "gradScaleOut": (of_samples["gradScaleOut"][0], size_of_scale),
+        **sums_beside(wanted, (1, 1, x.shape[2]), gradWeightOut=dw, gradBiasOut=db),
     }
     return rounded(found, outputs)

@@ -49,6 +49,8 @@ CACHED_ROW = 40 << 10
 """Bytes of a row and of what is kept for it up to which they stay in the first-level cache."""
 KEPT = 1 << 17
 """Bytes of a variable that is kept from one pass for the next, at most."""
+TOGETHER, SCALE = 16, 2.0**-5
+"""Rows that are added up in float32 before they go to float64 sums, and what is multiplied so that none overflows."""
 MOST_RUNS = 1 << 12
 """Runs of a row whose sums are kept, at most, until the row is known to suit float32."""
 
@@ -231,6 +233,8 @@ class _RowsSource(Source):
         self._sums = [
             (int(one.first.removeprefix("place")), name) for one, name in zip(self._combined, types.added, strict=False)
         ]
+        self._in_short = [k for k, _ in self._sums if self._narrowed[-1] and types.keeps and not self._across]
+        """The sums of which a few rows are added up in float32 first."""
         self._row_bytes = self.lanes * 8 if self._across else _VECTOR
         self._totals_bytes = LANES * self._row_bytes
         """Bytes of the accumulators of a reduction across rows."""
@@ -249,6 +253,31 @@ class _RowsSource(Source):
             with self.stretch([*vectors, *added], self._combined, 0):
                 self.steps(self._combining, lambda name: f"all_{name}" if name in self._numbers else name)
 
+    def _short_sum(self, k: int) -> Elements:
+        """Return what a few rows add up to."""
+        return Elements(f"few{k}", DataType.FLOAT, f"(short{k} + run * walk.run * 4)", None)
+
+    def _adding(self, number: int, k: int, name: str) -> tuple[Elements, str]:
+        """Return a sum over rows that a pass adds to, and its new value."""
+        term = self._term(number, name)
+        if not (self._narrowed[number] and k in self._in_short):
+            return Elements(f"sum{k}", DataType.DOUBLE, f"place{k}"), f"sum{k} + {self.splat}({term})"
+        single = f"narrow({term})" if name in self._doubles(number) else term
+        return self._short_sum(k), f"fma({single}, {SCALE}, few{k})"
+
+    def _add_short_sums(self) -> None:
+        """Add what a few rows add up to to a task's sums."""
+        self._double = True
+        with self._runs():
+            self("end = walk.run")
+            self(*(f"place{k} = here[{k}]" for k in self._in_short))
+            short = [*map(self._short_sum, self._in_short)]
+            sums = [Elements(f"sum{k}", DataType.DOUBLE, f"place{k}", None) for k in self._in_short]
+            more = (f"sum{k} + few{k} * {1 / SCALE}" for k in self._in_short)
+            written = [one._replace(value=value) for one, value in zip(sums, more, strict=True)]
+            with self.stretch([*sums, *short], [*written, *(one._replace(value="0.0") for one in short)], 0):
+                pass
+
     def _dtypes_of_kept(self, types: Types) -> dict[str, DataType]:
         """Return the data types of what passes keep: float32 of what float32 lanes have."""
         found = dict[str, DataType]()
@@ -261,7 +290,8 @@ class _RowsSource(Source):
         """Make the function of a chunk of tasks."""
         operands, together = self._operands, self.lanes if self._across else 1
         kept = self._passes.given(self._passes.count)
-        buffers = max(1, len(self._vectors) + len(self._written) + 2 * len(self._combined) + len(kept))
+        sums = 4 * max(len(self._combined), len(self._sums))
+        buffers = max(1, len(self._vectors) + len(self._written) + sums + len(kept))
         most = max((_accumulators_before(steps)[-1] for steps in self._passes.reductions), default=0)
         with self.block("def part(at, first, last):"):
             self(
@@ -272,6 +302,10 @@ class _RowsSource(Source):
             self.buffer(self._room * buffers)
             for name in kept:
                 self(f"kept_{name} = stack_alloc({(CACHED_ROW if name in self._passes.given(0) else KEPT) + PADDED})")
+            for k in self._in_short:
+                self(f"short{k} = stack_alloc({KEPT // 2 + PADDED})")
+                with self.block(f"for at_sum in range(0, 4 * walk.runs * walk.run, {4 * LANES}):"):
+                    self(f"store_FLOAT(short{k} + at_sum, splat(float32(0.0)))")
             self(*(f"early{k} = float64_at(stack_alloc({8 * MOST_RUNS}))" for k, _ in self._deferred))
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
@@ -304,6 +338,9 @@ class _RowsSource(Source):
                     self._write_rows()
                     if self._apart:
                         self._move_tiles(1, self._written)
+                    if self._in_short:
+                        with self.block(f"if row % {TOGETHER} == {TOGETHER - 1} or row == rows - 1:"):
+                            self._add_short_sums()
                     self(f"advance(places, {operands}, walk.steps, {together})")
                 if self._combining:
                     self._combine()
@@ -531,22 +568,16 @@ class _RowsSource(Source):
             brought, kept = (self._kept(number, names) for names in (passes.given(number), passes.kept[number]))
             terms = [(f"found{k}", self._reduced(number, step), kind) for k, step, kind in found]
             terms += [(f"own{k}", [self._term(number, name)], _SUM) for k, name in totals if name not in sums_of]
+            adding = [self._adding(number, k, name) for k, name in sums]
             read = [
                 *(
                     one._replace(ahead=one.first.replace("place", "next") if number else "")
                     for one in self._needed(number, self._vectors)
                 ),
                 *brought,
-                *(Elements(f"sum{k}", DataType.DOUBLE, f"place{k}") for k, _ in sums),
+                *(one for one, _ in adding),
             ]
-            written = [
-                *written,
-                *kept,
-                *(
-                    Elements(f"sum{k} + {self.splat}({self._term(number, name)})", DataType.DOUBLE, f"place{k}")
-                    for k, name in sums
-                ),
-            ]
+            written = [*written, *kept, *(one._replace(value=value) for one, value in adding)]
             changed = [*(name for name, *_ in terms), *(f"{name}{k}" for k, _ in cut for name in ("found", "small"))]
 
             def reduce(limited: bool) -> None:
