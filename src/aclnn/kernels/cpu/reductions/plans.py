@@ -14,6 +14,7 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
+from aclnn.formula import is_in_float32
 from aclnn.kernels import Formula, Operand, Plan, identity
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
@@ -284,8 +285,9 @@ class _Program:
             full = (*axes.rows, *(axes.columns if differs(output) else ()))
             if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
                 raise _NotWalkableError
-        self.writes_short = all(output.layout.dtype.itemsize == 2 for _, output in self.written)
-        """All results of elements have 16 bits."""
+        sizes = {output.layout.dtype.itemsize for _, output in self.written}
+        self.narrows = sizes == {2} or (sizes == {4} and is_in_float32(formula))
+        """Elements are float32 lanes where these suffice."""
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
@@ -299,8 +301,8 @@ class _Program:
         if self.in_float32:
             exact = float32_steps(self.traced, elements, short=True, exact=True) if self._short else None
             return steps, exact
-        short = with_short_sums(steps, elements, self.traced.results, of_runs) if self.writes_short else steps
-        return short, steps if self.writes_short else None
+        short = with_short_sums(steps, elements, self.traced.results, of_runs) if self.narrows else steps
+        return short, steps if self.narrows else None
 
 
 class _Lanes:
@@ -409,10 +411,10 @@ class _Rows:
             keeps=lanes.keeps,
         )
         shared, passes = list[str](), of_steps(steps)
-        shared_dtype = DataType.FLOAT if program.writes_short else DataType.DOUBLE
+        shared_dtype = DataType.FLOAT if program.narrows else DataType.DOUBLE
         if of_task and lanes.block >= FEW_ROWS and not (program.in_float32 or program.summed):
             found = of_task
-            if not program.writes_short:
+            if not program.narrows:
                 found = constants(steps, of_task, program.numbers, program.traced.results)
             walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_task)
             kept_bytes = 8 * len(passes.given(passes.count)) + shared_dtype.itemsize * len(found)
@@ -429,7 +431,8 @@ class _Rows:
             typed(vectors), typed(splats), typed(of_rows), typed(written), typed(row_outputs),
             tuple(result for result, _ in totals), tuple(result for result, _ in sums), tuple(added), tuple(combining),
             (*program.numbers, COLUMNS),
-            lanes.across, lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps, program.in_float32,
+            lanes.across, lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps,
+            program.in_float32, program.narrows,
         )  # fmt: skip
         key = (program.traced.digest, *map(str, (steps, *types)))
         name = f"rows-{program.traced.name}-{'across' if lanes.across else 'along'}"
@@ -463,9 +466,9 @@ class _Rows:
         """Return the operations, ``added`` being what is added up over rows for each column."""
         results = *program.traced.results, *added
         steps = with_moments(factored(program.steps, lanes.same, results))
-        if not program.writes_short:
+        if not program.narrows:
             steps = with_rests(steps, [name for name, _ in program.of_elements])
-        return fused(steps, results, only_sums=program.writes_short)
+        return fused(steps, results, only_sums=program.narrows)
 
     def _describe(self, axes: _Axes, lanes: _Lanes, every: list[_Walked | _Sum], written: list[_Walked]) -> None:
         """Describe the walk of every tensor to the kernel, of which some are written element by element."""

@@ -103,6 +103,8 @@ class Types(NamedTuple):
     """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
     in_float32: bool
     """Elements are float32 lanes."""
+    narrows: bool
+    """They are where that suffices, and float64 lanes elsewhere."""
 
 
 class _Kind(NamedTuple):
@@ -166,14 +168,13 @@ def _accumulators_before(reductions: Sequence[Step]) -> list[int]:
 
 
 def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
-    """Return the operations of each pass in float32 lanes, if results have 16 bits; None for others.
+    """Return the operations of each pass in float32 lanes, None for those in float64, or if all are.
 
     Those are passes before the last that find statistics.
     """
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
-    writes_short = types.written and all(dtype.itemsize == 2 for _, dtype in types.written)
     if (
-        not writes_short
+        not types.narrows
         or types.in_float32
         or passes.reductions[last]
         or any(dtype not in _DIGITS for _, dtype in operands)
