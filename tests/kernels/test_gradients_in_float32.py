@@ -1,8 +1,8 @@
-"""Gradients of norms with results of 16 bits: float32 lanes, sums of products in float32, and where these do not do."""
+"""Gradients of norms in float32 lanes, with sums in float32, and where these do not do."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import pytest
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
+from aclnn.formula import in_float32
 from aclnn.kernels import Operand
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.reductions.rewrites import combined
@@ -26,9 +27,10 @@ SAMPLES, ROWS, COLUMNS = 2, 20, 300
 ALL, SAMPLE, ROW, COLUMN = (SAMPLES, ROWS, COLUMNS), (SAMPLES, 1, COLUMNS), (SAMPLES, ROWS, 1), (1, 1, COLUMNS)
 SHAPES = {"dy": ALL, "x1": ALL, "x2": ALL, "mean": ROW, "rstd": ROW, "w": COLUMN, "b": COLUMN, "s": SAMPLE, "more": ALL}
 SUMS = SAMPLE, SAMPLE, COLUMN, COLUMN
-SIXTEEN_BITS = pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
+DTYPES = pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=["float32", "float16", "bfloat16"])
 
 
+@in_float32
 def gradients(dy: Any, x1: Any, x2: Any, mean: Any, rstd: Any, w: Any, b: Any, s: Any, more: Any) -> Any:
     """The gradient for x1 of a norm of x1 + x2, more added to it, and what elements add to those for s, t, w and b."""
     xhat, factor = (x1 + x2 - mean) * rstd, 1.0 + s
@@ -99,16 +101,16 @@ def judge(inputs: Inputs, outputs: Sequence[Array]) -> None:
         assert np.all(abs(got.astype(np.longdouble) - exact) <= allowed)
 
 
-@SIXTEEN_BITS
+@DTYPES
 def test_results_are_within_the_bounds(dtype: D) -> None:
     inputs = random_inputs(dtype)
     outputs = run(inputs)
     judge(inputs, outputs)
     wide = run({name: array.astype(np.float64) for name, array in inputs.items()}, NUMPY[dtype])
-    assert np.mean(outputs[0] == wide[0]) > 0.999
+    assert np.mean(outputs[0] == wide[0]) > (0.3 if dtype is D.FLOAT else 0.999)
 
 
-@SIXTEEN_BITS
+@DTYPES
 def test_what_rounding_a_sum_to_float32_loses_counts(dtype: D) -> None:
     """The smaller operand says how the larger one, the same everywhere, differs from the mean."""
     inputs = scaled(random_inputs(dtype), x2=2.0**-10)
@@ -163,19 +165,6 @@ def test_sums_over_rows_do_not_overflow_on_the_way() -> None:
     assert all(np.isfinite(array.astype(np.float64)).all() for array in outputs)
 
 
-@SIXTEEN_BITS
-def test_threads_vectors_and_layouts_change_no_bit(dtype: D, monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs = random_inputs(dtype)
-    results = []
-    for wide, count, order in ((True, 1, "C"), (False, 2, "C"), (True, 2, "F")):
-        monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
-        threads.set_threads(count)
-        results.append(run({name: np.array(array, order=order) for name, array in inputs.items()}))
-    for other in results[1:]:
-        for got, want in zip(other, results[0], strict=True):
-            np.testing.assert_array_equal(got, want)
-
-
 def run_groups(inputs: Inputs) -> list[Array]:
     """Compute GroupNorm's gradients."""
     parameter = inputs["w"].shape
@@ -206,7 +195,7 @@ def judge_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
         assert np.all(abs(got.astype(np.longdouble) - exact) <= allowed)
 
 
-@SIXTEEN_BITS
+@DTYPES
 @pytest.mark.parametrize(
     ("channels", "pixels"), [(4, 600), (40, 1), (4, 33), (MOST_RUNS + 1, 8)], ids=["blocks", "one", "short", "many"]
 )
@@ -231,16 +220,21 @@ def test_a_group_computed_in_float64_adds_to_the_sums_of_channels_once() -> None
     np.testing.assert_array_equal(outputs[0][chosen], others[0][chosen])
 
 
-@SIXTEEN_BITS
-def test_threads_vectors_and_layouts_change_no_bit_of_sums_of_channels(
-    dtype: D, monkeypatch: pytest.MonkeyPatch
+@DTYPES
+@pytest.mark.parametrize(
+    ("make", "compute"), [(random_inputs, run), (random_groups, run_groups)], ids=["rows", "groups"]
+)
+def test_threads_vectors_and_layouts_change_no_bit(
+    make: Callable[[D], Inputs],
+    compute: Callable[[Inputs], list[Array]],
+    dtype: D,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    inputs = random_groups(dtype)
-    results = []
+    inputs, results = make(dtype), []
     for wide, count, order in ((True, 1, "C"), (False, 2, "C"), (True, 2, "F")):
         monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
         threads.set_threads(count)
-        results.append(run_groups({name: np.array(array, order=order) for name, array in inputs.items()}))
+        results.append(compute({name: np.array(array, order=order) for name, array in inputs.items()}))
     for other in results[1:]:
         for got, want in zip(other, results[0], strict=True):
             np.testing.assert_array_equal(got, want)
