@@ -36,33 +36,6 @@ class Geometry(NamedTuple):
     """Elements of the output coincide in ways that only writing in logical order resolves: the axes are as given."""
 
 
-def _last_writes(axes: list[Axis], starts: list[int]) -> list[Axis]:
-    """Drop the axes along which the output stands still: only the last of their elements is seen in the end."""
-    kept = []
-    for axis in axes:
-        if axis.out == 0:
-            for operand, step in enumerate(axis.steps):
-                starts[operand] += (axis.extent - 1) * step
-        else:
-            kept.append(axis)
-    return kept
-
-
-def _moving(layout: Layout) -> Layout:
-    """Return a layout without the axes along which it stands still."""
-    moving = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if stride]
-    return layout._replace(shape=tuple(n for n, _ in moving), strides=tuple(stride for _, stride in moving))
-
-
-def _forwards(axis: Axis, starts: list[int]) -> Axis:
-    """The axis walked so that the output's address grows."""
-    if axis.out > 0:
-        return axis
-    for operand, step in enumerate(axis.steps):
-        starts[operand] += (axis.extent - 1) * step
-    return Axis(axis.extent, tuple(-step for step in axis.steps))
-
-
 def _merge(axes: Sequence[Axis]) -> tuple[Axis, ...]:
     """Neighbouring axes as one wherever every operand steps through them evenly."""
     merged: list[Axis] = []
@@ -81,28 +54,28 @@ def simplify(operands: Sequence[Layout]) -> Geometry:
     """
     sizes = [operand.dtype.itemsize for operand in operands]
     starts = [operand.offset * operand.dtype.itemsize for operand in operands]
-    axes = [
+    every = [
         Axis(extent, tuple(stride * size for stride, size in zip(strides, sizes, strict=True)))
         for extent, *strides in zip(operands[-1].shape, *(operand.strides for operand in operands), strict=True)
         if extent > 1
     ]
-    axes = _last_writes(axes, starts)
-    ordered = not _moving(operands[-1]).distinct
+    axes = [axis for axis in every if axis.out]
+    extents, outs = tuple(axis.extent for axis in axes), tuple(axis.out for axis in axes)
+    ordered = not Layout(operands[-1].dtype, extents, outs).distinct
+    for axis in every:
+        # From the end: of elements of the output that coincide only the last is seen; its address is to grow.
+        if axis.out == 0 or (axis.out < 0 and not ordered):
+            starts = [start + (axis.extent - 1) * step for start, step in zip(starts, axis.steps, strict=True)]
     if not ordered:
-        axes = [_forwards(axis, starts) for axis in axes]
+        axes = [axis if axis.out > 0 else Axis(axis.extent, tuple(-step for step in axis.steps)) for axis in axes]
         axes.sort(key=lambda axis: axis.steps[::-1], reverse=True)
     return Geometry(_merge(axes), tuple(starts), ordered)
 
 
 def merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
     """(extent, stride), innermost first, of as few axes as there can be, none of extent 1."""
-    axes: list[tuple[int, int]] = []
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if axes and stride == axes[-1][0] * axes[-1][1]:
-            axes[-1] = axes[-1][0] * extent, axes[-1][1]
-        elif extent != 1:
-            axes.append((extent, stride))
-    return axes
+    axes = [Axis(extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
+    return [(axis.extent, axis.out) for axis in reversed(_merge(axes))]
 
 
 Span = tuple[int, int]
@@ -156,11 +129,10 @@ class Overlaps:
     def apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[Sequence[int], list[NDArray[np.uint8]]]:
         """Each input's address, or its copy's where an output overlaps it, and the copies."""
         which = self.among(inputs, outputs)
-        return self._copied(inputs, set(which)) if which else (inputs, [])
-
-    def _copied(self, inputs: Sequence[int], which: Collection[int]) -> tuple[list[int], list[NDArray[np.uint8]]]:
+        if not which:
+            return inputs, []
         addresses, copies = list(inputs), []
-        for i in which:
+        for i in set(which):
             span = self._read[i]
             assert span is not None
             copy = np.empty(span[1] - span[0], np.uint8)

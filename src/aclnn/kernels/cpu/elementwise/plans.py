@@ -237,10 +237,7 @@ class _Strided:
         self._starts = (*geometry.starts[len(inputs) :], *geometry.starts[: len(inputs)])
         # Reading and writing the same element is harmless only where nothing is written twice.
         output = outputs[0]
-        alone = not geometry.ordered and all(
-            stride for extent, stride in zip(output.shape, output.strides, strict=True) if extent > 1
-        )
-        alike = {(i, 0) for i, layout in enumerate(inputs) if alone and same_elements(layout, output)}
+        alike = {(i, 0) for i, layout in enumerate(inputs) if output.distinct and same_elements(layout, output)}
         self._overlaps = Overlaps([layout.span for layout in inputs], [layout.span for layout in outputs], alike)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
