@@ -206,11 +206,7 @@ def _tile_shape(rows: int, columns: int, most: int, transposed: bool) -> tuple[i
 
 
 def tile(
-    geometry: Geometry,
-    sizes: Sequence[int],
-    outputs: int,
-    evaluator: tuple[int, int],
-    stream_bytes: int,
+    geometry: Geometry, sizes: Sequence[int], outputs: int, evaluator: tuple[int, int], stream_bytes: int
 ) -> Tiles:
     """Cut a walk into tiles.
 

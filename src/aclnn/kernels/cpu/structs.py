@@ -32,13 +32,7 @@ from llvmlite import ir
 from numba import extending
 from numba.core import cgutils, types
 from numba.core.typing.templates import AbstractTemplate, AttributeTemplate, infer_getattr, infer_global
-from numba.extending import (
-    lower_builtin,
-    lower_getattr_generic,
-    lower_setattr_generic,
-    models,
-    register_model,
-)
+from numba.extending import lower_builtin, lower_getattr_generic, lower_setattr_generic, models, register_model
 
 from aclnn.kernels.cpu.jit import generic, intrinsic
 

@@ -13,15 +13,7 @@ from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.elementwise.general import Source, on_float32
 from aclnn.kernels.cpu.jit import register_jitable
 from aclnn.kernels.cpu.simd.tables import horner, horner_from, table
-from aclnn.kernels.cpu.simd.vector import (
-    absolute,
-    any_lane,
-    bits,
-    fma,
-    from_bits,
-    select,
-    where_negative,
-)
+from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bits, select, where_negative
 from aclnn.kernels.fitted import (
     CENTRE_CARRIES,
     LAST_CARRIES,

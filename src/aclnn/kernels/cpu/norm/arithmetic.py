@@ -35,14 +35,7 @@ from aclnn.kernels.cpu.simd.memory import (
 )
 from aclnn.kernels.cpu.simd.prefetch import prefetch, prefetch_near, prefetch_rest
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, pieces, select, shuffled, splat
-from aclnn.kernels.cpu.structs import (
-    address,
-    float32_at,
-    float64_at,
-    optimization_barrier,
-    pointer,
-    stack_alloc,
-)
+from aclnn.kernels.cpu.structs import address, float32_at, float64_at, optimization_barrier, pointer, stack_alloc
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
 Kernel = Callable[[int, int, int, int], None]

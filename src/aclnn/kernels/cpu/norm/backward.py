@@ -302,10 +302,7 @@ def _driver(make: Callable[[], Kernel]) -> Kernel:
 
 
 def plan(
-    inputs: tuple[Layout | None, ...],
-    outputs: tuple[Layout | None, ...],
-    normalized_dims: int,
-    centred: bool = True,
+    inputs: tuple[Layout | None, ...], outputs: tuple[Layout | None, ...], normalized_dims: int, centred: bool = True
 ) -> Plan:
     """See ``aclnn.kernels.layer_norm_backward``."""
     dx, dw, db = (layout is not None for layout in outputs)
