@@ -14,7 +14,7 @@ the products and sums of float32 numbers in float64 do neither. docs/numerics-la
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -71,19 +71,6 @@ def store_totals(builder: ir.IRBuilder, address: ir.Value, pitch: ir.Value, valu
         builder.store(sums, pointer(builder, place, sums.type), align=4)
 
 
-class Adding(NamedTuple):
-    """Functions of which a kernel of sums is made.
-
-    Checked kernels make all sums of a row and leave out terms that float32 cannot hold. The others take fewer
-    instructions: they make no Σ|dy|, and terms that overflow show in dw and db.
-    """
-
-    sixteen: Any
-    some: Any
-    terms: Any
-    overflowed: Any
-
-
 @register_jitable
 def statistics(coefficients: Any, k: int) -> Any:
     """Mean and rstd of a group's row number k, in every lane."""
@@ -120,10 +107,9 @@ def standardizer(centred: bool) -> Any:
     return standardize
 
 
-def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
-    """Functions that add sixteen columns of a row, and those of a group to the float64 sums."""
-    load_dy, load_dy_part, load_x, load_x_part = dy.load, dy.load_part, x.load, x.load_part
-    dy_size, x_size, wants_x = dy.size, x.size, spec.x
+def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, Any, Any]:
+    """Functions that add sixteen columns of a row, its last few, a group's terms, and those of them that overflow."""
+    load, load_part, itemsize, wants_x = element.load, element.load_part, element.size, spec.x
     wants_dx, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
 
@@ -147,15 +133,15 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
 
     @register_jitable
     def sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
-        y = load_dy(dy_at)
-        return add(y, standardize(load_x(x_at), row) if wants_x else y, w, terms, sums)
+        y = load(dy_at)
+        return add(y, standardize(load(x_at), row) if wants_x else y, w, terms, sums)
 
     @register_jitable
     def some(dy_at: int, x_at: int, count: int, row: Any, w: Any, terms: Any, sums: Any) -> Any:
-        y = load_dy(dy_at)
+        y = load(dy_at)
         xhat = y
         if wants_x:
-            xhat = select(first_lanes(count), standardize(load_x(x_at), row), 0.0)
+            xhat = select(first_lanes(count), standardize(load(x_at), row), 0.0)
         return add(y, xhat, w, terms, sums)
 
     @register_jitable
@@ -185,10 +171,10 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
             exact_dw = total_dw[j] if wants_dw else 0.0
             exact_db = total_db[j] if wants_db else 0.0
             for k in range(GROUP):
-                y = load_dy_part(args.dy[k] + j * dy_size, 1)
+                y = load_part(args.dy[k] + j * itemsize, 1)
                 exact_y = np.float64(lane(y, 0))
                 if wants_x:
-                    x = load_x_part(args.x[k] + j * x_size, 1)
+                    x = load_part(args.x[k] + j * itemsize, 1)
                     row = statistics(args.coefficients, k)
                     exact_row = np.float64(lane(row[0], 0)), np.float64(lane(row[1], 0))
                     xhat, exact_xhat = standardize(x, row), standardize(np.float64(lane(x, 0)), exact_row)
@@ -202,16 +188,19 @@ def _adding(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Adding:
             if wants_db and lane(db - db != 0.0, 0):
                 total_db[j] = exact_db
 
-    return Adding(sixteen, some, add_terms, add_overflowed)
+    return sixteen, some, add_terms, add_overflowed
 
 
-def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
-    """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums."""
-    add_sixteen, add_some, add_terms, add_overflowed = _adding(dy, x, spec, checked)
-    dy_size, x_size, wants_x, wants_dx = dy.size, x.size, spec.x, spec.dx
-    dy_line, x_line = 64 // dy.size - 1, 64 // x.size - 1
+def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Kernel:
+    """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums.
+
+    A checked one makes all sums of a row and leaves out terms that float32 cannot hold. Another takes fewer
+    instructions: it makes no Σ|dy|, and terms that overflow show in dw and db.
+    """
+    add_sixteen, add_some, add_terms, add_overflowed = _adding(element, spec, checked)
+    itemsize, wants_x, wants_dx, in_line = element.size, spec.x, spec.dx, 64 // element.size - 1
     # The next rows' x is prefetched here as well as dy; else by the write of dx, while reading goes on.
-    prefetches_x = not wants_dx or target.drops_prefetches(target.host())
+    prefetches_x = wants_x and (not wants_dx or target.drops_prefetches(target.host()))
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
         args = row_args_at(arguments)
@@ -221,9 +210,9 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
         rest, ends = columns - whole, address(stack_alloc(REMAINDERS))
         if rest:
             for k in range(GROUP):
-                copy_in(args.dy[k] + whole * dy_size, rest * dy_size, ends + 64 * k)
+                copy_in(args.dy[k] + whole * itemsize, rest * itemsize, ends + 64 * k)
                 if wants_x:
-                    copy_in(args.x[k] + whole * x_size, rest * x_size, ends + 64 * (GROUP + k))
+                    copy_in(args.x[k] + whole * itemsize, rest * itemsize, ends + 64 * (GROUP + k))
         coefficients, w_at = args.coefficients, args.weight
         row_0, row_1 = statistics(coefficients, 0), statistics(coefficients, 1)
         row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
@@ -235,21 +224,20 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
             sums_0, sums_1, sums_2, sums_3 = none, none, none, none
             for j in range(first, min(first + SEGMENT, whole), 16):
                 w = load_float32(w_at + 4 * j) if wants_dx else zero
-                at, x_at = j * dy_size, j * x_size
-                if j & dy_line == 0:
+                at = j * itemsize
+                if j & in_line == 0:
                     _prefetch_rows(dys, at + dy_ahead)
                     if wants_dx:
                         _prefetch_rows_near(dys, at)
-                if wants_x and j & x_line == 0:
                     if prefetches_x:
-                        _prefetch_rows(xs, x_at + x_ahead)
+                        _prefetch_rows(xs, at + x_ahead)
                     if wants_dx:
-                        _prefetch_rows_near(xs, x_at)
+                        _prefetch_rows_near(xs, at)
                 terms = (nothing, nothing)
-                terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + x_at, row_0, w, terms, sums_0)
-                terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + x_at, row_1, w, terms, sums_1)
-                terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + x_at, row_2, w, terms, sums_2)
-                terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + x_at, row_3, w, terms, sums_3)
+                terms, sums_0 = add_sixteen(dys[0] + at, xs[0] + at, row_0, w, terms, sums_0)
+                terms, sums_1 = add_sixteen(dys[1] + at, xs[1] + at, row_1, w, terms, sums_1)
+                terms, sums_2 = add_sixteen(dys[2] + at, xs[2] + at, row_2, w, terms, sums_2)
+                terms, sums_3 = add_sixteen(dys[3] + at, xs[3] + at, row_3, w, terms, sums_3)
                 overflow = add_terms(terms, dw_at + 8 * j, db_at + 8 * j, overflow)
             if rest and whole < first + SEGMENT:
                 w = load_float32_part(w_at + 4 * whole, rest) if wants_dx else zero
@@ -268,23 +256,13 @@ def sum_rows(dy: Format, x: Format, spec: NormSpec, checked: bool) -> Kernel:
     return run
 
 
-class Writing(NamedTuple):
-    """Functions that write dx: sixteen columns of it, a line, and an end of less than a line.
+def writing(element: Format, policy: str, centred: bool) -> tuple[Any, Any, Any, Any]:
+    """Functions that make sixteen columns of dx, and write a line, an end of less than a line, and such from memory.
 
-    ``out`` writes less than a line from memory, as (from, bytes, to).
+    They write by the policy of this name in ``Stores``; the last takes from where, bytes and to where.
     """
-
-    sixteen: Any
-    line: Any
-    end: Any
-    out: Any
-
-
-def writing(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Writing:
-    """Functions that write dx by the policy of this name in ``Stores``."""
-    standardize = standardizer(centred)
-    load_dy, load_x, store_dx, write_dx = dy.load, x.load, dx.store, getattr(dx.lines, policy)
-    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+    standardize, load, store, itemsize = standardizer(centred), element.load, element.store, element.size
+    write_dx, line = getattr(element.lines, policy), 64 // itemsize
     write_out = copy_out if policy == "store" else stream_out
 
     @register_jitable
@@ -295,7 +273,7 @@ def writing(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Wr
 
     @register_jitable
     def sixteen(dy_at: int, x_at: int, w_at: int, row: Any) -> Any:
-        return gradient(load_dy(dy_at), load_x(x_at), load_float32(w_at), row)
+        return gradient(load(dy_at), load(x_at), load_float32(w_at), row)
 
     @register_jitable
     def write_line(dy_at: int, x_at: int, dx_at: int, w_at: int, row: Any) -> None:
@@ -303,26 +281,26 @@ def writing(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Wr
         if line == 16:
             write_dx(dx_at, first)
         else:
-            write_dx(dx_at, first, sixteen(dy_at + 16 * dy_size, x_at + 16 * x_size, w_at + 64, row))
+            write_dx(dx_at, first, sixteen(dy_at + 16 * itemsize, x_at + 16 * itemsize, w_at + 64, row))
 
     @register_jitable
     def write_end(dy_at: int, x_at: int, dx_at: int, w_at: int, count: int, row: Any) -> None:
         end = address(stack_alloc(192))
-        copy_in(dy_at, count * dy_size, end)
-        copy_in(x_at, count * x_size, end + 64)
+        copy_in(dy_at, count * itemsize, end)
+        copy_in(x_at, count * itemsize, end + 64)
         for i in range(0, count, 16):
             w = load_float32_part(w_at + 4 * i, min(16, count - i))
-            result = gradient(load_dy(end + i * dy_size), load_x(end + 64 + i * x_size), w, row)
-            store_dx(end + 128 + i * dx_size, result)
-        write_out(end + 128, count * dx_size, dx_at)
+            result = gradient(load(end + i * itemsize), load(end + 64 + i * itemsize), w, row)
+            store(end + 128 + i * itemsize, result)
+        write_out(end + 128, count * itemsize, dx_at)
 
-    return Writing(sixteen, write_line, write_end, write_out)
+    return sixteen, write_line, write_end, write_out
 
 
-def write_row(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Kernel:
+def write_row(element: Format, policy: str, centred: bool) -> Kernel:
     """The kernel that writes dx of one row, a line at a time."""
-    _, write_line, write_end, _ = writing(dy, x, dx, policy, centred)
-    dy_size, x_size, dx_size, line = dy.size, x.size, dx.size, 64 // dx.size
+    _, write_line, write_end, _ = writing(element, policy, centred)
+    itemsize, line = element.size, 64 // element.size
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
         args = row_args_at(arguments)
@@ -333,12 +311,13 @@ def write_row(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> 
         rest = columns % line
         whole = columns - rest
         for j in range(0, whole, line):
-            dy_here, x_here = dy_at + j * dy_size, x_at + j * x_size
-            prefetch_rest(dy_here + NEAR, dy_ahead + j * dy_size, x_here + NEAR, x_ahead + j * x_size)
-            write_line(dy_here, x_here, dx_at + j * dx_size, w_at + 4 * j, row)
+            at = j * itemsize
+            dy_here, x_here = dy_at + at, x_at + at
+            prefetch_rest(dy_here + NEAR, dy_ahead + at, x_here + NEAR, x_ahead + at)
+            write_line(dy_here, x_here, dx_at + at, w_at + 4 * j, row)
         if rest:
-            at = dy_at + whole * dy_size, x_at + whole * x_size, dx_at + whole * dx_size
-            write_end(at[0], at[1], at[2], w_at + 4 * whole, rest, row)
+            at = whole * itemsize
+            write_end(dy_at + at, x_at + at, dx_at + at, w_at + 4 * whole, rest, row)
 
     return run
 
@@ -356,7 +335,7 @@ def _all_zero(weight: int, n: int) -> bool:
 def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any:
     """Make a row's coefficients of its sums; return true if float32 is not accurate enough for its dx.
 
-    Without all sums (see ``Adding``) that is said where it is in doubt, too.
+    Without all sums (see ``sum_rows``) that is said where it is in doubt, too.
     """
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
     for _ in range(block.segments):
@@ -376,24 +355,23 @@ def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any
     return row.needs_float64
 
 
-def _terms(dy: Format, x: Format, centred: bool) -> Any:
-    standardize = standardizer(centred)
-    load_dy, load_x, dy_size, x_size = dy.load_part, x.load_part, dy.size, x.size
+def _terms(element: Format, centred: bool) -> Any:
+    standardize, load_part, itemsize = standardizer(centred), element.load_part, element.size
 
     @register_jitable
     def terms(args: Any, j: int) -> Any:
         """g and x̂ of column j."""
         w, row = float32_at(args.weight)[j], args.coefficients
-        g = np.float64(lane(load_dy(args.dy[0] + j * dy_size, 1), 0)) * np.float64(w)
+        g = np.float64(lane(load_part(args.dy[0] + j * itemsize, 1), 0)) * np.float64(w)
         of_row = np.float64(row.mean), np.float64(row.rstd)
-        return g, standardize(np.float64(lane(load_x(args.x[0] + j * x_size, 1), 0)), of_row)
+        return g, standardize(np.float64(lane(load_part(args.x[0] + j * itemsize, 1), 0)), of_row)
 
     return terms
 
 
-def sum_float64(dy: Format, x: Format, centred: bool) -> Kernel:
+def sum_float64(element: Format, centred: bool) -> Kernel:
     """The kernel that adds columns of one row to its float64 sums."""
-    terms = _terms(dy, x, centred)
+    terms = _terms(element, centred)
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
         args = row_args_at(arguments)
@@ -408,9 +386,9 @@ def sum_float64(dy: Format, x: Format, centred: bool) -> Kernel:
     return run
 
 
-def write_float64(dy: Format, x: Format, dx: Format, centred: bool) -> Kernel:
+def write_float64(element: Format, centred: bool) -> Kernel:
     """The kernel that writes columns of one row's dx by its float64 sums."""
-    terms, store_dx, dx_size = _terms(dy, x, centred), dx.store_part, dx.size
+    terms, store_part, itemsize = _terms(element, centred), element.store_part, element.size
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
         args = row_args_at(arguments)
@@ -420,6 +398,6 @@ def write_float64(dy: Format, x: Format, dx: Format, centred: bool) -> Kernel:
         rstd = np.float64(row.rstd)
         for j in range(columns):
             g, xhat = terms(args, j)
-            store_dx(dx_at + j * dx_size, splat(np.float32((g - c1 - xhat * c2) * rstd)), 1)
+            store_part(dx_at + j * itemsize, splat(np.float32((g - c1 - xhat * c2) * rstd)), 1)
 
     return run

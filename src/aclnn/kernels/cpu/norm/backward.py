@@ -194,13 +194,12 @@ class NormPlan:
 
     def _compile(self, args: BlockArgs, checked: bool, policy: str) -> None:
         element, spec, centred = FORMATS[self._dtype], self.spec, self.spec.centred
-        three = element, element, element
 
         def made(name: str, key: tuple[object, ...], make: Callable[[], Any]) -> int:
             return address_of(kernel(f"norm-{name}-{self._dtype.name}", key, make))
 
         def made_sums(spec: NormSpec, checked: bool) -> int:
-            return made("sum_rows", (*spec, checked), partial(sum_rows, element, element, spec, checked))
+            return made("sum_rows", (*spec, checked), partial(sum_rows, element, spec, checked))
 
         args.sum_rows = made_sums(spec, checked)
         if self._packed:
@@ -209,11 +208,11 @@ class NormPlan:
             return
         if not checked:
             args.sum_rows_checked = made_sums(spec._replace(dw=False, db=False), True)
-        args.write_row = made("write_row", (policy, centred), partial(write_row, *three, policy, centred))
-        args.sum_float64 = made("sum_float64", (centred,), partial(sum_float64, *three[:2], centred))
-        args.write_float64 = made("write_float64", (centred,), partial(write_float64, *three, centred))
+        args.write_row = made("write_row", (policy, centred), partial(write_row, element, policy, centred))
+        args.sum_float64 = made("sum_float64", (centred,), partial(sum_float64, element, centred))
+        args.write_float64 = made("write_float64", (centred,), partial(write_float64, element, centred))
         if self._short:
-            make = partial(short_rows.short_rows, *three, spec, policy)
+            make = partial(short_rows.short_rows, element, spec, policy)
             args.short_rows = made("short_rows", (*spec, policy), make)
             args.row_batch = short_rows.rows_of_a_batch(self._n)
 

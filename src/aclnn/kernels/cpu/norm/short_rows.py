@@ -159,15 +159,14 @@ def _prefetch_ahead(dy_at: int, x_at: int) -> None:
     prefetch(x_at + AHEAD)
 
 
-def _sums(dy: Format, x: Format, spec: NormSpec) -> Any:
+def _sums(element: Format, spec: NormSpec) -> Any:
     _, wants_dw, wants_db, centred = spec
-    standardize = standardizer(centred)
-    load_dy, load_x, dy_size, x_size = dy.load, x.load, dy.size, x.size
+    standardize, load, vector_bytes = standardizer(centred), element.load, LANES * element.size
 
     @register_jitable(forceinline=True)
     def add_sixteen(dy_at: int, x_at: int, row: Any, w: Any, terms: Any, sums: Any, square: Any) -> Any:
         _prefetch_ahead(dy_at, x_at)
-        y, xhat = load_dy(dy_at), standardize(load_x(x_at), row)
+        y, xhat = load(dy_at), standardize(load(x_at), row)
         g = y * w
         dw = fma(y, xhat, terms[0]) if wants_dw else terms[0]
         db = terms[1] + y if wants_db else terms[1]
@@ -208,10 +207,7 @@ def _sums(dy: Format, x: Format, spec: NormSpec) -> Any:
                         store_float32(terms_at + DB_TERMS, terms[1])
                     terms_at += 64
                     w_here += 64
-                    at, x_here = (
-                        optimization_barrier(at + LANES * dy_size),
-                        optimization_barrier(x_here + LANES * x_size),
-                    )
+                    at, x_here = optimization_barrier(at + vector_bytes), optimization_barrier(x_here + vector_bytes)
                 _store_sums(lanes + 64 * (k - half), (sums_0, sums_1, sums_2, sums_3))
                 dy_at, x_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step
             if half > 0:  # of those before: what has just been written is not yet in the cache
@@ -222,8 +218,8 @@ def _sums(dy: Format, x: Format, spec: NormSpec) -> Any:
     return sum_batch
 
 
-def _limits(dy: Format) -> Any:
-    load_part, dy_size = dy.load_part, dy.size
+def _limits(element: Format) -> Any:
+    load_part, itemsize = element.load_part, element.size
 
     @register_jitable
     def all_zero(block: Any, row: int) -> Any:
@@ -231,7 +227,7 @@ def _limits(dy: Format) -> Any:
         dy_at, n = block.dy.address + row * block.dy.row_step, block.n
         total = splat(np.float32(0.0))
         for j in range(0, n, LANES):
-            total = total + absolute(load_part(dy_at + j * dy_size, min(LANES, n - j)))
+            total = total + absolute(load_part(dy_at + j * itemsize, min(LANES, n - j)))
         return not any_lane(total != 0.0)
 
     @register_jitable
@@ -256,10 +252,10 @@ def _limits(dy: Format) -> Any:
     return set_coefficients
 
 
-def _writes(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> Any:
-    dy_size, x_size, dx_size = dy.size, x.size, dx.size
-    write_sixteen, store_sixteen, line, streamed = getattr(dx, policy), dx.store, 64 // dx.size, policy != "store"
-    sixteen, write_line, _, write_some = writing(dy, x, dx, policy, centred)
+def _writes(element: Format, policy: str, centred: bool) -> Any:
+    itemsize, line, streamed = element.size, 64 // element.size, policy != "store"
+    write_sixteen, store_sixteen = getattr(element, policy), element.store
+    sixteen, write_line, _, write_some = writing(element, policy, centred)
 
     @register_jitable
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
@@ -267,7 +263,7 @@ def _writes(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> An
         if streamed or written + rest < LANES:
             room = address(stack_alloc(64))
             store_sixteen(room, end)
-            write_some(room + written * dx_size, rest * dx_size, dx_at + written * dx_size)
+            write_some(room + written * itemsize, rest * itemsize, dx_at + written * itemsize)
         else:
             store_sixteen(dx_at, end)
 
@@ -289,30 +285,31 @@ def _writes(dy: Format, x: Format, dx: Format, policy: str, centred: bool) -> An
             constants = _constants(means, rstds, room, k)
             end = constants[0]
             if rest:  # before anything is written, perhaps over dy or x
-                end = sixteen(dy_at + last * dy_size, x_at + last * x_size, w_here + 4 * last, constants)
+                end = sixteen(dy_at + last * itemsize, x_at + last * itemsize, w_here + 4 * last, constants)
             for _ in range(n // line):
                 _prefetch_ahead(at, x_here)
                 write_line(at, x_here, dx_here, w_here, constants)
-                at, x_here = optimization_barrier(at + line * dy_size), optimization_barrier(x_here + line * x_size)
+                at, x_here = optimization_barrier(at + 64), optimization_barrier(x_here + 64)
                 dx_here, w_here = optimization_barrier(dx_here + 64), w_here + 4 * line
             if n % line >= LANES:
                 _prefetch_ahead(at, x_here)
                 write_sixteen(dx_here, sixteen(at, x_here, w_here, constants))
             if rest:
-                write_end(dx_at + last * dx_size, end, n - rest - last, rest)
+                write_end(dx_at + last * itemsize, end, n - rest - last, rest)
             dy_at, x_at, dx_at = dy_at + dy_step, x_at + x_step, dx_at + dx_step
 
     return write_batch
 
 
-def short_rows(dy: Format, x: Format, dx: Format, spec: NormSpec, policy: str) -> Kernel:
+def short_rows(element: Format, spec: NormSpec, policy: str) -> Kernel:
     """The kernel that takes batches of ``rows`` evenly spaced contiguous rows, up to ``stop``.
 
     It ends before what is no whole batch, or one out of the ordinary. What remains of a row behind whole vectors is
     read as a whole one: what follows it has weight 0, and its terms of dw and db are beyond the last column.
     """
     _, wants_dw, wants_db, centred = spec
-    sum_batch, set_coefficients, write_batch = _sums(dy, x, spec), _limits(dy), _writes(dy, x, dx, policy, centred)
+    sum_batch, set_coefficients = _sums(element, spec), _limits(element)
+    write_batch = _writes(element, policy, centred)
 
     def run(arguments: int, counter: int, rows: int, stop: int) -> None:
         args = row_batch_args_at(arguments)
