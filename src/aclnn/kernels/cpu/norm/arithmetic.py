@@ -23,7 +23,7 @@ from numba.core import types
 from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.jit import generic, register_jitable
 from aclnn.kernels.cpu.norm.structs import GROUP, SEGMENT, SUMS_BYTES, NormSpec, row_args_at
-from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles, widen
 from aclnn.kernels.cpu.simd.memory import (
     Format,
     copy_in,
@@ -150,7 +150,7 @@ def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, A
         if checked:
             none = term - term
             overflow, term = overflow + none, select(none == 0.0, term, 0.0)
-        store_doubles(total, plus(load_doubles(total), term))
+        store_doubles(total, load_doubles(total) + widen(term))
         return overflow
 
     @register_jitable

@@ -16,7 +16,7 @@ from numba.core import types
 from aclnn.kernels.cpu.jit import intrinsic, register_jitable
 from aclnn.kernels.cpu.norm.arithmetic import Kernel, add_halves, standardizer, writing
 from aclnn.kernels.cpu.norm.structs import FLOAT, GROUP, SEGMENT, NormSpec, load_statistic, row_batch_args_at
-from aclnn.kernels.cpu.simd.doubles import load_doubles, plus, store_doubles
+from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles, widen
 from aclnn.kernels.cpu.simd.memory import Format, load_float32, store_float32
 from aclnn.kernels.cpu.simd.prefetch import prefetch
 from aclnn.kernels.cpu.simd.vector import (
@@ -140,7 +140,7 @@ def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
         total = load_doubles(sums_at + 8 * j)
         at = terms_at + 4 * j
         for _ in range(groups):
-            total = plus(total, load_float32(at))
+            total = total + widen(load_float32(at))
             at += 4 * padded
         store_doubles(sums_at + 8 * j, total)
 

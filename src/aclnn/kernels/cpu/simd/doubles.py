@@ -1,4 +1,4 @@
-"""Float64 lanes in registers: conversions from and to float32, sums over float32 lanes.
+"""Float64 lanes: loads, stores, conversions from and to float32, roots, polynomials, sums and maxima.
 
 Each operation is rounded once, in float64; nothing is fused or reassociated, so every machine gives the same bits.
 """
@@ -116,12 +116,6 @@ def load_doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 def store_doubles(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
     """Write sixteen float64."""
     builder.store(value, pointer(builder, address, DOUBLES.llvm), align=8)
-
-
-@intrinsic(DOUBLES, DOUBLES, FLOATS)
-def plus(builder: ir.IRBuilder, total: ir.Value, value: ir.Value) -> ir.Value:
-    """total + value, sixteen float64 and sixteen float32."""
-    return builder.fadd(total, builder.fpext(value, DOUBLES.llvm))
 
 
 @intrinsic(types.float64, DOUBLES)
