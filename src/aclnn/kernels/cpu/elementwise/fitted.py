@@ -72,16 +72,6 @@ def operations(formula: Formula, dtype: DataType) -> Formula | None:
     return Gradient(found) if isinstance(formula, Gradient) else found
 
 
-def in_two(function: Fitted) -> Any:
-    """Return a function with segments on any number of float32 lanes: its value as the sum of two float32.
-
-    The first is nearly the one next to it.
-    """
-    segments = version(function, DataType.FLOAT)
-    assert isinstance(segments, Segments)
-    return _by_segments(segments, function, in_two=True)
-
-
 def write_products(products: Sequence[Product], source: Source, program: Program) -> dict[str, Any]:
     """Write operations that compute a program's results from their factors; return the meanings of names in them.
 
@@ -90,7 +80,11 @@ def write_products(products: Sequence[Product], source: Source, program: Program
     source(*lines(products, lambda value: f"{value.function.__name__}({value.operand})"))
     source.outside("outside")
     source(*(f"{name} = y{k}" for k, name in enumerate(program.results)))
-    return {value.function.__name__: in_two(value.function) for value in values(products)}
+    found = dict[str, Any]()
+    for value in values(products):
+        assert value.segments is not None
+        found[value.function.__name__] = _by_segments(value.segments, value.function, in_two=True)
+    return found
 
 
 def write(formula: Formula, dtype: DataType, source: Source, program: Program) -> dict[str, Any]:
@@ -164,7 +158,10 @@ def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:
 
 
 def _by_segments(segments: Segments, function: Fitted, in_two: bool = False) -> Any:
-    """f(x) (see ``Segments``). Where a look-up has eight entries, lanes beyond the eighth take a second turn."""
+    """f(x) (see ``Segments``), or two float32 that add up to it, the first nearly the one next to it.
+
+    Where a look-up has eight entries, lanes beyond the eighth take a second turn.
+    """
     count, symmetry = len(segments.centre), function.symmetry or "even"
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     first = count if target.has_wide_registers() else 8
