@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partialmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -249,15 +250,12 @@ class Source:
         with self.block(f"for at in range(0, {size}, {8 * LANES}):"):
             self("store_doubles(buffer + at, widen(0.0))")
 
-    def bring(self, dtype: DataType, at: str, to: str, count: str) -> None:
-        """Copy so many elements from an address on, less than fill the lanes."""
-        nbytes = f"{count} * {dtype.itemsize}"
-        self(f"copy_in({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
+    def bring(self, dtype: DataType, at: str, to: str, count: str, back: bool = False) -> None:
+        """Copy so many elements, less than fill the lanes, to a buffer, or back from one."""
+        nbytes, copy = f"{count} * {dtype.itemsize}", "copy_out" if back else "copy_in"
+        self(f"{copy}({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
 
-    def take_back(self, dtype: DataType, at: str, to: str, count: str) -> None:
-        """Copy so many elements to an address."""
-        nbytes = f"{count} * {dtype.itemsize}"
-        self(f"copy_out({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
+    take_back = partialmethod(bring, back=True)
 
     @contextmanager
     def stretch(

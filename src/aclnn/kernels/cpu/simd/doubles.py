@@ -1,6 +1,6 @@
 """Float64 lanes: loads, stores, conversions from and to float32, roots, polynomials, sums and maxima.
 
-Each operation is rounded once, in float64; nothing is fused or reassociated, so every machine gives the same bits.
+Each operation is rounded once, in float64; nothing is reassociated, so every machine gives the same bits.
 """
 
 from __future__ import annotations

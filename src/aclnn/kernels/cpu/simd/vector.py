@@ -35,29 +35,22 @@ _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 class Vector(types.Type):
-    """Numba's type of sixteen lanes, or of another number."""
+    """Numba's type of so many lanes."""
 
-    def __init__(self, name: str, lane: ir.Type, lanes: int = LANES) -> None:
+    def __init__(self, name: str, lane: ir.Type, lanes: int) -> None:
         super().__init__(name)
         self.llvm = ir.VectorType(lane, lanes)
         self.lane, self.lanes = lane, lanes
 
 
-FLOATS = Vector("float32x16", _FLOAT)
-INTS = Vector("int32x16", _INT32)
-DOUBLES = Vector("float64x16", _DOUBLE)
-LONGS = Vector("int64x16", _INT64)
-MASK = Vector("maskx16", _INT1)
-WIDE_FLOATS = Vector("float32x64", _FLOAT, WIDE * LANES)
-WIDE_INTS = Vector("int32x64", _INT32, WIDE * LANES)
-WIDE_MASK = Vector("maskx64", _INT1, WIDE * LANES)
-WIDE_DOUBLES = Vector("float64x64", _DOUBLE, WIDE * LANES)
-WIDE_LONGS = Vector("int64x64", _INT64, WIDE * LANES)
-
+_NAMES = {_FLOAT: "float32", _INT32: "int32", _DOUBLE: "float64", _INT64: "int64", _INT1: "mask"}
 VECTORS = {
-    (kind.lane, kind.lanes): kind
-    for kind in (FLOATS, INTS, DOUBLES, LONGS, MASK, WIDE_FLOATS, WIDE_INTS, WIDE_MASK, WIDE_DOUBLES, WIDE_LONGS)
+    (lane, lanes): Vector(f"{name}x{lanes}", lane, lanes)
+    for lane, name in _NAMES.items()
+    for lanes in (LANES, WIDE * LANES)
 }
+FLOATS, INTS, DOUBLES, LONGS, MASK = (VECTORS[lane, LANES] for lane in _NAMES)
+WIDE_FLOATS = VECTORS[_FLOAT, WIDE * LANES]
 _SCALARS = {_FLOAT: types.float32, _INT32: types.int32, _DOUBLE: types.float64, _INT64: types.int64}
 _REALS, _INTEGERS = (_FLOAT, _DOUBLE), (_INT32, _INT64)
 
