@@ -221,16 +221,14 @@ def tile(
     chosen = _rows_and_columns(geometry.axes, geometry.ordered)
     rows, columns = (unit if axis is None else geometry.axes[axis] for axis in chosen)
     outer = [axis for i, axis in enumerate(geometry.axes) if i not in chosen]
-    streamed, most = False, BUFFER // max(4, *sizes)
-    if not geometry.ordered and columns.extent >= LONG and columns.steps == tuple(sizes):
+    most, above = BUFFER // max(4, *sizes), math.prod(axis.extent for axis in outer)
+    streamed = transposed = False
+    if geometry.ordered:
+        height, width = 1, min(columns.extent, most)
+    elif columns.extent >= LONG and columns.steps == tuple(sizes):
         height, width = 1, min(columns.extent, PIECE)
-        row_bytes = columns.extent * sizes[-1]
-        count = rows.extent * math.prod(axis.extent for axis in outer)
-        alike = len(set(sizes[-outputs:])) == 1
-        streamed = alike and row_bytes >= STREAMED_ROW and count * row_bytes >= stream_bytes
-        transposed = False
-    elif geometry.ordered:
-        height, width, transposed = 1, min(columns.extent, most), False
+        row_bytes, alike = columns.extent * sizes[-1], len(set(sizes[-outputs:])) == 1
+        streamed = alike and row_bytes >= STREAMED_ROW and above * rows.extent * row_bytes >= stream_bytes
     else:
         transposed = any(0 < abs(row) < abs(column) for row, column in zip(rows.steps, columns.steps, strict=True))
         height, width = _tile_shape(rows.extent, columns.extent, most, transposed)
@@ -244,8 +242,7 @@ def tile(
         height, width, max(1, _BAND // width) if transposed else across,
         ctypes.addressof(steps), len(outer), ctypes.addressof(axes),
     )  # fmt: skip
-    tiles = across * down * math.prod(axis.extent for axis in outer)
-    return Tiles(tiling, (steps, axes), tiles, height * width)
+    return Tiles(tiling, (steps, axes), across * down * above, height * width)
 
 
 def loop(inputs: int, outputs: int) -> Loop:

@@ -269,6 +269,11 @@ def _copy(builder: ir.IRBuilder, to: ir.Value, source: ir.Value, size: ir.Value)
     cgutils.raw_memcpy(builder, pointer(builder, to, _INT8), pointer(builder, source, _INT8), size, 1)
 
 
+copy = intrinsic(
+    types.void, ADDRESS, ADDRESS, types.int64, doc="Copy bytes to an address from another; they do not overlap."
+)(_copy)
+
+
 def _parts(widen: Convert, narrow: Convert, name: str) -> tuple[Any, Any]:
     """Load and store the first few of sixteen 16-bit elements, of which few targets have masked loads."""
 
@@ -300,13 +305,7 @@ _BYTES, _SIXTEEN = ir.VectorType(_INT8, 64), ir.VectorType(_INT8, 16)
 
 def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
     every = builder.sub(builder.shl(_INT64(1), count), _INT64(1))
-    return builder.bitcast(every, ir.VectorType(ir.IntType(1), 64))
-
-
-@intrinsic(types.void, ADDRESS, ADDRESS, types.int64)
-def copy(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value, size: ir.Value) -> None:
-    """Copy bytes between addresses that do not overlap."""
-    _copy(builder, destination, source, size)
+    return builder.bitcast(every, ir.VectorType(_INT1, 64))
 
 
 @intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
