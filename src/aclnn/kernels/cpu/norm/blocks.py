@@ -32,7 +32,6 @@ from aclnn.kernels.cpu.norm.structs import (
     RowSums,
     block_args_at,
     coefficients_at,
-    copy_words,
     load_columns,
     load_statistic,
     move_tile,
@@ -45,7 +44,7 @@ from aclnn.kernels.cpu.norm.structs import (
     widen_all,
 )
 from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
-from aclnn.kernels.cpu.simd.memory import first_lanes, store_float32
+from aclnn.kernels.cpu.simd.memory import copy, first_lanes, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
 from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, stack_alloc
 from aclnn.kernels.cpu.threads import chunked, take
@@ -120,7 +119,7 @@ def take_room(args: Any, own: Any) -> Any:
     """The arguments of a thread: where dy, x and dx are tiles, in a copy at ``own`` and in a room of the thread's."""
     if not args.packed:
         return args
-    copy_words(args, own, BLOCK_ARGS_BYTES)
+    copy(own, args, BLOCK_ARGS_BYTES)
     own.room += args.room_bytes * fetch_add(args.rooms_taken, 1)
     own.dy.itemsize, own.x.itemsize, own.dx.itemsize = args.tile_itemsize, args.tile_itemsize, args.tile_itemsize
     return own

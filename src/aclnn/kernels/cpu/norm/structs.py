@@ -223,7 +223,7 @@ class RowBatchArgs(ctypes.Structure):
 
 row_args_at, block_args_at = pointer_to(RowArgs), pointer_to(BlockArgs)
 row_batch_args_at, uint16_at = pointer_to(RowBatchArgs), pointer_to(ctypes.c_uint16)
-coefficients_at, sums_at, int64_at = pointer_to(RowCoefficients), pointer_to(RowSums), pointer_to(ctypes.c_int64)
+coefficients_at, sums_at = pointer_to(RowCoefficients), pointer_to(RowSums)
 ROW_ARGS_BYTES, BLOCK_ARGS_BYTES = ctypes.sizeof(RowArgs), ctypes.sizeof(BlockArgs)
 ROW_BATCH_ARGS_BYTES = ctypes.sizeof(RowBatchArgs)
 COEFFICIENTS_BYTES, SUMS_BYTES = ctypes.sizeof(RowCoefficients), ctypes.sizeof(RowSums)
@@ -265,14 +265,6 @@ class View:
             column_dims=len(self.columns),
             columns=at + ctypes.sizeof(Dimension) * len(self.rows),
         )
-
-
-@register_jitable
-def copy_words(source: Any, target: Any, nbytes: int) -> None:
-    """Copy a struct of whole int64."""
-    words, copies = int64_at(source), int64_at(target)
-    for i in range(nbytes // 8):
-        copies[i] = words[i]
 
 
 @register_jitable
