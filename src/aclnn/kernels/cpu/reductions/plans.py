@@ -91,24 +91,16 @@ class _Axes:
     def __init__(self, shape: tuple[int, ...], dims: tuple[int, ...], operands: Iterable[Operand]) -> None:
         columns = {dim % len(shape) for dim in dims}
         padded = [(1,) * (len(shape) - len(operand.shape)) + operand.shape for operand in operands]
-        self.extents: list[int] = []
-        groups: list[tuple[int, ...]] = []
-        kinds: list[tuple[bool, ...]] = []
-        for dim, extent in enumerate(shape):
-            kind = (dim in columns, *(given[dim] == extent for given in padded))
-            if extent == 1:
-                continue
-            if kinds and kinds[-1] == kind:
-                self.extents[-1] *= extent
-                groups[-1] += (dim,)
-            else:
-                self.extents.append(extent)
-                groups.append((dim,))
-                kinds.append(kind)
+
+        def kind(dim: int) -> tuple[bool, ...]:
+            return dim in columns, *(given[dim] == shape[dim] for given in padded)
+
+        walked = (dim for dim, extent in enumerate(shape) if extent > 1)
+        self._groups, self._rank = [tuple(group) for _, group in itertools.groupby(walked, kind)], len(shape)
+        self.extents = [math.prod(shape[dim] for dim in group) for group in self._groups]
         self.elements = math.prod(shape)
-        self._groups, self._rank = groups, len(shape)
-        self.rows = [axis for axis, kind in enumerate(kinds) if not kind[0]]
-        self.columns = [axis for axis, kind in enumerate(kinds) if kind[0]]
+        self.rows = [axis for axis, group in enumerate(self._groups) if group[0] not in columns]
+        self.columns = [axis for axis, group in enumerate(self._groups) if group[0] in columns]
 
     def extents_of(self, operand: Operand) -> tuple[int, ...]:
         """An operand's extents along the axes; 1 where it is broadcast."""
