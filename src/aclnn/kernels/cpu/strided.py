@@ -71,7 +71,7 @@ class Operands(ctypes.Structure):
 
 @declared
 class Steps(ctypes.Structure):
-    """Bytes of an operand's elements, and from one to the next in a row and in a column."""
+    """Bytes of an operand's element, from one row to the next, and from one column to the next."""
 
     size: Int64
     row: Int64
