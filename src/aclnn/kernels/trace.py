@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -40,6 +40,17 @@ class Step(NamedTuple):
     result: str
     template: str
     operands: tuple[str, ...]
+
+
+def steps_for(wanted: Iterable[str], steps: Sequence[Step], given: Iterable[str] = ()) -> list[Step]:
+    """Return those of the operations that it takes to compute variables, if need be from given ones."""
+    known, found = {*given}, list[Step]()
+    missing = {*wanted} - known
+    for step in reversed(steps):
+        if step.result in missing:
+            missing |= {*step.operands} - known
+            found.append(step)
+    return found[::-1]
 
 
 class _Value:
@@ -117,15 +128,7 @@ class Program:
 
     def needed(self, result: int) -> list[Step]:
         """The operations that one of the results takes, the last first."""
-        return self._needed({self.results[result]})
-
-    def _needed(self, wanted: set[str]) -> list[Step]:
-        found = list[Step]()
-        for step in reversed(self.steps):
-            if step.result in wanted:
-                wanted.update(step.operands)
-                found.append(step)
-        return found
+        return steps_for([self.results[result]], self.steps)[::-1]
 
     def taken(self, result: int) -> set[str]:
         """The arguments and values that one of the results takes, by name."""
@@ -133,7 +136,7 @@ class Program:
 
     def only(self, values: Sequence[str]) -> Program:
         """Return the program of the same arguments that computes these values."""
-        texts = {step.template.format(*step.operands): step for step in reversed(self._needed(set(values)))}
+        texts = {step.template.format(*step.operands): step for step in steps_for(values, self.steps)}
         return Program(self.name, self.arity, texts, tuple(values), {})
 
     def takes_rows(self, result: int) -> bool:

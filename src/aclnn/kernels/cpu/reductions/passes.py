@@ -9,12 +9,12 @@ needs it, which is cheaper than keeping it but for slow words such as ``exp`` an
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from aclnn.kernels.cpu.reductions import rewrites
 from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM
 from aclnn.kernels.cpu.reductions.words import BLOCK_SUMS, RUN_SUMS, SMALL_SUM
-from aclnn.kernels.trace import COLUMNS, CONDITIONS, REDUCTIONS, Step
+from aclnn.kernels.trace import COLUMNS, CONDITIONS, REDUCTIONS, Step, steps_for
 
 REDUCES = (*rewrites.REDUCES, SMALL_SUM, *BLOCK_SUMS)
 _SLOW = ("joined({}, {})", "short_power({}, {})") + tuple(
@@ -53,10 +53,8 @@ class Passes:
     ) -> None:
         self._steps, self._elements, self._rows = tuple(steps), tuple(elements), tuple(rows)
         self._given = tuple(given)
-        needed = {*results, *totals, *of_rows}
-        for step in reversed(self._steps):
-            if step.result in needed:
-                needed |= {*step.operands}
+        wanted = {*results, *totals, *of_rows}
+        needed = wanted.union(*(step.operands for step in steps_for(wanted, self._steps)))
         levels = dict.fromkeys((*elements, *rows), 0)
         varying, reductions, between = {*elements}, dict[int, list[Step]](), dict[int, list[str]]()
         moments = dict[int, list[Step]]()
@@ -152,7 +150,8 @@ class Passes:
 
     def between(self, number: int) -> list[Step]:
         """Return what computes, before a pass or after the last, what follows from a row's state."""
-        return self._needed(*self.stages[number])
+        known, computed = self.stages[number]
+        return steps_for(computed, self._steps, known)
 
     def terms(self, number: int, wanted: Sequence[str] = ()) -> list[Step]:
         """Return what computes, of elements and a row's state, what is wanted of them in a pass.
@@ -162,13 +161,4 @@ class Passes:
         if not wanted:
             wanted = [name for step in self.reductions[number] for name in step.operands]
             wanted += self.results if number == self.count - 1 else ()
-        return self._needed((*self._elements, *self.states[number], *self.given(number)), wanted)
-
-    def _needed(self, given: Iterable[str], wanted: Iterable[str]) -> list[Step]:
-        names, needed = {*given}, list[Step]()
-        missing = {*wanted} - names
-        for step in reversed(self._steps):
-            if step.result in missing:
-                needed.append(step)
-                missing |= {*step.operands} - names
-        return needed[::-1]
+        return steps_for(wanted, self._steps, (*self._elements, *self.states[number], *self.given(number)))

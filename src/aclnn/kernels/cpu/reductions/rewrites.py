@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step
+from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step, steps_for
 
 RUN_SUM = "run_sum({}, {})"
 """Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
@@ -130,7 +130,7 @@ def combined(steps: Sequence[Step], sums: Sequence[str], same: Iterable[str]) ->
             constant.add(step.result)
         elif (step.template == _PRODUCT and len(varying) == 1) or (step.template in _SIGNS and len(varying) == 2):
             linear[step.result] = step
-    left, needed = [*sums], {*sums}
+    left = [*sums]
     while left:
         name = left.pop()
         if name in linear:
@@ -139,12 +139,7 @@ def combined(steps: Sequence[Step], sums: Sequence[str], same: Iterable[str]) ->
             bases[name] = None
     if len(bases) >= len(sums):
         return None
-    found = list[Step]()
-    for step in reversed(steps):
-        if step.result in needed and step.result not in bases:
-            found.append(step)
-            needed |= {*step.operands}
-    return [*bases], found[::-1]
+    return [*bases], steps_for(sums, steps, bases)
 
 
 def fused(steps: Sequence[Step], results: Iterable[str], only_sums: bool) -> list[Step]:
