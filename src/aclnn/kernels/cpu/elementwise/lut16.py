@@ -1,8 +1,8 @@
 """Tables of a function of one variable for every 16-bit input: of its values, or for a gradient of its derivative's.
 
 A derivative's entry is what the fitted version gives for that input, where there is one, so that both give the same
-bits; else it is the formula's value in float64, rounded to odd, which rounding once more makes exact. A second table
-holds these values times 2^150, for those that are too small for all of their digits to fit into a float32.
+bits; else it is a float32 that rounds to 16 bits as the formula's value in float64 does. A second table holds these
+values times 2^150, for those that are too small for all of their digits to fit into a float32.
 
 A gradient multiplies entries with dy, or in the range of a fitted version that version's values, which takes less time
 than looking entries up.
@@ -23,10 +23,10 @@ from aclnn.kernels.cpu import target
 from aclnn.kernels.cpu.atomics import finish_streams
 from aclnn.kernels.cpu.elementwise.fitted import Fast, fast
 from aclnn.kernels.cpu.elementwise.general import LINE, Source
-from aclnn.kernels.cpu.jit import Kernel, kernel, register_jitable
+from aclnn.kernels.cpu.jit import kernel, register_jitable
 from aclnn.kernels.cpu.simd.memory import (
     FORMATS,
-    any_above,
+    any_above_16,
     any_tiny_bfloat16,
     copy,
     copy_in,
@@ -111,14 +111,6 @@ def _served(fast: Fast, dtype: DataType) -> Any:
     return evaluate
 
 
-def _take_fitted(entries: NDArray[np.float32], fitted: Fast, dtype: DataType, run: Kernel) -> None:
-    """Replace entries in the range of a fitted version by what its kernel gives."""
-    patterns, values = np.arange(65536, dtype=np.uint16), np.empty(65536, np.float32)
-    run(patterns.ctypes.data, values.ctypes.data)
-    served = np.abs(all_inputs(dtype)) <= fitted.bound
-    entries[served] = values[served]
-
-
 def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[Any]:
     """The values of a function by bit pattern, or of a gradient's derivative the two tables, 2 × 65,536 float32."""
     derivative = isinstance(formula, Gradient)
@@ -140,8 +132,11 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
         found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65537, np.uint16)[:-1]
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
-            name = f"entries-{function.__name__}-{dtype.name}"
-            _take_fitted(found[0], fitted, dtype, kernel(name, (program.digest,), lambda: _served(fitted, dtype)))
+            name, values = f"entries-{function.__name__}-{dtype.name}", np.empty(65536, np.float32)
+            run = kernel(name, (program.digest,), lambda: _served(fitted, dtype))
+            run(patterns.ctypes.data, values.ctypes.data)
+            served = np.abs(all_inputs(dtype)) <= fitted.bound
+            found[0][served] = values[served]
         _tables[key] = found
         if len(_tables) > _MOST:
             _tables.popitem(last=False)
@@ -186,7 +181,7 @@ def _multiply_fitted(fitted: Fast, dtype: DataType) -> Any:
 
     @register_jitable(forceinline=True)
     def wide(nontemporal: int, dy: Any, x: Any, out: Any) -> bool:
-        if any_above(x, bound) or (shrinks and any_tiny_bfloat16(dy)):
+        if any_above_16(x, bound) or (shrinks and any_tiny_bfloat16(dy)):
             return False
         values = load(dy) * function(load(x))
         if nontemporal:

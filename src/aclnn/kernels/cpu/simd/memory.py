@@ -429,7 +429,7 @@ def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) ->
 
 
 @intrinsic(types.boolean, ADDRESS, types.int64)
-def any_above(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
+def any_above_16(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
     """Return true if any of a wide vector of float16 or bfloat16 is above a bound in magnitude, or NaN.
 
     The bound is a bit pattern; see ``vector.any_above``.
