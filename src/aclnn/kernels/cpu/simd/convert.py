@@ -47,13 +47,9 @@ def floats(value: float) -> ir.Constant:
 
 def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
     """Sixteen bfloat16, as SHORTS, in float32."""
-    if target.permutes_words(context):
-        return _above_zeros(builder, raw)
-    return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), ints(16)), FLOATS.llvm)
-
-
-def _above_zeros(builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
-    """Each of SHORTS above sixteen zeros: by one permutation, where LLVM would widen and shift, which is two."""
+    if not target.permutes_words(context):
+        return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), ints(16)), FLOATS.llvm)
+    # Each above sixteen zeros, by one permutation: LLVM would widen and shift, which is two.
     words = joined(builder, [raw, ir.Constant(SHORTS, None)])
     # Apart: of known places LLVM makes a widening and a shift again.
     order = apart(builder, constants(_INT16, (i // 2 if i % 2 else LANES for i in range(2 * LANES))))
