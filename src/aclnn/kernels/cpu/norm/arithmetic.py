@@ -13,7 +13,6 @@ the products and sums of float32 numbers in float64 do neither. docs/numerics-la
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -36,9 +35,8 @@ from aclnn.kernels.cpu.simd.memory import (
 from aclnn.kernels.cpu.simd.prefetch import prefetch, prefetch_near, prefetch_rest
 from aclnn.kernels.cpu.simd.vector import LANES, absolute, any_lane, fma, lane, pieces, select, shuffled, splat
 from aclnn.kernels.cpu.structs import address, float32_at, float64_at, optimization_barrier, pointer, stack_alloc
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
-
-Kernel = Callable[[int, int, int, int], None]
 
 NEAR = 1024
 """Bytes ahead in its row that a line is prefetched a second time, into the first level, where dx is wanted too."""
@@ -191,7 +189,7 @@ def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, A
     return sixteen, some, add_terms, add_overflowed
 
 
-def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Kernel:
+def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Loop:
     """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums.
 
     A checked one makes all sums of a row and leaves out terms that float32 cannot hold. Another takes fewer
@@ -297,7 +295,7 @@ def writing(element: Format, policy: str, centred: bool) -> tuple[Any, Any, Any,
     return sixteen, write_line, write_end, write_out
 
 
-def write_row(element: Format, policy: str, centred: bool) -> Kernel:
+def write_row(element: Format, policy: str, centred: bool) -> Loop:
     """The kernel that writes dx of one row, a line at a time."""
     _, write_line, write_end, _ = writing(element, policy, centred)
     itemsize, line = element.size, 64 // element.size
@@ -369,7 +367,7 @@ def _terms(element: Format, centred: bool) -> Any:
     return terms
 
 
-def sum_float64(element: Format, centred: bool) -> Kernel:
+def sum_float64(element: Format, centred: bool) -> Loop:
     """The kernel that adds columns of one row to its float64 sums."""
     terms = _terms(element, centred)
 
@@ -386,7 +384,7 @@ def sum_float64(element: Format, centred: bool) -> Kernel:
     return run
 
 
-def write_float64(element: Format, centred: bool) -> Kernel:
+def write_float64(element: Format, centred: bool) -> Loop:
     """The kernel that writes columns of one row's dx by its float64 sums."""
     terms, store_part, itemsize = _terms(element, centred), element.store_part, element.size
 

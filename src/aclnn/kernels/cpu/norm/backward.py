@@ -295,7 +295,7 @@ class NormPlan:
                     threads.share(driver, address, 1, self._parts(), work_us)
 
 
-def _driver(make: Callable[[], Kernel]) -> Kernel:
+def _driver(make: Callable[[], threads.Loop]) -> Kernel:
     """A kernel that goes through rows and columns, for all data types."""
     return kernel(f"norm-{make.__name__}", (), make)
 

@@ -19,7 +19,7 @@ import numpy as np
 from aclnn.kernels.cpu.atomics import fetch_add, finish_streams
 from aclnn.kernels.cpu.elementwise.functions import narrow_to_odd
 from aclnn.kernels.cpu.jit import register_jitable
-from aclnn.kernels.cpu.norm.arithmetic import Kernel, set_coefficients
+from aclnn.kernels.cpu.norm.arithmetic import set_coefficients
 from aclnn.kernels.cpu.norm.structs import (
     BLOCK_ARGS_BYTES,
     FLOAT,
@@ -47,7 +47,7 @@ from aclnn.kernels.cpu.simd.doubles import load_doubles, narrow, store_doubles
 from aclnn.kernels.cpu.simd.memory import copy, first_lanes, store_float32
 from aclnn.kernels.cpu.simd.vector import LANES, any_lane, select, splat
 from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_to, stack_alloc
-from aclnn.kernels.cpu.threads import chunked, take
+from aclnn.kernels.cpu.threads import Loop, chunked, take
 
 PREFETCHED = 64
 """Columns of the longest row with which the processor's own prefetching keeps up."""
@@ -105,7 +105,7 @@ def prepare(args: Any) -> None:
                 store_float32(args.weight + 4 * j, select(first_lanes(args.n - j), splat(np.float32(1.0)), 0.0))
 
 
-def preparation() -> Kernel:
+def preparation() -> Loop:
     """The kernel that prepares the arguments for several others."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
@@ -141,7 +141,7 @@ def _fetch(args: Any, own: Any, tensor: Any, at: int, raw: int) -> None:
         widen_all(tensor.dtype, raw, rows * columns, at)
 
 
-def tiles() -> Kernel:
+def tiles() -> Loop:
     """The kernel that fills a thread's tiles of dy and x or, if ``scatters``, writes that of dx to where it belongs."""
 
     def run(arguments: int, thread: int, scatters: int, end: int) -> None:
@@ -310,7 +310,7 @@ def _look_for_overflow(args: Any, sums: int, size: int) -> None:
             args.overflowed = 1
 
 
-def blocks() -> Kernel:
+def blocks() -> Loop:
     """Blocks of rows, shared by threads.
 
     A thread that does several blocks alone adds their sums up as it goes, in two accumulators that stay in its cache.
@@ -379,7 +379,7 @@ def finish_both(args: Any, first: int, last: int) -> None:
         finish_columns(args, args.db, args.partials + args.db_offset, first, last)
 
 
-def finish() -> Kernel:
+def finish() -> Loop:
     """dw and db of the partial sums, shared by threads; chunks are columns."""
 
     def part(arguments: int, first: int, last: int) -> None:
@@ -440,7 +440,7 @@ def _do_part(args: Any, own: Any, phase: int, begin: int, end: int, rows: Any, z
                 return_tile(args, own)
 
 
-def batches() -> Kernel:
+def batches() -> Loop:
     """A phase of a batch, shared by threads; chunks are parts of the segments."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:

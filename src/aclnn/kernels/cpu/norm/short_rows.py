@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba.core import types
 
 from aclnn.kernels.cpu.jit import intrinsic, register_jitable
-from aclnn.kernels.cpu.norm.arithmetic import Kernel, add_halves, standardizer, writing
+from aclnn.kernels.cpu.norm.arithmetic import add_halves, standardizer, writing
 from aclnn.kernels.cpu.norm.structs import FLOAT, GROUP, SEGMENT, NormSpec, load_statistic, row_batch_args_at
 from aclnn.kernels.cpu.simd.doubles import load_doubles, store_doubles, widen
 from aclnn.kernels.cpu.simd.memory import Format, load_float32, store_float32
@@ -33,6 +33,7 @@ from aclnn.kernels.cpu.simd.vector import (
     splat,
 )
 from aclnn.kernels.cpu.structs import address, float32_at, moved, optimization_barrier, pointer, stack_alloc
+from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
@@ -301,7 +302,7 @@ def _writes(element: Format, policy: str, centred: bool) -> Any:
     return write_batch
 
 
-def short_rows(element: Format, spec: NormSpec, policy: str) -> Kernel:
+def short_rows(element: Format, spec: NormSpec, policy: str) -> Loop:
     """The kernel that takes batches of ``rows`` evenly spaced contiguous rows, up to ``stop``.
 
     It ends before what is no whole batch, or one out of the ordinary. What remains of a row behind whole vectors is
