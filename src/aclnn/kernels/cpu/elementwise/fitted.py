@@ -138,7 +138,7 @@ _HALVES_IN_TWO = {
     "odd": _inlined(lambda x, g: _where_negative_in_two(x, g, (-g[0], -g[1]))),
     "even": _inlined(lambda x, g: g),
 }
-"""The same, values being sums of two float32."""
+"""As ``_HALVES``, g and f(x) being sums of two float32."""
 
 
 def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:

@@ -39,8 +39,8 @@ _TILE = 512
 def _narrow_for(digits: int, halfway: int) -> Any:
     """Float64 lanes as float32 that round to the 16-bit numbers next to them.
 
-    The nearest ones do unless one looks halfway between two such numbers, which takes thousands of numbers to happen by
-    chance, and is not exact, as sums of such numbers are.
+    The nearest ones do, but for one that lies halfway between two 16-bit numbers and is not exact. By chance one in
+    thousands lies there; sums of 16-bit numbers often do, and are exact.
 
     Args:
         digits: the mask of bits by which to tell.

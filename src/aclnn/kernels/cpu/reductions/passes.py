@@ -77,7 +77,7 @@ class Passes:
         self.reductions = [tuple(reductions.get(number + 1, ())) for number in range(self.count)]
         """The steps that each pass reduces."""
         self.moments = [tuple(moments.get(number + 1, ())) for number in range(self.count)]
-        """The steps that a pass finds of what is known, but for some rows."""
+        """The steps that a pass computes from its sums, but measures anew for rows whose mean is far from 0."""
         early = {
             step.operands[0]: number
             for number, steps in enumerate(self.reductions)

@@ -13,7 +13,7 @@ from aclnn.kernels.cpu.threads import Loop
 
 @declared
 class RowSteps(ctypes.Structure):
-    """Bytes of an operand from one row to the next, from one element of a run to the next, and for each task."""
+    """Bytes of an operand from one row to the next and from one element of a run to the next, and of a task's sums."""
 
     row: Int64
     column: Int64

@@ -46,7 +46,7 @@ def _widen(lanes: int, doc: str) -> Any:
 
 
 widen = _widen(LANES, "Float32 lanes in float64, a number in sixteen of them; float64 lanes as they are.")
-widen_wide = _widen(WIDE * LANES, "The same, a number in a wide vector.")
+widen_wide = _widen(WIDE * LANES, "Like ``widen``, but a number fills a wide vector.")
 
 
 def _choice(mask: Any, chosen: Any, otherwise: Any) -> Any:
