@@ -126,13 +126,6 @@ def take_room(args: Any, own: Any) -> Any:
 
 
 @register_jitable
-def _place(tile: Any, own: Any, at: int) -> None:
-    """Say that a thread's rows and columns are in memory at ``at``."""
-    pitch = own.tile_width * tile.itemsize
-    tile.row_step, tile.address = pitch, at - own.tile_row * pitch - own.tile_column * tile.itemsize
-
-
-@register_jitable
 def _fetch(args: Any, own: Any, tensor: Any, at: int, raw: int) -> None:
     """Gather a thread's rows and columns at ``at``, if need be by way of ``raw`` and widened to float32."""
     rows, columns, widens = own.tile_height, own.tile_width, tensor.dtype != args.tile_dtype
@@ -147,18 +140,19 @@ def tiles() -> Loop:
     def run(arguments: int, thread: int, scatters: int, end: int) -> None:
         args, own = block_args_at(arguments), block_args_at(thread)
         size = (own.room_bytes // 4) & -64
-        dy_at, x_at, dx_at, raw = own.room, own.room + size, own.room + 2 * size, own.room + 3 * size
+        dx_at, raw = own.room + 2 * size, own.room + 3 * size
         if scatters:
             if args.dx.dtype != args.tile_dtype:
                 narrow_all(args.dx.dtype, dx_at, own.tile_height * own.tile_width, raw)
                 dx_at = raw
             move_tile(args.dx, 1, own.tile_row, own.tile_height, own.tile_column, own.tile_width, dx_at)
         else:
-            _fetch(args, own, args.dy, dy_at, raw)
-            _fetch(args, own, args.x, x_at, raw)
-            _place(own.dy, own, dy_at)
-            _place(own.x, own, x_at)
-            _place(own.dx, own, dx_at)
+            _fetch(args, own, args.dy, own.room, raw)
+            _fetch(args, own, args.x, own.room + size, raw)
+            pitch = own.tile_width * args.tile_itemsize
+            start = own.room - own.tile_row * pitch - own.tile_column * args.tile_itemsize
+            own.dy.row_step, own.x.row_step, own.dx.row_step = pitch, pitch, pitch
+            own.dy.address, own.x.address, own.dx.address = start, start + size, start + 2 * size
 
     return run
 
