@@ -89,13 +89,13 @@ def write_products(products: Sequence[Product], source: Source, program: Program
 
 def write(formula: Formula, dtype: DataType, source: Source, program: Program) -> dict[str, Any]:
     """Write operations that compute a function, or a gradient, by the fitted version; see ``general.Instead``."""
-    version = fast(formula, dtype)
-    assert version is not None
+    found = fast(formula, dtype)
+    assert found is not None
     (result,), x = program.results, f"x{program.arity - 1}"
-    size, bound = f"bits(absolute({x}))", pattern(version.bound)
+    size, bound = f"bits(absolute({x}))", pattern(found.bound)
     source.outside(f"{bound} - {size}", f"any_above({size}, {bound})")
     source(f"{result} = {'x0 * ' if isinstance(formula, Gradient) else ''}fitted({x})")
-    return {"fitted": version.function}
+    return {"fitted": found.function}
 
 
 def _mirrored(function: Any, negated: bool) -> Any:

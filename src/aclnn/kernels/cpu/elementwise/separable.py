@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,16 +23,12 @@ from aclnn.kernels.trace import Program, trace
 _TABLE_BYTES = 4 << 16
 
 
-class Plan(NamedTuple):
-    """A kernel, and its constants: the formula's numbers, and then the tables."""
-
-    kernel: Kernel
-    constants: NDArray[np.uint8]
-
-
 @lru_cache(maxsize=32)
-def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> Plan | None:
-    """Return how to evaluate a formula of so many operands and of float64 numbers; None where it is not separable."""
+def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> tuple[Kernel, NDArray[np.uint8]] | None:
+    """Return the kernel of a formula of so many operands and of float64 numbers, and its constants.
+
+    These are the numbers, and then the tables. None where the formula is not separable.
+    """
     given = np.frombuffer(numbers)
     program = trace(formula, inputs + given.size)
     if (separated := separate(program, given.tolist())) is None:
@@ -52,7 +48,7 @@ def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> Plan
 
     run = kernel(f"separable-{formula.__name__}-{dtype.name}", (program.digest, given.size, *separated.names), make)
     tables = _tables(program, separated, inputs, dtype, given)
-    return Plan(run, np.frombuffer(b"".join((numbers, *(table.tobytes() for table in tables))), np.uint8))
+    return run, np.frombuffer(b"".join((numbers, *(table.tobytes() for table in tables))), np.uint8)
 
 
 def _tables(
