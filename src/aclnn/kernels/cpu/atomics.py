@@ -44,10 +44,7 @@ def _pause(context: Any, builder: ir.IRBuilder) -> None:
         call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
 
 
-@intrinsic(types.void)
-def pause(context: Any, builder: ir.IRBuilder) -> None:
-    """Let the processor do its other work for a moment."""
-    _pause(context, builder)
+pause = intrinsic(types.void, doc="Let the processor do its other work for a moment.")(_pause)
 
 
 @intrinsic(types.void, types.int64)

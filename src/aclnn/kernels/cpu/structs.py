@@ -24,7 +24,6 @@ from __future__ import annotations
 import ctypes
 import operator
 import sys
-from collections.abc import Sequence
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, get_args
 
@@ -261,7 +260,7 @@ def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
 optimization_barrier = generic(lambda address: address(address))(reloaded)
 
 
-def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, args: Sequence[ir.Value]) -> ir.Value:
+def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> ir.Value:
     """Call the kernel at an address; the address of the exception that it raised, 0 for none."""
     # Numba's calling convention: places for the result and for an exception come first, a status is returned.
     place = _INT8.as_pointer()
@@ -283,19 +282,16 @@ def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
 @intrinsic(types.void, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
 def call_pointer(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> None:
     """Call the kernel at an address with its arguments, counter, step and end; its exception is the caller's."""
-    _raise_again(builder, _exception_of(builder, kernel, args))
+    _raise_again(builder, _exception_of(builder, kernel, *args))
 
 
-@intrinsic(types.int64, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
-def call_catching(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> ir.Value:
-    """Call as ``call_pointer``, but return the address of the exception that it raised, 0 for none."""
-    return _exception_of(builder, kernel, args)
-
-
-@intrinsic(types.void, types.int64)
-def raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
-    """Raise an exception that ``call_catching`` returned; nothing for 0."""
-    _raise_again(builder, exception)
+call_catching = intrinsic(
+    types.int64, types.int64, ADDRESS, ADDRESS, types.int64, types.int64,
+    doc="Call as ``call_pointer``, but return the address of the exception that it raised, 0 for none.",
+)(_exception_of)  # fmt: skip
+raise_again = intrinsic(
+    types.void, types.int64, doc="Raise an exception that ``call_catching`` returned; nothing for 0."
+)(_raise_again)
 
 
 @extending.intrinsic
