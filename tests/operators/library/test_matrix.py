@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
@@ -35,6 +36,14 @@ from tests.helpers.library import (
 
 #: What wraps where it exceeds its type.
 INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+def vector_sum(self: Any, mat: Any, vec: Any, beta: Any, alpha: Any) -> Any:
+    """torch.addmv, which takes no booleans."""
+    if self.dtype == torch.bool:
+        return (self & beta) | ((mat & vec).any(1) & alpha)
+    return torch.addmv(self, mat, vec, beta=beta, alpha=alpha)
+
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "mm": lambda d: {"mat2": T(d, (3, 4)), "cubeMathType": 1, "out": T(d, (2, 4))},
@@ -119,8 +128,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         )
         for where in ("", "inplace_")
     },
-    "addmv": lambda a: torch.addmv(
-        *(wide(a[each]) for each in ("self", "mat", "vec")), beta=a["beta"], alpha=a["alpha"]
+    "addmv": lambda a: vector_sum(
+        *(x if x.dtype in INTEGRAL else wide(x) for x in (a["self"], a["mat"], a["vec"])), a["beta"], a["alpha"]
     ),
     **{
         f"{where}addr": lambda a: torch.addr(
@@ -144,7 +153,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "baddbmm": {
-        "self": {"shape": (4,)},
+        "self": {"shape": (0, 1, 4)},
         "batch1": {"shape": (0, 2, 3)},
         "batch2": {"shape": (0, 3, 4)},
         "out": {"shape": (0, 2, 4)},
@@ -155,7 +164,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         "batch2": {"shape": (0, 3, 4)},
     },
     "addbmm": {
-        "self": {"shape": (4,)},
+        "self": {"shape": (0, 1)},
         "batch1": {"shape": (5, 0, 3)},
         "batch2": {"shape": (5, 3, 4)},
         "out": {"shape": (0, 4)},
@@ -191,7 +200,7 @@ BREAKS: Mapping[str, Breaking] = {
     "fits the result": lambda o, name: Break({name: scalar(D.BOOL, True)}, "a number"),
     "0 to 2 dimensions": lambda o, name: Break(shape((1, 2, 3), name), "0 to 2 dimensions"),
     "broadcasts to the products": lambda o, name: Break(shape((4,), name), "[2, 3]"),
-    "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2 dimensions"),
+    "0 to 1 dimensions": lambda o, name: Break(shape((1, 2), name), "0 to 1 dimensions"),
     "2 dimensions": lambda o, name: Break(shape((1, 3, 4), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
@@ -206,7 +215,23 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the product": lambda o, name: Break(
         shape((2, 5), name), "shape [2]" if o.name in ("mv", "addmv") else "2, 4]"
     ),
-    "1 to 6 dimensions": lambda o, name: Break(shape((1,) * 7 if name == "self" else (), name), "1 to 6"),
+    "number of dimensions": lambda o, name: Break(shape((1,) * 9 if name == "self" else (), name), "1 to 8"),
+    "as many elements as the product": lambda o, name: Break(shape((5, 2, 5), name), "40 elements"),
+    "no dimension of 1 in blocks": lambda o, name: Break(
+        {name: {"shape": (1, 3, 1), "format": Format.FORMAT_FRACTAL_NZ}}, "no dimension of 1"
+    ),
+    "empty with the product": lambda o, name: Break(
+        {**shape((5, 0, 3), "batch1"), **shape((1, 4), "self")}
+        | shape((5, 0, 4) if o.name == "baddbmm" else (0, 4), "out"),
+        "an empty product",
+    ),
+    "same format as batch1": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+    "same format as batch2": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+    "holds the result": lambda o, name: Break(
+        dtype(D.INT32, name), "ACL_DOUBLE" if o.name == "addmv" else "ACL_FLOAT", D.FLOAT
+    ),
+    "same data type as vec": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "as long as out without a product": lambda o, name: Break({"alpha": scalar(D.FLOAT, 0)}, "an alpha of 0"),
     "leading dimensions that broadcast": lambda o, name: Break(shape((3, 3, 4), name), "[5]"),
     "as many matrices as self": lambda o, name: Break(shape((3, 3, 4), name), "5 matrices"),
     "broadcasts to the product": lambda o, name: Break(shape((3, 4), name), "2, 4]"),
@@ -223,7 +248,7 @@ class TestMatrix(LibraryTests):
             "linalg_cross": (*REAL, *COMPLEX),
             "ger": (D.FLOAT, D.FLOAT16, D.DOUBLE, D.INT32, D.COMPLEX64),
             "dot": (*TRAINED, D.INT32),
-            **dict.fromkeys(("addr", "inplace_addr"), (*REAL, D.BOOL)),
+            **dict.fromkeys(("addr", "inplace_addr", "addmv"), (*REAL, D.BOOL)),
         },
         empty=EMPTY,
         breaks=BREAKS,
@@ -298,3 +323,60 @@ def test_vectors_of_one_type_are_multiplied(dtypes: tuple[D, D, D], refused: str
             prepare(BY_NAME["dot"], call, Product.ATLAS_A2)
     else:
         assert prepare(BY_NAME["dot"], call, Product.ATLAS_A2).prepared.plan
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "out"), [((3,), (3,), (1,)), ((2, 3), (3, 4), (8,)), ((3,), (2, 3, 1), (2, 1, 1))]
+)
+@pytest.mark.parametrize("cast", [np.float32, np.float16])
+def test_a_product_takes_the_shape_of_its_output(left: Any, right: Any, out: Any, cast: Any) -> None:
+    """CANN's host test multiplies two vectors into [1], which was refused."""
+    self, mat2 = (np.arange(1, 1 + np.prod(shape)).reshape(shape).astype(cast) for shape in (left, right))
+    call = {"self": self, "mat2": mat2, "out": np.zeros(out, cast), "cubeMathType": 1}
+    assert (computed("matmul", call)["out"] == (self @ mat2).reshape(out)).all()
+
+
+@pytest.mark.parametrize(("product", "taken"), [(Product.ATLAS_A2, True), (Product.ASCEND_950, False)])
+def test_matrices_of_eight_dimensions(product: Product, taken: bool) -> None:
+    """Refused everywhere, which CANN's newest source does before and after Atlas A2 and A3."""
+    shapes = {"self": (2, 1, 1, 1, 1, 1, 5, 6), "mat2": (6, 5), "out": (2, 1, 1, 1, 1, 1, 5, 5)}
+    call = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()} | {"cubeMathType": 1}
+    if taken:
+        assert prepare(BY_NAME["matmul"], call, product).prepared.plan
+    else:
+        with pytest.raises(AclnnError, match="1 to 6 dimensions on Ascend 950"):
+            prepare(BY_NAME["matmul"], call, product)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "text"),
+    [
+        ("addmm", {"self": (2, 0), "mat1": (2, 0), "mat2": (0, 0), "out": (0, 0)}, ""),
+        ("addmm", {"self": (2, 2), "mat1": (2, 2), "mat2": (2, 2), "out": (2, 2)}, "self: expected a format"),
+        ("baddbmm", {"self": (2, 3, 5), "batch1": (1, 3, 4), "batch2": (2, 4, 5), "out": (2, 3, 5)}, "batch2: "),
+        ("addbmm", {"self": (), "batch1": (1, 3, 4), "batch2": (2, 4, 5), "out": (3, 5)}, ""),
+    ],
+)
+def test_sums_of_products_take_shapes_and_formats_as_in_cann(operator: str, shapes: Any, text: str) -> None:
+    """CANN's host code refuses an addend in blocks and copies of the first batch, and looks at no empty result."""
+    call: dict[str, Any] = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()}
+    if text and operator == "addmm":
+        call["self"] = Tensor(D.FLOAT, shapes["self"], format=Format.FORMAT_FRACTAL_NZ)
+    call |= {"beta": scalar(D.FLOAT, 1), "alpha": scalar(D.FLOAT, 1), "cubeMathType": 1}
+    if text:
+        with pytest.raises(AclnnError, match=text):
+            prepare(BY_NAME[operator], call, Product.ATLAS_A2)
+    else:
+        prepare(BY_NAME[operator], call, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "dtype", "expected"), [(1, np.bool_, [True, False]), (3, np.int64, [4, 0]), (0.5, np.float32, [1.5, 0])]
+)
+def test_booleans_and_integers_are_multiplied_with_a_vector(alpha: Any, dtype: Any, expected: Any) -> None:
+    """Refused, though the document has them; booleans are not counted, and a factor decides the type."""
+    mat, vec = np.array([[1, 1], [0, 0]], bool), np.array([1, 1], bool)
+    call: dict[str, Any] = {"self": np.array([1, 0], bool), "mat": mat, "vec": vec, "out": np.zeros(2, dtype)}
+    kind = {np.bool_: D.BOOL, np.int64: D.INT64, np.float32: D.FLOAT}[dtype]
+    call |= {"alpha": scalar(kind, alpha), "beta": scalar(D.BOOL, True), "cubeMathType": 1}
+    assert computed("addmv", call)["out"].tolist() == expected

@@ -5,6 +5,7 @@ NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    MOST_DIMS,
     axis,
     broadcast_shape,
     broadcast_shape_of,
@@ -22,6 +24,7 @@ from aclnn.core.checks import (
     each,
     extents,
     floating,
+    has_zero,
     limited_dims,
     listing,
     present,
@@ -29,8 +32,11 @@ from aclnn.core.checks import (
     real,
     rule,
     same_dtype,
+    same_format,
     same_shape,
     shape_is,
+    size_is,
+    unless_empty,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -93,8 +99,8 @@ def _keeps_dtype(first: str, out: str = "out") -> Check:
     return rule(f"keeps the data type: {out}", complain)
 
 
-def _types(first: str, second: str, *more: str) -> tuple[Check, ...]:
-    return dtype_in(floating, *more, first, second, "out"), _cube(first, second), _keeps_dtype(first)
+def _types(first: str, second: str) -> tuple[Check, ...]:
+    return dtype_in(floating, first, second, "out"), _cube(first, second), _keeps_dtype(first)
 
 
 def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
@@ -135,10 +141,14 @@ def _shape_of_product(first: str, second: str) -> Check:
     return _shape_of(first, second, lambda call: _result_shape(call[first].shape, call[second].shape))
 
 
-def _shape_of(first: str, second: str, shape: Callable[[Call], Shape], out: str = "out") -> Check:
+def _shape_of(
+    first: str, second: str, shape: Callable[[Call], Shape], out: str = "out", or_empty: bool = False
+) -> Check:
+    """Require the shape of a product; where that is empty, any empty one may do."""
+
     def complain(call: Call) -> str | None:
         expected, got = shape(call), call[out].shape
-        if got == expected:
+        if got == expected or (or_empty and has_zero(expected) and has_zero(got)):
             return None
         return f"{out}: expected shape {extents(expected)} (of the product of {first} and {second}), got {extents(got)}"
 
@@ -146,10 +156,11 @@ def _shape_of(first: str, second: str, shape: Callable[[Call], Shape], out: str 
 
 
 def _operand_ranks(call: Call) -> str | None:
+    most = MOST_DIMS if call.product in A2_CLASS else 6
     for name in ("self", "mat2"):
         rank = len(call[name].shape)
-        if not 1 <= rank <= 6:
-            return f"{name}: expected 1 to 6 dimensions, got {rank}"
+        if not 1 <= rank <= most:
+            return f"{name}: expected 1 to {most} dimensions on {call.product.title}, got {rank}"
     return None
 
 
@@ -189,14 +200,34 @@ def _cross_work(call: Call) -> Library | None:
     return Library(cross, ("self", "other"), ("out",)) if call["out"].size else None
 
 
-def _batches_of(first: str, second: str) -> Check:
+def _batches_of(first: str, second: str, of_first: bool = False) -> Check:
+    """Require as many matrices in two batches, or one: of the second only where the first has those of the result."""
+
     def complain(call: Call) -> str | None:
         expected, got = call[first].shape[0], call[second].shape[0]
-        if got == expected or 1 in (got, expected):
+        if got in (expected, 1) or (expected == 1 and not of_first):
             return None
         return f"{second}: expected {expected} matrices (as many as in {first}) or 1, got {got}"
 
     return rule(f"as many matrices as {first}: {second}", complain)
+
+
+def _empty_with_product(call: Call) -> str | None:
+    if not has_zero(call["out"].shape) or has_zero(call["self"].shape):
+        return None
+    return f"self: expected no elements beside an empty product, got shape {extents(call['self'].shape)}"
+
+
+def _of_batches(form: Form) -> tuple[Check, ...]:
+    together = rule("empty with the product: self", _empty_with_product)
+    return (*(() if form.in_place else (together,)), same_format("batch2", "batch1"))
+
+
+def _in_blocks(call: Call) -> str | None:
+    shape = call["mat2"].shape
+    if not call["mat2"].format.private or 1 not in shape[-2:]:
+        return None
+    return f"mat2: expected no dimension of 1 in a private format, got {extents(shape)}"
 
 
 def _level2(call: Call) -> str | None:
@@ -301,19 +332,64 @@ def _outer_sum(form: Form) -> Operator:
     )
 
 
-def _of_two(name: str, summary: str, header: str, checks: tuple[Check, ...]) -> Operator:
-    return library_operator(
-        name,
-        "out = self @ mat2",
-        summary,
-        (tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
-        (present("self", "mat2", "out"), *checks, _shape_of_product("self", "mat2")),
-        _product,
-        header=header,
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-        attributes=("cubeMathType",),
-        fills=True,
+def _vector_sum_dtype(call: Call) -> D:
+    """The type of aclnnAddmv's result, to which factors other than 1 contribute."""
+
+    def scaled(factor: str, dtype: D) -> D:
+        return dtype if float(call[factor].value) == 1 else promoted_dtype(call[factor].dtype, dtype)
+
+    return promoted_dtype(scaled("beta", call["self"].dtype), scaled("alpha", promoted(call, "mat", "vec")))
+
+
+def _alone(call: Call) -> str | None:
+    expected, got = call["out"].shape, call["self"].shape
+    if float(call["alpha"].value) != 0 or got in ((), expected):
+        return None
+    return f"self: expected shape {extents(expected)} (that of out) with an alpha of 0, got {extents(got)}"
+
+
+def _vector_sum_work(call: Call) -> Library | None:
+    """aclnnAddmv, of numbers of any real type; booleans are multiplied by "and" and added by "or"."""
+    product_type = promoted(call, "mat", "vec")
+    beta, alpha = (np.asarray(call[name].value) for name in ("beta", "alpha"))
+    cube = call["cubeMathType"] if product_type in FLOATING else _KEEP_DTYPE
+
+    def compute(self: Any, mat: Any, vec: Any) -> Any:
+        terms = [convert(beta, self.dtype) * self] if beta else []
+        if alpha:  # the matrix may be NaN
+            if product_type == D.BOOL:
+                mat, vec = mat.astype(bool), vec.astype(bool)
+            terms.append(convert(alpha, self.dtype) * _product(mat, vec, cube).astype(self.dtype))
+        return sum(terms, np.zeros((), self.dtype))
+
+    return Library(compute, ("self", "mat", "vec"), ("out",), _vector_sum_dtype(call)) if call["out"].size else None
+
+
+def _product_of_two(call: Call) -> Shape:
+    return _result_shape(call["self"].shape, call["mat2"].shape)
+
+
+def _product_work(call: Call) -> Library | None:
+    shape, cube = call["out"].shape, call["cubeMathType"]
+    fits = shape == _product_of_two(call)
+
+    def compute(self: Any, mat2: Any, out: Any = None) -> Any:
+        return _product(self, mat2, cube, out) if fits else _product(self, mat2, cube).reshape(shape)
+
+    return Library(compute, ("self", "mat2"), ("out",), fills=True) if call["out"].size else None
+
+
+def _of_two(name: str, summary: str, header: str, *checks: Check) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="out = self @ mat2",
+        parameters=(tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
+        support=support(_DTYPES),
+        checks=(present("self", "mat2", "out"), *_types("self", "mat2"), *checks),
+        work=_product_work,
+        in_header_of=header,
     )
 
 
@@ -324,7 +400,7 @@ def _added(
     factors: tuple[str, str],
     rank: int,
     function: Callable[..., Any],
-    *checks: Check,
+    checks: Callable[[Form], tuple[Check, ...]],
     summed: bool = False,
 ) -> Iterator[Operator]:
     """The sum of a tensor and products of that many dimensions, of which ``summed`` adds all; and that in place."""
@@ -356,13 +432,12 @@ def _added(
                 real("beta", "alpha"),
                 dims_between(rank, rank, left, right),
                 _inner(left, right),
-                *([_batches_of(left, right)] if rank > 2 else []),
-                *([dims_between(1, 2, first)] if summed else []),
+                *([_batches_of(left, right, of_first=not summed)] if rank > 2 else []),
                 *([] if form.in_place else [_broadcasts_to("the product", shape)]),
-                _shape_of(left, right, shape, out),
+                _shape_of(left, right, shape, out, or_empty=rank == 2),
                 _cube(left, right),
                 _keeps_dtype(left, out),
-                *checks,
+                *checks(form),
             ),
             function,
             header=name,
@@ -372,12 +447,6 @@ def _added(
             attributes=("cubeMathType",),
             fills=True,
         )
-
-
-_both: Callable[..., tuple[Check, ...]] = lambda *checks: (  # noqa: E731  (three uses)
-    *_types("self", "mat2"),
-    *checks,
-)
 
 
 def _dot(self: Any, tensor: Any) -> Any:
@@ -390,29 +459,32 @@ OPERATORS = (
         "mm",
         "Multiply two matrices.",
         "mm",
-        _both(dims_between(2, 2, "mat2", "self"), _inner("self", "mat2"), dims_between(2, 2, "out")),
+        dims_between(2, 2, "mat2", "self"),
+        _inner("self", "mat2"),
+        dims_between(2, 2, "out"),
+        _shape_of_product("self", "mat2"),
     ),
     _of_two(
         "matmul",
         "Multiply matrices or vectors; leading dimensions broadcast.",
         "matmul",
-        _both(
-            rule("1 to 6 dimensions: self, mat2", _operand_ranks),
-            _inner("self", "mat2"),
-            rule("leading dimensions that broadcast: mat2", _batches),
-            public_format("self", "mat2", "out"),
-        ),
+        rule("number of dimensions: self, mat2", _operand_ranks),
+        _inner("self", "mat2"),
+        rule("leading dimensions that broadcast: mat2", _batches),
+        public_format("self", "mat2", "out"),
+        # CANN's source reshapes the product: callers give [1] for that of two vectors.
+        size_is("the product", lambda call: math.prod(_product_of_two(call)), "out"),
     ),
     _of_two(
         "batch_mat_mul",
         "Multiply two batches of matrices.",
         "batch_matmul",
-        _both(
-            dims_between(3, 3, "self", "mat2"),
-            _inner("self", "mat2"),
-            _batches_of("self", "mat2"),
-            public_format("self", "out"),
-        ),
+        dims_between(3, 3, "self", "mat2"),
+        rule("no dimension of 1 in blocks: mat2", _in_blocks),
+        _inner("self", "mat2"),
+        _batches_of("self", "mat2"),
+        _shape_of_product("self", "mat2"),
+        public_format("self", "out"),
     ),
     *_added(
         "addmm",
@@ -421,7 +493,7 @@ OPERATORS = (
         ("mat1", "mat2"),
         2,
         _sum,
-        rule("exact accumulation: cubeMathType", _level2),
+        lambda form: (public_format(form.first), rule("exact accumulation: cubeMathType", _level2)),
     ),
     *_added(
         "baddbmm",
@@ -430,6 +502,7 @@ OPERATORS = (
         ("batch1", "batch2"),
         3,
         _sum,
+        lambda form: (*_of_batches(form), same_format(form.out, "batch1")),
     ),
     *_added(
         "addbmm",
@@ -438,6 +511,7 @@ OPERATORS = (
         ("batch1", "batch2"),
         3,
         _sum_of_batches,
+        _of_batches,
         summed=True,
     ),
     library_operator(
@@ -447,7 +521,10 @@ OPERATORS = (
         (tensor_in("self", "the matrix"), tensor_in("vec", "the vector"), _OUT, CUBE),
         (
             present("self", "vec", "out"),
-            *_types("self", "vec"),
+            dtype_in(floating, "self", "vec", "out"),
+            same_dtype("out", "vec"),
+            *unless_empty(("self",), same_dtype("self", "vec")),
+            _cube("self", "vec"),
             dims_between(2, 2, "self"),
             dims_between(1, 1, "vec"),
             _inner("self", "vec"),
@@ -460,11 +537,12 @@ OPERATORS = (
         attributes=("cubeMathType",),
         fills=True,
     ),
-    library_operator(
-        "addmv",
-        "out = beta * self + alpha * (mat @ vec)",
-        "Add a multiple of a product of a matrix and a vector to a multiple of a vector.",
-        (
+    Operator(
+        name="addmv",
+        function=camel("addmv"),
+        summary="Add a multiple of a product of a matrix and a vector to a multiple of a vector.",
+        formula="out = beta * self + alpha * (mat @ vec)",
+        parameters=(
             tensor_in("self", "what is added; broadcasts to the product"),
             tensor_in("mat", "the matrix"),
             tensor_in("vec", "the vector"),
@@ -473,21 +551,23 @@ OPERATORS = (
             _OUT,
             CUBE,
         ),
-        (
+        support=support(REAL),
+        checks=(
             present("self", "mat", "vec", "alpha", "beta", "out"),
-            dtype_in(floating, "self", "mat", "vec", "out"),
-            real("alpha", "beta"),
+            dtype_in(where_supported(REAL), "self", "mat", "vec", "alpha", "beta", "out"),
+            castable_from(_vector_sum_dtype, "out"),
+            dims_between(0, 1, "self"),
             dims_between(2, 2, "mat"),
             dims_between(1, 1, "vec"),
             _inner("mat", "vec"),
             _shape_of_product("mat", "vec"),
             _FITS_OUT,
+            rule("as long as out without a product: self", _alone),
+            _cube("mat", "vec"),
+            public_format("self", "mat", "vec", "out"),
         ),
-        lambda self, mat, vec, alpha, beta, cube: _sum(self, mat, vec, beta, alpha, cube),
-        header="addmv",
-        dtypes=_DTYPES,
-        products=WITH_INFERENCE,
-        attributes=("cubeMathType",),
+        work=_vector_sum_work,
+        in_header_of="addmv",
     ),
     *(_outer_sum(form) for form in FORMS),
     library_operator(
