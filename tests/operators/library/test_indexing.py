@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
@@ -17,7 +18,6 @@ from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from aclnn.operators.library.common import REAL
 from tests.cases.table import NO_KERNEL, Arguments, T, scalar, shape
-from tests.helpers.library import BREAKS as COMMON_BREAKS
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
@@ -86,7 +86,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
-    "index_add_v2": REAL,
+    **dict.fromkeys(("index_add_v2", "index", "index_put_impl", "gather"), REAL),
 }
 
 
@@ -146,7 +146,10 @@ BREAKS: Mapping[str, Breaking] = {
     "allowed value": lambda o, name: (
         Break({name: 1, "out": T(D.FLOAT, (2, 4, 1))} if name == "dim" else {name: -1}, "1" if name == "mode" else "0")
         if o.name == "gather_v3"
-        else COMMON_BREAKS["allowed value"](o, name)
+        else Break({name: 5}, "3 or 4")
+    ),
+    "no private format among them": lambda o, name: Break(
+        {name: (T(D.INT64, (2,), Format.FORMAT_FRACTAL_NZ),)}, "such as ACL_FORMAT_ND"
     ),
     "batches": lambda o, name: Break(
         {"batchDims": 1, "dim": 1, "index": T(D.INT32, (4, 1)), "out": T(D.FLOAT, (2, 1))}
@@ -294,3 +297,75 @@ def test_the_places_of_a_single_number_take_no_room() -> None:
     for out in ((0, 0), (1, 0)):
         arguments = {"self": Tensor(D.FLOAT, ()), "out": Tensor(D.INT64, out)}
         prepare(BY_NAME["nonzero"], arguments, Product.ASCEND_950)
+
+
+@pytest.mark.parametrize("reduce", [3, 4])
+@pytest.mark.parametrize("name", ["scatter", "inplace_scatter"])
+def test_the_greater_or_the_smaller_is_scattered(name: str, reduce: int) -> None:
+    """Refused, though CANN's host test has them."""
+    values, index = np.array([[1, 5, 3], [4, 2, 6]], np.float32), np.array([[0, 0, 2], [1, 1, 1]])
+    source = np.array([[7, -1, 2], [3, 9, 0]], np.float32)
+    call: dict[str, Any] = {"dim": 1, "index": index, "src": source, "reduce": reduce}
+    call |= {"selfRef": values.copy()} if name.startswith("inplace") else {"self": values, "out": values * 0}
+    found = computed(name, call)["selfRef" if "selfRef" in call else "out"]
+    expected = torch.tensor(values).scatter_reduce(
+        1, torch.tensor(index), torch.tensor(source), ("amax", "amin")[reduce - 3]
+    )
+    assert (found == expected.numpy()).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "product", "taken"),
+    [
+        *((name, D.UINT32, Product.ATLAS_A2, True) for name in ("gather", "index_select", "take")),
+        *(
+            (name, D.COMPLEX64, Product.ATLAS_A2, name == "index_select")
+            for name in ("gather", "index_select", "index")
+        ),
+        ("index", D.COMPLEX64, Product.ASCEND_950, True),
+        ("index_put_impl", D.COMPLEX64, Product.ASCEND_950, False),
+        ("inplace_index_fill_tensor", D.INT8, Product.ATLAS_A2, True),
+        ("inplace_index_fill_tensor", D.INT8, Product.ATLAS_TRAINING, False),
+        ("inplace_index_fill_tensor", D.BF16, Product.ASCEND_950, True),
+        ("inplace_index_fill_tensor", D.COMPLEX64, Product.ATLAS_A2, False),
+        ("embedding_dense_backward", D.FLOAT, Product.ATLAS_A2, False),
+    ],
+)
+def test_elements_are_moved_of_the_data_types_that_cann_moves(
+    name: str, dtype: D, product: Product, taken: bool
+) -> None:
+    """Of its host code's lists: more of integers without sign, fewer of complex numbers, no indices of BF16."""
+    x, index = Tensor(dtype, (2, 3)), Tensor(D.INT64, (2, 3))
+    calls: Mapping[str, Mapping[str, Any]] = {
+        "gather": {"self": x, "dim": 0, "index": index, "out": x},
+        "take": {"self": x, "index": index, "out": x},
+        "index_select": {"self": x, "dim": 0, "index": Tensor(D.INT64, (2,)), "out": x},
+        "index": {"self": x, "indices": (Tensor(D.INT64, (2,)),), "out": x},
+        "index_put_impl": {
+            "selfRef": x,
+            "indices": (Tensor(D.INT64, (2,)),),
+            "values": x,
+            "accumulate": False,
+            "unsafe": False,
+        },
+        "inplace_index_fill_tensor": {"selfRef": x, "dim": 0, "index": (0,), "value": scalar(1, D.FLOAT)},
+        "embedding_dense_backward": {
+            "grad": x,
+            "indices": Tensor(D.BF16, (2,)),
+            "numWeights": 2,
+            "paddingIdx": 5,
+            "scaleGradByFreq": False,
+            "out": x,
+        },
+    }
+    if taken:
+        assert prepare(BY_NAME[name], calls[name], product).prepared.plan
+    else:
+        with pytest.raises(AclnnError, match="expected data type"):
+            prepare(BY_NAME[name], calls[name], product)
+
+
+def test_an_empty_tensor_is_filled_at_any_index() -> None:
+    """CANN's host code checks neither; an index was refused."""
+    call = {"selfRef": Tensor(D.INT32, (2, 0)), "dim": 1, "index": (0, 2), "value": scalar(1, D.INT32)}
+    prepare(BY_NAME["inplace_index_fill_tensor"], call, Product.ATLAS_A2)

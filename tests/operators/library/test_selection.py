@@ -51,6 +51,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of selfRef and mask": lambda o, name: Break(shape((4, 2, 3), "mask"), "shape [4, 2, 3]"),
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 2]"),
+    "not empty": lambda o, name: Break(shape((0, 3), name), "elements"),
     "as many elements as one for each index": lambda o, name: Break(shape((5,), name), "4"),
     "2 to 8 dimensions": lambda o, name: Break(shape((5,), name), "2 to 8 dimensions"),
     "equal extents": lambda o, name: Break(shape((2, 2, 3), name), "equal extents"),
@@ -112,3 +113,10 @@ def test_a_source_that_is_too_short_is_told() -> None:
     call = {"selfRef": np.zeros(4, np.float32), "mask": np.ones(4, bool), "source": np.ones(2, np.float32)}
     with pytest.raises(AclnnError, match=r"^aclnnInplaceMaskedScatter: source: expected at least 4 elements"):
         computed("inplace_masked_scatter", call)
+
+
+def test_elements_are_taken_of_a_tensor_of_nine_dimensions() -> None:
+    """CANN's host test does so; it was refused."""
+    values = np.arange(4.0, dtype=np.float32).reshape(1, 2, 1, 1, 1, 1, 1, 1, 2)
+    call = {"self": values, "index": np.array([3, -4]), "out": np.zeros(2, np.float32)}
+    assert computed("take", call)["out"].tolist() == [3, 0]

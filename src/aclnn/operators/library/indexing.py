@@ -18,6 +18,8 @@ from aclnn.core.checks import (
     on,
     one_of,
     present,
+    public_format,
+    real,
     rule,
     same_dtype,
     same_shape,
@@ -28,7 +30,7 @@ from aclnn.core.checks import (
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import castable
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import (
@@ -36,17 +38,20 @@ from aclnn.operators.library.common import (
     MODERN,
     NUMBERS,
     REAL,
+    UNSIGNED,
     WITH_INFERENCE,
     add_at,
     camel,
     expect_within,
     library_operator,
+    on_950,
     scalar,
     support,
     tensor_in,
     tensor_out,
 )
 from aclnn.operators.library.dimensions import DIM, with_extent
+from aclnn.operators.library.lists import each_of, public
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _REPLACED = tensor_out("selfRef", "the elements, some replaced")
@@ -58,8 +63,15 @@ _INDICES = Parameter(
     Kind.INPUT_LIST,
     "one for each dimension; null, or of shape [0] and the elements' data type: all of it",
 )
-_REDUCE = Parameter("reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied")
+_REDUCE = Parameter(
+    "reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied, 3: the greater, 4: the smaller"
+)
 _TAKEN = where_supported(NUMBERS)
+_MOVED = (*NUMBERS, *UNSIGNED)
+_GATHERED = (*REAL, *UNSIGNED)
+_INDEXED = on_950({D.COMPLEX64}, REAL)
+_FILLED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT64, D.BOOL)
+"""Data types that aclnnIndexFillTensor takes beyond the A2 class."""
 _FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
 """Data types that aclnnIndexAddV2 takes in its fast mode."""
 
@@ -90,6 +102,10 @@ def _known_indices(call: Call) -> str | None:
 
 
 _INDEX_TENSORS = rule("tensors of indices: indices", _known_indices)
+
+
+def _public_index(call: Call, name: str, at: int) -> str | None:
+    return None if call[name][at] is None else public(call, name, at)
 
 
 def _selector(call: Call) -> Callable[..., tuple[Any, ...]]:
@@ -243,8 +259,8 @@ def _scattered(self: Any, index: Any, source: Any, dim: int, reduce: int) -> Any
     at = _open(places, dim)
     if reduce == 1:
         _add_chosen(result, at, values)
-    elif reduce == 2:
-        np.multiply.at(result, at, values)
+    elif reduce:
+        {2: np.multiply, 3: np.maximum, 4: np.minimum}[reduce].at(result, at, values)
     else:
         result[at] = values
     return result.reshape(self.shape)
@@ -269,7 +285,7 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
             *unless_empty(
                 ("index",), axis("dim", first.name), _within(first.name, *((source.name,) if is_tensor else ()))
             ),
-            *(() if adds else (one_of("reduce", 0, 1, 2),)),
+            *(() if adds else (one_of("reduce", *range(5)),)),
         ),
         function,
         header=header,
@@ -377,6 +393,7 @@ def _rows(
     attributes: tuple[str, ...] = ("dim",),
     last: tuple[Check, ...] = (),
     products: Collection[Product] = WITH_INFERENCE,
+    dtypes: Collection[D] = NUMBERS,
 ) -> Operator:
     """A function that selects along a dimension by one tensor of indices."""
     return library_operator(
@@ -386,7 +403,7 @@ def _rows(
         (_SELF, DIM, _INDEX, *more, _OUT),
         (
             present("self", "index", "out"),
-            dtype_in(_TAKEN, "self"),
+            dtype_in(where_supported(dtypes), "self"),
             dtype_in(INDEX_TYPES, "index"),
             same_dtype("out", "self"),
             *checks,
@@ -395,6 +412,7 @@ def _rows(
         ),
         function,
         header=name,
+        dtypes=dtypes,
         products=products,
         attributes=attributes,
         empty=("self",),
@@ -484,14 +502,21 @@ def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
         ),
         (
             present(first.name, "index", "value", *(() if in_place else ("out",))),
-            dtype_in(_TAKEN, first.name),
-            *(() if in_place else (same_dtype("out", "self"), same_shape("out", "self"))),
-            limited_dims(first.name),
-            axis("dim", first.name),
-            _known_places(first.name),
+            dtype_in(lambda product: REAL if product in A2_CLASS else where_supported(_FILLED)(product), first.name),
+            *(() if in_place else (same_dtype("out", "self"),)),
+            *unless_empty(
+                (first.name,),
+                *(() if in_place else (same_shape("out", "self"),)),
+                limited_dims(first.name),
+                axis("dim", first.name),
+                _known_places(first.name),
+            ),
+            real("value"),
         ),
         _filled,
         header="index_fill_tensor",
+        dtypes=REAL,
+        empty=(first.name,),
         attributes=("dim", "index"),
     )
 
@@ -543,13 +568,15 @@ OPERATORS = (
         summary="Select elements by tensors of indices, or rows by a mask.",
         formula="out = self[indices]",
         parameters=(_SELF, _INDICES, _OUT),
-        support=support(NUMBERS),
+        support={product: frozenset(_INDEXED(product)) for product in WITH_INFERENCE},
         checks=(
             present("self", "indices", "out"),
-            dtype_in(_TAKEN, "self"),
+            dtype_in(_INDEXED, "self"),
             same_dtype("out", "self"),
             limited_dims("self"),
             _INDEX_TENSORS,
+            public_format("self", "out"),
+            each_of("no private format among them", ("indices",), _public_index),
             _TOGETHER,
             rule("shape of the selection: out", _selected_shape),
         ),
@@ -567,10 +594,10 @@ OPERATORS = (
             Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
             Parameter("unsafe", "unsafe", Kind.BOOL, "indices are not checked"),
         ),
-        support=support(NUMBERS),
+        support=support(REAL),
         checks=(
             present("selfRef", "indices", "values"),
-            dtype_in(_TAKEN, "selfRef"),
+            dtype_in(where_supported(REAL), "selfRef"),
             same_dtype("values", "selfRef"),
             limited_dims("selfRef"),
             _INDEX_TENSORS,
@@ -583,9 +610,10 @@ OPERATORS = (
         "index_select",
         "out = self[index] along dim",
         "Select rows along a dimension.",
-        (limited_dims("self"), axis("dim", "self"), _VECTOR),
+        (public_format("self", "index", "out"), limited_dims("self"), axis("dim", "self"), _VECTOR),
         lambda call: with_extent(call, call["index"].size),
         _index_selected,
+        dtypes=_MOVED,
     ),
     _rows(
         "gather_v2",
@@ -620,7 +648,7 @@ OPERATORS = (
         (_SELF, DIM, _INDEX, _OUT),
         (
             present("self", "index", "out"),
-            dtype_in(_TAKEN, "self"),
+            dtype_in(where_supported(_GATHERED), "self"),
             *unless_empty(("index",), dtype_in(INDEX_TYPES, "index")),
             same_dtype("out", "self"),
             limited_dims("self"),
@@ -630,6 +658,7 @@ OPERATORS = (
         ),
         _gather,
         header="gather",
+        dtypes=_GATHERED,
         attributes=("dim",),
         empty=("self",),
     ),

@@ -29,7 +29,6 @@ from aclnn.operators.library.common import (
     INDEX_TYPES,
     INTEGERS,
     NUMBERS,
-    REAL_FLOATING,
     WITH_INFERENCE,
     WITH_TRAINING,
     add_rows,
@@ -42,7 +41,7 @@ from aclnn.operators.library.common import (
 )
 from aclnn.operators.library.distances import factors
 
-_INDEX_TYPES = (*INTEGERS, D.BOOL, *REAL_FLOATING)
+_INDEX_TYPES = (*INTEGERS, D.BOOL, D.FLOAT, D.FLOAT16, D.DOUBLE)
 
 
 def _rows_of(call: Call) -> str | None:
@@ -261,7 +260,7 @@ OPERATORS = (
         checks=(
             present("grad", "indices", "out"),
             dtype_in(floating, "grad"),
-            dtype_in(where_supported(_INDEX_TYPES), "indices"),
+            dtype_in(_INDEX_TYPES, "indices"),
             dtype_in(floating, "out"),
             limited_dims("grad", "indices", "out"),
             rule("as many as rows of grad: indices", _indices),

@@ -15,12 +15,15 @@ from aclnn.core.checks import (
     dtype_in,
     extents,
     limited_dims,
+    not_empty,
     present,
+    public_format,
     real,
     rule,
     same_dtype,
     same_shape,
     size_is,
+    unless_empty,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -103,6 +106,7 @@ _SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the
 _INDEX = tensor_in("index", "places in the elements as one row; INT32 or INT64")
 _INDEX_TYPES = dtype_in({D.INT32, D.INT64}, "index")
 _NUMBERS = where_supported(NUMBERS)
+_MOVED = (*NUMBERS, *UNSIGNED)
 
 OPERATORS = (
     library_operator(
@@ -131,14 +135,17 @@ OPERATORS = (
         (_SELF, _INDEX, tensor_out()),
         (
             present("self", "index", "out"),
-            dtype_in(_NUMBERS, "self"),
-            _INDEX_TYPES,
+            dtype_in(where_supported(_MOVED), "self"),
             same_dtype("out", "self"),
-            limited_dims("self", "index"),
+            _INDEX_TYPES,
+            limited_dims("index"),
             same_shape("out", "index"),
+            *unless_empty(("index",), not_empty("self")),
+            public_format("self", "index", "out"),
         ),
         lambda self, index: self.reshape(-1)[index],
         header="take",
+        dtypes=_MOVED,
         empty=("self",),
     ),
     library_operator(
