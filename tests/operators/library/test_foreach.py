@@ -12,7 +12,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Kind
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import foreach
 from tests.cases.table import GRID, INVALID, Arguments, T
@@ -160,7 +160,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 class TestForeach(LibraryTests):
     subject = Subject(
-        tuple(operator for operator in foreach.OPERATORS if operator.name != "foreach_copy"),
+        tuple(o for o in foreach.OPERATORS if o.name != "foreach_copy" and not o.name.endswith("_v2")),
         numbers=numbers,
         calls=CALLS,
         references=REFERENCES,
@@ -170,6 +170,32 @@ class TestForeach(LibraryTests):
         # The documents leave shapes, and that their data types are one, to the tiling function.
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data type", "data type of each", "real number", "real number each"), INVALID),
+    )
+
+
+class TestVersion2(LibraryTests):
+    subject = Subject(
+        tuple(operator for operator in foreach.OPERATORS if operator.name.endswith("_v2")),
+        calls=CALLS,
+        references=REFERENCES,
+        empty=EMPTY,
+        breaks=BREAKS
+        | {
+            "data type beside x": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
+            "data type beside x1": lambda o, name: Break({name: scalar(D.INT64, 1)}, "ACL_FLOAT or ACL_DOUBLE"),
+            "number that the data type holds": lambda o, name: Break(
+                {name: scalar(D.DOUBLE, np.inf)}, "a number that ACL_FLOAT holds"
+            ),
+            "format of x": lambda o, name: Break(
+                {name: (T(D.FLOAT, GRID, format=Format.FORMAT_NCL), T(D.FLOAT, (4,)))}, "ACL_FORMAT_ND"
+            ),
+            "no private format among them": lambda o, name: Break(
+                {name: (T(D.FLOAT, GRID, format=Format.FORMAT_FRACTAL_NZ), T(D.FLOAT, (4,)))}, "ACL_FORMAT_ND"
+            ),
+        },
+        numbers=numbers,
+        default=TRAINED,
+        codes={"at most 50 tensors": ACLNN_ERR_INNER_TILING_ERROR, "no null among them": INVALID},
     )
 
 
@@ -257,7 +283,6 @@ def test_the_norms_of_clipped_gradients_are_of_order_2() -> None:
     ("name", "number", "expected"),
     [
         ("add", 2**40 + 1, [3, 4]),
-        ("minimum", 2**40 + 2, [2, 2]),
         ("mul", 2**32 - 1, [-2, -3]),
         ("pow", 2**40 + 2, [4, 9]),
     ],
@@ -273,3 +298,32 @@ def test_an_integer_beyond_the_tensors_type_wraps(name: str, number: int, expect
 def test_nothing_has_a_norm(order: float, expected: float) -> None:
     call = {"x": (np.zeros(0, np.float32),), "scalar": scalar(D.DOUBLE, order), "out": (np.ones(1, np.float32),)}
     assert computed("foreach_norm", call)["out"].tolist() == [expected]
+
+
+@pytest.mark.parametrize(("name", "taken"), [("add", True), ("mul", True), ("div", False), ("sub", False)])
+def test_ascend_950_takes_a_float_beside_float16(name: str, taken: bool) -> None:
+    """As CANN's source of each does; Atlas A2 takes none."""
+    operator = BY_NAME[f"foreach_{name}_scalar_v2"]
+    arrays = [Placed(np.ones(2, np.float16), "contiguous").tensor for _ in range(2)]
+    call = {"x": (arrays[0],), "scalar": scalar(D.FLOAT, 2), "out": (arrays[1],)}
+    for product, expected in ((Product.ASCEND_950, taken), (Product.ATLAS_A2, False)):
+        if expected:
+            prepare(operator, call, product)
+        else:
+            with pytest.raises(AclnnError, match="beside ACL_FLOAT16"):
+                prepare(operator, call, product)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8])
+def test_bytes_take_a_number_that_they_do_not_hold(dtype: type) -> None:
+    x = np.array([2, 3], dtype)
+    call = {"x": (x,), "scalar": scalar(D.INT64, 257), "out": (x * 0,)}
+    assert computed("foreach_add_scalar_v2", call)["out"].tolist() == [3, 4]
+
+
+def test_bytes_of_two_lists_are_added_on_atlas_a2() -> None:
+    x = np.array([2, 100], np.uint8)
+    call = {"x1": (x,), "x2": (x,), "alpha": scalar(D.INT64, 2), "out": (x * 0,)}
+    assert computed("foreach_add_list_v2", call)["out"].tolist() == [6, 44]
+    with pytest.raises(AclnnError, match="expected a data type that"):
+        computed("foreach_add_list_v2", call, Product.ASCEND_950)

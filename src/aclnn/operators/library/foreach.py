@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, on, present, real, rule
+from aclnn.core.checks import dtype_in, extents, listing, on, present, real, rule
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950
+from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import INTEGERS, MODERN, camel, power, scalar, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import (
@@ -28,13 +28,15 @@ from aclnn.operators.library.lists import (
     public,
     real_number,
     single,
+    supported,
 )
 
 _FLOATING = (D.FLOAT, D.FLOAT16, D.BF16)
 _WITH_INT32 = (*_FLOATING, D.INT32)
 _ZEROED = (*_WITH_INT32, D.INT16)
+_SMALL = (D.INT16, D.INT8, D.UINT8)
 _MOST_TENSORS = 50
-#: What the documents leave to the tiling function.
+#: What the documents leave to the tiling function; functions of a number (V2) check it themselves.
 _TILING = ACLNN_ERR_INNER_TILING_ERROR
 
 
@@ -54,15 +56,14 @@ def _few(first: str) -> Check:
 
 
 def _checks(
-    lists: tuple[str, ...], numbers: str | None, dtypes: Collection[D], is_reduced: bool, many: bool
+    lists: tuple[str, ...], given: tuple[str, ...], number_types: Check, is_reduced: bool, many: bool
 ) -> tuple[Check, ...]:
     first, others = lists[0], (*lists[1:], "out")
-    given = () if numbers is None else (numbers,)
     return (
         present(*lists, *given, "out"),
         each_of("no null among them", (*lists, *(given if many else ()), "out"), not_null, ACLNN_ERR_PARAM_NULLPTR),
-        each_of("data type of each", (*lists, "out"), of_types(dtypes), ACLNN_ERR_PARAM_INVALID),
-        *((each_of("real number each", given, real_number),) if many else (real(*given),) if given else ()),
+        each_of("data type of each", (*lists, "out"), supported),
+        *((number_types,) if given else ()),
         as_many(first, (*others[:-1], *(given if many else ()), "out"), _TILING),
         each_of("one data type", (first, *others), alike(first), _TILING),
         each_of("at most 8 dimensions each", lists, few_dims, _TILING),
@@ -70,6 +71,67 @@ def _checks(
         *([each_of("one element each", ("out",), single, _TILING)] if is_reduced else []),
         *on(CLASS_950, _few(first)),
     )
+
+
+def _checks_of_version_2(lists: tuple[str, ...], given: tuple[str, ...], number_types: Check) -> tuple[Check, ...]:
+    first, others = lists[0], (*lists[1:], "out")
+    return (
+        present(*lists, *given, "out"),
+        each_of("no null among them", (*lists, "out"), not_null),
+        as_many(first, others),
+        each_of("data type of each", (*lists, "out"), supported),
+        each_of("one data type", (first, *others), alike(first)),
+        number_types,
+        each_of("at most 8 dimensions each", lists, few_dims),
+        each_of("same shape each", others, of_same_shape(first)),
+        each_of("no private format among them", (*lists, "out"), public),
+        *on(CLASS_950, _few(first)),
+    )
+
+
+#: By the tensors' data type, those of a number beside them; of others INT32 and INT64.
+_NUMBERS_BESIDE: Mapping[D, tuple[D, ...]] = {
+    D.FLOAT: (D.FLOAT, D.DOUBLE),
+    D.BF16: (D.FLOAT, D.DOUBLE),
+    D.FLOAT16: (D.FLOAT16, D.DOUBLE),
+}
+
+
+def _beside(first: str, name: str, float_on_950: bool = False) -> Check:
+    def complain(call: Call) -> str | None:
+        if not call[first]:
+            return None
+        dtype, got = call[first][0].dtype, call[name].dtype
+        taken = _NUMBERS_BESIDE.get(dtype, (D.INT32, D.INT64))
+        if float_on_950 and dtype == D.FLOAT16 and call.product in CLASS_950:
+            taken = (*taken, D.FLOAT)
+        if got in taken:
+            return None
+        return f"{name}: expected data type {listing(d.c_name for d in taken)} beside {dtype.c_name}, got {got.c_name}"
+
+    return rule(f"data type beside {first}: {name}", complain)
+
+
+#: The greatest numbers.
+_MOST = {D.FLOAT: float(np.finfo(np.float32).max), D.FLOAT16: 65504, D.BF16: 255 * 2.0**120, D.INT32: 2**31 - 1}
+
+
+def _held(call: Call) -> str | None:
+    if not call["x"] or call["scalar"].dtype == (dtype := call["x"][0].dtype):
+        return None
+    number, most = call["scalar"].value, _MOST[dtype]
+    if not (number > most or number < -most - (dtype == D.INT32)):
+        return None
+    return f"scalar: expected a number that {dtype.c_name} holds (the data type of x), got {number}"
+
+
+def _format_of_x(call: Call, name: str, at: int) -> str | None:
+    expected, got = call["x"][at].format, call[name][at].format
+    return None if got == expected else f"expected {expected.c_name} (that of x[{at}]), got {got.c_name}"
+
+
+_HELD = rule("number that the data type holds: scalar", _held)
+_ONE_FORMAT = each_of("format of x", ("out",), _format_of_x)
 
 
 def _foreach(
@@ -82,16 +144,25 @@ def _foreach(
     dtypes: Collection[D] = _WITH_INT32,
     is_reduced: bool = False,
     number_first: bool = False,
+    on_a2: Collection[D] = (),
+    number_types: Check | None = None,
+    checks: tuple[Check, ...] = (),
 ) -> Operator:
     names = tuple(parameter.name for parameter in lists)
     given = () if number is None else (number,)
+    scalars = tuple(parameter.name for parameter in given)
     many = number is not None and number.kind is Kind.SCALAR_LIST
+    if name.endswith("_v2"):
+        checked = _checks_of_version_2(names, scalars, number_types or _beside(names[0], scalars[0]))
+    else:
+        usual = each_of("real number each", scalars, real_number) if many else real(*scalars)
+        checked = _checks(names, scalars, number_types or usual, is_reduced, many)
 
     def work(call: Call) -> Library | None:
         places = [at for at, tensor in enumerate(call["out"]) if tensor.size]
         if not places:
             return None
-        factors = () if number is None else [f"{number.name}[{at}]" for at in places] if many else (number.name,)
+        factors = [f"{scalars[0]}[{at}]" for at in places] if many else scalars
         count = len(places)
 
         def each(*operands: Any) -> tuple[Any, ...]:
@@ -114,10 +185,10 @@ def _foreach(
         summary=summary,
         formula=formula,
         parameters=(*given, *lists, _OUT) if number_first else (*lists, *given, _OUT),
-        support=support(dtypes, MODERN),
-        checks=_checks(names, None if number is None else number.name, dtypes, is_reduced, many),
+        support={**support((*dtypes, *on_a2), A2_CLASS), **support(dtypes, CLASS_950)},
+        checks=(*checked, *checks),
         work=work,
-        numbers=() if number is None else (number.name,),
+        numbers=() if _HELD in checks else scalars,
     )
 
 
@@ -125,7 +196,7 @@ def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A scalar that leaves arrays of that type what they are; integers wrap to those of integers."""
     if value.dtype.kind == "f":
         return float(value)
-    return convert(value, dtype) if dtype.kind == "i" else int(value)
+    return convert(value, dtype) if dtype.kind in "iu" else int(value)
 
 
 def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -245,6 +316,8 @@ OPERATORS = (
         (_X1, _X2),
         lambda first, second, alpha: first + (second if alpha == 1 else alpha * second),
         scalar("alpha", "the factor of x2"),
+        on_a2=_SMALL,
+        number_types=_beside("x1", "alpha", float_on_950=True),
     ),
     _foreach(
         "foreach_add_scalar_v2",
@@ -253,6 +326,8 @@ OPERATORS = (
         (_X,),
         operator.add,
         _NUMBER,
+        on_a2=_SMALL,
+        number_types=_beside("x", "scalar", float_on_950=True),
     ),
     _foreach(
         "foreach_mul_scalar_v2",
@@ -261,6 +336,7 @@ OPERATORS = (
         (_X,),
         operator.mul,
         _NUMBER,
+        number_types=_beside("x", "scalar", float_on_950=True),
     ),
     _foreach(
         "foreach_sub_list_v2",
@@ -269,6 +345,7 @@ OPERATORS = (
         (_X1, _X2),
         lambda first, second, alpha: first - (second if alpha == 1 else alpha * second),
         scalar("alpha", "the factor of x2"),
+        on_a2=_SMALL,
     ),
     *(
         _foreach(
@@ -279,6 +356,7 @@ OPERATORS = (
             function,
             number,
             dtypes,
+            number_types=_beside("x1", "scalar", float_on_950=name == "mul") if kind == "v2" else None,
         )
         for name, symbol, word, function, dtypes in (
             ("mul", "*", "product", lambda x1, x2, x3, factor: x1 + factor * x2 * x3, _WITH_INT32),
@@ -294,6 +372,7 @@ OPERATORS = (
         lambda first, second, weight: first + weight * (second - first),
         scalar("weight", "0: x1, 1: x2"),
         dtypes=_FLOATING,
+        number_types=dtype_in((D.FLOAT, D.DOUBLE), "weight"),
     ),
     _foreach(
         "foreach_lerp_list",
@@ -320,7 +399,8 @@ OPERATORS = (
         (_X,),
         _round,
         scalar("roundMode", "the direction"),
-        dtypes=_WITH_INT32,
+        on_a2=(D.INT16,),
+        number_types=dtype_in((D.INT8, D.INT64), "roundMode"),
     ),
     _foreach(
         "foreach_div_scalar_list",
@@ -372,13 +452,15 @@ OPERATORS = (
         "foreach_div_list", "out = x1 / x2", "Quotients of two lists.", (_X1, _X2), operator.truediv, dtypes=_FLOATING
     ),
     *(
-        _foreach(f"foreach_{name}_scalar_v2", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes)
-        for name, formula, summary, function, dtypes in (
-            ("sub", "x - scalar", "Subtract a number from each tensor.", operator.sub, _WITH_INT32),
-            ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING),
-            ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32),
-            ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32),
-            ("pow", "x^scalar", "Powers of each tensor.", power, _WITH_INT32),
+        _foreach(
+            f"foreach_{name}_scalar_v2", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes, checks=checks
+        )
+        for name, formula, summary, function, dtypes, checks in (
+            ("sub", "x - scalar", "Subtract a number from each tensor.", operator.sub, _WITH_INT32, (_ONE_FORMAT,)),
+            ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING, ()),
+            ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32, (_HELD,)),
+            ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32, (_HELD,)),
+            ("pow", "x^scalar", "Powers of each tensor.", power, _WITH_INT32, ()),
         )
     ),
     *(

@@ -51,6 +51,13 @@ def of_types(dtypes: Collection[D]) -> Complaint:
     return complain
 
 
+def supported(call: Call, name: str, at: int) -> str | None:
+    """Complain of a data type that the function does not take."""
+    support = call.operator.support
+    taken = support[call.product] if call.product in support else frozenset().union(*support.values())
+    return of_types(taken)(call, name, at)
+
+
 def alike(first: str) -> Complaint:
     """Complain of another data type than that of the first tensor of a list."""
 
