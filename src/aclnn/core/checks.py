@@ -281,6 +281,16 @@ def same_format(name: str, other: str) -> Check:
     return each(f"same format as {other}", (name,), complain)
 
 
+def format_is(expected: Format, *names: str) -> Check:
+    """Require a storage format."""
+
+    def complain(call: Call, name: str) -> str | None:
+        got = call[name].format
+        return None if got == expected else f"expected format {expected.c_name}, got {got.c_name}"
+
+    return each(f"format {expected.c_name}", names, complain)
+
+
 def public_format(*names: str) -> Check:
     """Require public storage formats."""
 

@@ -66,7 +66,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 BREAKS: Mapping[str, Breaking] = {
     "2 dimensions": lambda o, name: Break(shape((3,), name), "2 dimensions"),
     "same data type as bBoxes": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-    "format of no meaning": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+    "format ACL_FORMAT_ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
     "corners": lambda o, name: Break(shape((3, 5), name), "rows of 4 numbers"),
     "as many as bBoxes": lambda o, name: Break({"aligned": True}, "3 boxes"),
     "shape is pairs of boxes": lambda o, name: Break(shape((2, 3), name), "[3, 2]"),

@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     each,
     extents,
     floating,
+    format_is,
     one_of,
     present,
     rule,
@@ -45,11 +46,6 @@ def _corners(call: Call, name: str) -> str | None:
     return None if got[1] == 4 else f"expected rows of 4 numbers, got shape {extents(got)}"
 
 
-def _plain(call: Call, name: str) -> str | None:
-    expected, got = Format.FORMAT_ND, call[name].format
-    return None if got == expected else f"expected format {expected.c_name}, got {got.c_name}"
-
-
 def _as_many(call: Call) -> str | None:
     wanted, got = call["bBoxes"].shape[0], call["gtBoxes"].shape[0]
     if not call["aligned"] or wanted == got:
@@ -80,7 +76,7 @@ OPERATORS = (
             dtype_in(floating, "bBoxes"),
             same_dtype("gtBoxes", "bBoxes"),
             same_dtype("overlap", "bBoxes"),
-            each("format of no meaning", ("bBoxes", "gtBoxes", "overlap"), _plain),
+            format_is(Format.FORMAT_ND, "bBoxes", "gtBoxes", "overlap"),
             each("corners", ("bBoxes", "gtBoxes"), _corners),
             rule("as many as bBoxes: gtBoxes", _as_many),
             shape_is("pairs of boxes", _result, "overlap"),

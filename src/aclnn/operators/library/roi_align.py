@@ -11,8 +11,8 @@ import numpy as np
 from aclnn.core.checks import (
     dims_between,
     dtype_in,
-    each,
     extents,
+    format_is,
     one_of,
     present,
     rule,
@@ -131,19 +131,8 @@ def align_back(
     return found
 
 
-def _of_format(name: str, expected: Format) -> Check:
-    def complain(call: Call, name: str) -> str | None:
-        got = call[name].format
-        return None if got == expected else f"expected format {expected.c_name}, got {got.c_name}"
-
-    return each(f"format {expected.c_name}", (name,), complain)
-
-
 def _formats(planes: Sequence[str], others: Sequence[str]) -> tuple[Check, ...]:
-    return (
-        *(_of_format(name, Format.FORMAT_NCHW) for name in planes),
-        *(_of_format(name, Format.FORMAT_ND) for name in others),
-    )
+    return format_is(Format.FORMAT_NCHW, *planes), format_is(Format.FORMAT_ND, *others)
 
 
 def _row_of(rois: str, columns: int) -> Check:

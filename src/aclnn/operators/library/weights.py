@@ -13,6 +13,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     floating,
+    format_is,
     listing,
     no_zero_dims,
     on,
@@ -200,11 +201,6 @@ def _weight_work(call: Call) -> Library:
     return Library(multiply, ("x", "weight", "antiquantScale", *optional), ("y",))
 
 
-def _laid_out_format(call: Call) -> str | None:
-    got = call["mmWeightRef"].format
-    return None if got == Format.FORMAT_ND else f"mmWeightRef: expected format ACL_FORMAT_ND, got {got.c_name}"
-
-
 def _laid_out_dims(call: Call) -> str | None:
     weight = call["mmWeightRef"]
     most = 6 if weight.dtype == D.INT8 else 3 if call.product in A2_CLASS else 2
@@ -265,7 +261,7 @@ OPERATORS = (
         checks=(
             present("mmWeightRef"),
             dtype_in(where_supported(LAID_OUT_DTYPES), "mmWeightRef"),
-            rule("format ACL_FORMAT_ND: mmWeightRef", _laid_out_format),
+            format_is(Format.FORMAT_ND, "mmWeightRef"),
             rule("dimensions of a weight: mmWeightRef", _laid_out_dims),
             no_zero_dims("mmWeightRef"),
         ),
