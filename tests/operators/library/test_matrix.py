@@ -34,6 +34,7 @@ from tests.helpers.library import (
     wide,
 )
 
+NZ = Format.FORMAT_FRACTAL_NZ
 #: What wraps where it exceeds its type.
 INTEGRAL = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -58,6 +59,20 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "self": T(d, (2, 4)),
         "mat1": T(d, GRID),
         "mat2": T(d, (3, 4)),
+        "cubeMathType": 1,
+        "out": T(d, (2, 4)),
+    },
+    "matmul_weight_nz": lambda d: CALLS["mm"](d) | {"mat2": T(d, (3, 4), NZ)},
+    "batch_mat_mul_weight_nz": lambda d: CALLS["batch_mat_mul"](d) | {"mat2": T(d, (1, 3, 4), NZ)},
+    "addmm_weight_nz": lambda d: CALLS["addmm"](d) | {"self": T(d, (4,)), "mat2": T(d, (3, 4), NZ)},
+    "gemm": lambda d: {
+        "A": T(d, (3, 2)),
+        "B": T(d, (4, 3)),
+        "C": T(d, (2, 1)),
+        "alpha": 0.5,
+        "beta": -2.0,
+        "transA": 1,
+        "transB": -1,
         "cubeMathType": 1,
         "out": T(d, (2, 4)),
     },
@@ -122,6 +137,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name, factors in (("addmm", ("mat1", "mat2")), ("baddbmm", ("batch1", "batch2")))
         for where in ("", "inplace_")
     },
+    "addmm_weight_nz": lambda a: REFERENCES["addmm"](a),
+    "gemm": lambda a: torch.addmm(*(wide(x) for x in (a["C"], a["A"].T, a["B"].T)), beta=a["beta"], alpha=a["alpha"]),
     **{
         f"{where}addbmm": lambda a: (
             a["beta"] * wide(first(a)) + a["alpha"] * (wide(a["batch1"]) @ wide(a["batch2"])).sum(0)
@@ -146,9 +163,10 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "mv": lambda a: wide(a["self"]) @ wide(a["vec"]),
     "ger": lambda a: a["self"][:, None] * a["vec2"],
     "dot": lambda a: wide(a["self"]) @ wide(a["tensor"]),
-    "mm": lambda a: wide(a["self"]) @ wide(a["mat2"]),
-    "matmul": lambda a: wide(a["self"]) @ wide(a["mat2"]),
-    "batch_mat_mul": lambda a: torch.matmul(wide(a["self"]), wide(a["mat2"])),
+    **{
+        name: lambda a: wide(a["self"]) @ wide(a["mat2"])
+        for name in ("mm", "matmul", "batch_mat_mul", "matmul_weight_nz", "batch_mat_mul_weight_nz")
+    },
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -183,9 +201,16 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "ger": {"self": {"shape": (0,)}, "vec2": {"shape": (3,)}, "out": {"shape": (0, 3)}},
     "dot": {"self": {"shape": (0,)}, "tensor": {"shape": (0,)}, "out": {"shape": ()}},
     "mm": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
-    "matmul": {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
-    "batch_mat_mul": {"self": {"shape": (0, 2, 3)}, "mat2": {"shape": (0, 3, 4)}, "out": {"shape": (0, 2, 4)}},
-    "addmm": {"self": {"shape": (4,)}, "mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}},
+    **{name: {"mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}} for name in ("matmul", "matmul_weight_nz")},
+    **{
+        name: {"self": {"shape": (0, 2, 3)}, "mat2": {"shape": (0, 3, 4)}, "out": {"shape": (0, 2, 4)}}
+        for name in ("batch_mat_mul", "batch_mat_mul_weight_nz")
+    },
+    **{
+        name: {"self": {"shape": (4,)}, "mat2": {"shape": (3, 4)}, "out": {"shape": (0, 4)}}
+        for name in ("addmm", "addmm_weight_nz")
+    },
+    "gemm": {"A": {"shape": (3, 0)}, "B": {"shape": (4, 3)}, "C": {"shape": (1, 4)}, "out": {"shape": (0, 4)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -205,20 +230,30 @@ BREAKS: Mapping[str, Breaking] = {
     "3 dimensions": lambda o, name: Break(shape(GRID, name), "3 dimensions"),
     "keeps the data type": lambda o, name: Break({"cubeMathType": 0} | dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "as many rows as self has columns": lambda o, name: Break(
-        shape({"batch_mat_mul": (1, 5, 4), "mv": (5,)}.get(o.name, (5, 4)), name), "3 rows"
+        shape((1, 5, 4) if o.name.startswith("batch") else (5,) if o.name == "mv" else (5, 4), name), "3 rows"
     ),
     "as many rows as batch1 has columns": lambda o, name: Break(shape((5, 5, 4), name), "3 rows"),
     "as many matrices as batch1": lambda o, name: Break(shape((4, 3, 4), name), "5 matrices"),
     "1 dimension": lambda o, name: Break(shape((2, 2), name), "1 dimension"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
+    "as many rows as A has columns": lambda o, name: Break(shape((4, 5), name), "3 rows"),
+    "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2 dimensions"),
+    "format ACL_FORMAT_ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+    "same data type as self": lambda o, name: Break(
+        dtype(D.BF16, name), "ACL_FLOAT", D.FLOAT16 if o.name.endswith("_nz") else None
+    ),
+    "same data type as mat1": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
+    "data type of self or float32": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16 or ACL_FLOAT", D.FLOAT16),
     "as many rows as mat1 has columns": lambda o, name: Break(shape((5, 4), name), "3 rows"),
     "shape of the product": lambda o, name: Break(
         shape((2, 5), name), "shape [2]" if o.name in ("mv", "addmv") else "2, 4]"
     ),
     "number of dimensions": lambda o, name: Break(shape((1,) * 9 if name == "self" else (), name), "1 to 8"),
     "as many elements as the product": lambda o, name: Break(shape((5, 2, 5), name), "40 elements"),
-    "no dimension of 1 in blocks": lambda o, name: Break(
-        {name: {"shape": (1, 3, 1), "format": Format.FORMAT_FRACTAL_NZ}}, "no dimension of 1"
+    "no dimension of 1": lambda o, name: Break(
+        {name: {"shape": (1, 3, 1) if o.name.startswith("batch") else (3, 1), "format": NZ}}
+        | (shape((1,), "self") | shape((2, 1), "out") if o.name == "addmm_weight_nz" else {}),
+        "no dimension of 1",
     ),
     "empty with the product": lambda o, name: Break(
         {**shape((5, 0, 3), "batch1"), **shape((1, 4), "self")}
@@ -249,6 +284,7 @@ class TestMatrix(LibraryTests):
             "ger": (D.FLOAT, D.FLOAT16, D.DOUBLE, D.INT32, D.COMPLEX64),
             "dot": (*TRAINED, D.INT32),
             **dict.fromkeys(("addr", "inplace_addr", "addmv"), (*REAL, D.BOOL)),
+            **dict.fromkeys(("batch_mat_mul_weight_nz", "addmm_weight_nz"), (D.FLOAT16, D.BF16)),
         },
         empty=EMPTY,
         breaks=BREAKS,
@@ -361,7 +397,7 @@ def test_sums_of_products_take_shapes_and_formats_as_in_cann(operator: str, shap
     """CANN's host code refuses an addend in blocks and copies of the first batch, and looks at no empty result."""
     call: dict[str, Any] = {name: Tensor(D.FLOAT, shape) for name, shape in shapes.items()}
     if text and operator == "addmm":
-        call["self"] = Tensor(D.FLOAT, shapes["self"], format=Format.FORMAT_FRACTAL_NZ)
+        call["self"] = Tensor(D.FLOAT, shapes["self"], format=NZ)
     call |= {"beta": scalar(D.FLOAT, 1), "alpha": scalar(D.FLOAT, 1), "cubeMathType": 1}
     if text:
         with pytest.raises(AclnnError, match=text):
@@ -380,3 +416,43 @@ def test_booleans_and_integers_are_multiplied_with_a_vector(alpha: Any, dtype: A
     kind = {np.bool_: D.BOOL, np.int64: D.INT64, np.float32: D.FLOAT}[dtype]
     call |= {"alpha": scalar(kind, alpha), "beta": scalar(D.BOOL, True), "cubeMathType": 1}
     assert computed("addmv", call)["out"].tolist() == expected
+
+
+H, B, F = D.FLOAT16, D.BF16, D.FLOAT
+
+
+@pytest.mark.parametrize(
+    ("operator", "product", "dtypes", "text"),
+    [
+        ("matmul_weight_nz", Product.ATLAS_A2, (H, H, F), ""),
+        ("matmul_weight_nz", Product.ATLAS_A2, (F, H, H), ""),
+        ("matmul_weight_nz", Product.ATLAS_A2, (H, B, F), "mat2: "),
+        ("matmul_weight_nz", Product.ATLAS_A2, (B, B, H), "out: "),
+        ("matmul_weight_nz", Product.ASCEND_950, (B, B, F), ""),
+        ("matmul_weight_nz", Product.ASCEND_950, (F, F, F), "self: "),
+        ("matmul_weight_nz", Product.ATLAS_INFERENCE, (H, H, H), ""),
+        ("batch_mat_mul_weight_nz", Product.ASCEND_950, (H, H, F), ""),
+        ("batch_mat_mul_weight_nz", Product.ATLAS_A2, (H, H, F), "out: "),
+        ("batch_mat_mul_weight_nz", Product.ATLAS_A2, (F, F, F), "self: "),
+    ],
+)
+@pytest.mark.parametrize("label", [NZ, Format.FORMAT_ND, Format.FORMAT_NCL])
+def test_data_types_and_labels_of_weights(operator: str, product: Product, dtypes: Any, text: str, label: Any) -> None:
+    """Of CANN's host tests; a weight that aclnnTransMatmulWeight has laid out keeps its label here."""
+    call = dict(CALLS[operator](H))
+    call |= {"self": call.get("self", T(H, GRID)), "mat2": call["mat2"]._replace(format=label)}
+    tensors = {
+        name: Tensor(dtype, call[name].shape, format=call[name].format)
+        for name, dtype in zip(("self", "mat2", "out"), dtypes, strict=True)
+    }
+    if text:
+        with pytest.raises(AclnnError, match=f": {text}expected data type"):
+            prepare(BY_NAME[operator], call | tensors | {"cubeMathType": 1}, product)
+    else:
+        assert prepare(BY_NAME[operator], call | tensors | {"cubeMathType": 1}, product).prepared.plan
+
+
+def test_the_worked_example_of_gemm() -> None:
+    a, c = np.array([[1, 2], [1, 2]], np.float32), np.ones((2, 2), np.float32)
+    call = {"A": a, "B": a, "C": c, "alpha": 1.0, "beta": 2.0, "transA": 0, "transB": 0, "out": c * 0}
+    assert computed("gemm", call | {"cubeMathType": 1})["out"].tolist() == [[5, 8], [5, 8]]

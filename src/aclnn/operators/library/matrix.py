@@ -1,4 +1,4 @@
-"""Products of matrices and vectors: aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm, aclnnMv, aclnnDot …
+"""Products of matrices and vectors: aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm, aclnnGemm, aclnnMv, aclnnDot …
 
 NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-bit types are rounded once, at the end.
 """
@@ -6,7 +6,7 @@ NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-b
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,15 +21,20 @@ from aclnn.core.checks import (
     castable_from,
     dims_between,
     dtype_in,
+    dtype_or_float32,
     each,
     extents,
     floating,
+    format_is,
     has_zero,
     limited_dims,
     listing,
+    one_of,
+    only_if,
     present,
     public_format,
     real,
+    restricted,
     rule,
     same_dtype,
     same_format,
@@ -41,17 +46,20 @@ from aclnn.core.checks import (
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     CUBE,
     FORMS,
+    MODERN,
     NUMBERS,
     REAL,
     WITH_INFERENCE,
     WITH_TRAINING,
     Form,
+    attribute,
     camel,
     library_operator,
     on_950,
@@ -63,15 +71,21 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 from aclnn.operators.library.dimensions import DIM
+from aclnn.operators.library.weights import LAID_OUT
 
 _DTYPES = FLOATING
 _DOTTED = (*FLOATING, D.INT8, D.INT32, D.UINT8)
 _CROSSED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 _OUT = tensor_out()
 _OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
+_HALVES = (D.FLOAT16, D.BF16)
+_MULTIPLIED = support(FLOATING)
+_WEIGHED = {**support(FLOATING, A2_CLASS), **support(_HALVES, LAID_OUT - A2_CLASS)}
+"""Data types that aclnnMatmulWeightNz takes."""
 _KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD, _INTERNAL = 0, 1, 2, 3, 4, -1
 
 Shape = tuple[int, ...]
+Shapes = Callable[[Call], tuple[Shape, Shape]]
 
 
 def _cube(first: str, second: str) -> Check:
@@ -108,9 +122,9 @@ def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
     return (1, *first) if len(first) == 1 else first, (*second, 1) if len(second) == 1 else second
 
 
-def _inner(first: str, second: str) -> Check:
+def _inner(first: str, second: str, shapes: Shapes | None = None) -> Check:
     def complain(call: Call) -> str | None:
-        left, right = _padded(call[first].shape, call[second].shape)
+        left, right = _padded(*(shapes(call) if shapes else (call[first].shape, call[second].shape)))
         if left[-1] == right[-2]:
             return None
         return f"{second}: expected {left[-1]} rows (the columns of {first}), got shape {extents(call[second].shape)}"
@@ -164,14 +178,14 @@ def _operand_ranks(call: Call) -> str | None:
     return None
 
 
-def _broadcasts_to(what: str, shape: Callable[[Call], Shape]) -> Check:
+def _broadcasts_to(what: str, shape: Callable[[Call], Shape], name: str = "self") -> Check:
     def complain(call: Call) -> str | None:
-        mine, expected = call["self"].shape, shape(call)
+        mine, expected = call[name].shape, shape(call)
         if broadcast_shape(mine, expected) == expected:
             return None
-        return f"self: expected a shape that broadcasts to {extents(expected)} (that of {what}), got {extents(mine)}"
+        return f"{name}: expected a shape that broadcasts to {extents(expected)} (that of {what}), got {extents(mine)}"
 
-    return rule(f"broadcasts to {what}: self", complain)
+    return rule(f"broadcasts to {what}: {name}", complain)
 
 
 _FITS_OUT = _broadcasts_to("out", lambda call: call["out"].shape)
@@ -223,11 +237,12 @@ def _of_batches(form: Form) -> tuple[Check, ...]:
     return (*(() if form.in_place else (together,)), same_format("batch2", "batch1"))
 
 
-def _in_blocks(call: Call) -> str | None:
+def _thin(call: Call) -> str | None:
     shape = call["mat2"].shape
-    if not call["mat2"].format.private or 1 not in shape[-2:]:
-        return None
-    return f"mat2: expected no dimension of 1 in a private format, got {extents(shape)}"
+    return f"mat2: expected no dimension of 1 in blocks, got {extents(shape)}" if 1 in shape[-2:] else None
+
+
+_NOT_THIN = rule("no dimension of 1: mat2", _thin)
 
 
 def _level2(call: Call) -> str | None:
@@ -379,15 +394,22 @@ def _product_work(call: Call) -> Library | None:
     return Library(compute, ("self", "mat2"), ("out",), fills=True) if call["out"].size else None
 
 
-def _of_two(name: str, summary: str, header: str, *checks: Check) -> Operator:
+def _of_two(
+    name: str,
+    summary: str,
+    header: str,
+    *checks: Check,
+    types: tuple[Check, ...] | None = None,
+    taken: Mapping[Product, frozenset[D]] = _MULTIPLIED,
+) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
         summary=summary,
         formula="out = self @ mat2",
         parameters=(tensor_in("self", "the left operand"), tensor_in("mat2", "the right operand"), _OUT, CUBE),
-        support=support(_DTYPES),
-        checks=(present("self", "mat2", "out"), *_types("self", "mat2"), *checks),
+        support=taken,
+        checks=(present("self", "mat2", "out"), *(types or _types("self", "mat2")), *checks),
         work=_product_work,
         in_header_of=header,
     )
@@ -402,6 +424,10 @@ def _added(
     function: Callable[..., Any],
     checks: Callable[[Form], tuple[Check, ...]],
     summed: bool = False,
+    header: str | None = None,
+    multiplied: Collection[D] | Callable[[Product], Collection[D]] = floating,
+    products: Collection[Product] = WITH_INFERENCE,
+    forms: Sequence[Form] = FORMS,
 ) -> Iterator[Operator]:
     """The sum of a tensor and products of that many dimensions, of which ``summed`` adds all; and that in place."""
     left, right = factors
@@ -409,7 +435,7 @@ def _added(
     def shape(call: Call) -> Shape:
         return _result_shape(call[left].shape, call[right].shape)[summed:]
 
-    for form in FORMS:
+    for form in forms:
         first, out = form.first, form.out
         yield library_operator(
             form.prefix + name,
@@ -428,7 +454,8 @@ def _added(
             ),
             (
                 present(first, left, right, "beta", "alpha", out),
-                dtype_in(floating, first, left, right, out),
+                dtype_in(multiplied, left, right),
+                dtype_in(floating, first, out),
                 real("beta", "alpha"),
                 dims_between(rank, rank, left, right),
                 _inner(left, right),
@@ -436,17 +463,32 @@ def _added(
                 *([] if form.in_place else [_broadcasts_to("the product", shape)]),
                 _shape_of(left, right, shape, out, or_empty=rank == 2),
                 _cube(left, right),
-                _keeps_dtype(left, out),
+                *([_keeps_dtype(left, out)] if multiplied is floating else []),
                 *checks(form),
             ),
             function,
-            header=name,
+            header=header or name,
             dtypes=_DTYPES,
-            products=WITH_INFERENCE,
+            products=products,
             inputs=(first, left, right, "beta", "alpha"),
             attributes=("cubeMathType",),
             fills=True,
         )
+
+
+def _turned(call: Call) -> tuple[Shape, Shape]:
+    left, right = call["A"].shape, call["B"].shape
+    return left[::-1] if call["transA"] else left, right[::-1] if call["transB"] else right
+
+
+def _turned_product(call: Call) -> Shape:
+    return _result_shape(*_turned(call))
+
+
+def _gemm(
+    a: Any, b: Any, c: Any, alpha: float, beta: float, turn_a: int, turn_b: int, cube: int, out: Any = None
+) -> Any:
+    return _sum(c, a.T if turn_a else a, b.T if turn_b else b, beta, alpha, cube, out)
 
 
 def _dot(self: Any, tensor: Any) -> Any:
@@ -480,11 +522,53 @@ OPERATORS = (
         "Multiply two batches of matrices.",
         "batch_matmul",
         dims_between(3, 3, "self", "mat2"),
-        rule("no dimension of 1 in blocks: mat2", _in_blocks),
+        only_if(_NOT_THIN, "in blocks", lambda call: call["mat2"].format.private),
         _inner("self", "mat2"),
         _batches_of("self", "mat2"),
         _shape_of_product("self", "mat2"),
         public_format("self", "out"),
+    ),
+    _of_two(
+        "matmul_weight_nz",
+        "Multiply a matrix and a weight that is laid out.",
+        "matmul",
+        *restricted(
+            "of 16 bits",
+            lambda call: D.FLOAT not in (call["self"].dtype, call["mat2"].dtype),
+            same_dtype("mat2", "self"),
+            dtype_or_float32("self", "out"),
+        ),
+        dims_between(2, 2, "self", "mat2"),
+        _NOT_THIN,
+        _inner("self", "mat2"),
+        _shape_of_product("self", "mat2"),
+        public_format("self", "out"),
+        types=(
+            dtype_in(lambda product: _WEIGHED.get(product, FLOATING), "self", "mat2"),
+            dtype_in(floating, "out"),
+            _cube("self", "mat2"),
+            _keeps_dtype("self"),
+        ),
+        taken=_WEIGHED,
+    ),
+    _of_two(
+        "batch_mat_mul_weight_nz",
+        "Multiply a batch of matrices and weights that are laid out.",
+        "batch_matmul",
+        same_dtype("mat2", "self"),
+        dtype_or_float32("self", "out"),
+        dims_between(3, 3, "self", "mat2"),
+        _NOT_THIN,
+        _inner("self", "mat2"),
+        _batches_of("self", "mat2"),
+        _shape_of_product("self", "mat2"),
+        public_format("self", "out"),
+        types=(
+            dtype_in(_HALVES, "self", "mat2"),
+            dtype_in(lambda product: FLOATING if product in CLASS_950 else _HALVES, "out"),
+            one_of("cubeMathType", *range(_INTERNAL, _USE_FP32_ADD + 1)),
+        ),
+        taken=support(_HALVES, MODERN),
     ),
     *_added(
         "addmm",
@@ -494,6 +578,56 @@ OPERATORS = (
         2,
         _sum,
         lambda form: (public_format(form.first), rule("exact accumulation: cubeMathType", _level2)),
+    ),
+    *_added(
+        "addmm_weight_nz",
+        "mat1 @ mat2",
+        "Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.",
+        ("mat1", "mat2"),
+        2,
+        _sum,
+        lambda form: (
+            same_dtype("mat2", "mat1"),
+            dims_between(1, 2, form.first),
+            _NOT_THIN,
+            format_is(Format.FORMAT_ND, form.first, "mat1"),
+        ),
+        header="addmm",
+        multiplied=_HALVES,
+        products=MODERN,
+        forms=FORMS[:1],
+    ),
+    library_operator(
+        "gemm",
+        "out = alpha * (A @ B) + beta * C",
+        "Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.",
+        (
+            tensor_in("A", "the left operand"),
+            tensor_in("B", "the right operand"),
+            tensor_in("C", "what is added; broadcasts to the product"),
+            attribute("alpha", Kind.FLOAT, "the factor of the product"),
+            attribute("beta", Kind.FLOAT, "the factor of C"),
+            attribute("transA", Kind.INT64, "not 0: A is transposed"),
+            attribute("transB", Kind.INT64, "not 0: B is transposed"),
+            _OUT,
+            CUBE,
+        ),
+        (
+            present("A", "B", "C", "out"),
+            dtype_in(floating, "A", "B", "C", "out"),
+            dims_between(2, 2, "A", "B"),
+            _inner("A", "B", _turned),
+            _broadcasts_to("the product", _turned_product, "C"),
+            _shape_of("A", "B", _turned_product, or_empty=True),
+            _cube("A", "B"),
+            format_is(Format.FORMAT_ND, "A", "B", "C", "out"),
+        ),
+        _gemm,
+        header="gemm",
+        dtypes=_DTYPES,
+        products=WITH_INFERENCE,
+        attributes=("alpha", "beta", "transA", "transB", "cubeMathType"),
+        fills=True,
     ),
     *_added(
         "baddbmm",
