@@ -40,11 +40,19 @@ FUNCTIONS = (
 FOREACH = tuple(operator.name for operator in foreach.OPERATORS)
 
 
+#: Functions of a number in a tensor; version 2 takes a scalar.
+IN_TENSORS = tuple(name for name in FOREACH if f"{name}_v2" in FOREACH)
+#: That tensor by the data type of the lists.
+NUMBER = {D.FLOAT16: T(D.FLOAT16, (1,)), D.FLOAT: T(D.FLOAT, ()), D.BF16: T(D.FLOAT, (1, 1))}
 SCALAR_LISTS = {"scalars": (scalar(D.FLOAT, 3), scalar(D.DOUBLE, -0.5))}
 
 
 def _wides(tensors: Any) -> Any:
     return [*map(wide, tensors)]
+
+
+def _item(number: Any) -> Any:
+    return number.item() if isinstance(number, torch.Tensor) else number
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -53,6 +61,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         name: lambda d: {each: (T(d, GRID), T(d, (4,))) for each in ("x", "x1", "x2", "x3", "out")} | SCALAR_LISTS
         for name in FOREACH
         if name.endswith("scalar_list")
+    },
+    **{
+        name: lambda d: {
+            **{each: (T(d, GRID), T(d, (4,))) for each in ("x", "x1", "x2", "x3", "out")},
+            **dict.fromkeys(("scalar", "alpha"), NUMBER[d]),
+            "roundMode": T(D.INT8, (1,)),
+        }
+        for name in IN_TENSORS
     },
     "foreach_non_finite_check_and_unscale": lambda d: {
         "scaledGrads": (T(d, GRID), T(d, (4,))),
@@ -72,8 +88,13 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
-    "foreach_add_list_v2": lambda a: torch._foreach_add(_wides(a["x1"]), _wides(a["x2"]), alpha=a["alpha"]),
-    "foreach_sub_list_v2": lambda a: torch._foreach_sub(_wides(a["x1"]), _wides(a["x2"]), alpha=a["alpha"]),
+    **{
+        f"foreach_{name}_list{version}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            _wides(a["x1"]), _wides(a["x2"]), alpha=_item(a["alpha"])
+        )
+        for name in ("add", "sub")
+        for version in ("", "_v2")
+    },
     **{
         f"foreach_{name}_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
             _wides(a["x1"]), _wides(a["x2"])
@@ -81,10 +102,11 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("mul", "div", "maximum", "minimum", "pow")
     },
     **{
-        f"foreach_{name}_scalar_v2": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
-            _wides(a["x"]), a["scalar"]
+        f"foreach_{name}_scalar{version}": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            _wides(a["x"]), _item(a["scalar"])
         )
         for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")
+        for version in ("", "_v2")
     },
     **{
         f"foreach_{name}_scalar_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
@@ -93,11 +115,11 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("add", "sub", "mul", "div", "maximum", "minimum", "pow")
     },
     **{
-        f"foreach_{name}_scalar_{kind}": lambda a, name=name, kind=kind: getattr(torch, f"_foreach_{name}")(
-            *(_wides(a[each]) for each in ("x1", "x2", "x3")), a["scalar"] if kind == "v2" else [3.0, -0.5]
+        f"foreach_{name}_scalar{kind}": lambda a, name=name, kind=kind: getattr(torch, f"_foreach_{name}")(
+            *(_wides(a[each]) for each in ("x1", "x2", "x3")), [3.0, -0.5] if kind == "_list" else _item(a["scalar"])
         )
         for name in ("addcmul", "addcdiv")
-        for kind in ("v2", "list")
+        for kind in ("", "_v2", "_list")
     },
     "foreach_non_finite_check_and_unscale": lambda a: [
         *(wide(x) * a["inScale"][0] for x in a["scaledGrads"]),
@@ -112,7 +134,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         torch.lerp(*map(wide, each)) for each in zip(a["x1"], a["x2"], a["weight"], strict=True)
     ],
     "foreach_pow_scalar_and_tensor": lambda a: torch._foreach_pow(a["scalar"], _wides(a["x"])),
-    "foreach_round_off_number_v2": lambda a: torch._foreach_ceil(_wides(a["x"])),
+    **{f"foreach_round_off_number{version}": lambda a: torch._foreach_ceil(_wides(a["x"])) for version in ("", "_v2")},
     "foreach_zero_inplace": lambda a: [torch.zeros_like(x) for x in a["x"]],
     "foreach_copy": lambda a: a["x"],
     "foreach_norm": lambda a: torch._foreach_norm(_wides(a["x"]), 1),
@@ -125,6 +147,10 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         | {"scalars": (scalar(D.FLOAT, 1),)}
         for name in FOREACH
         if name.endswith("scalar_list")
+    },
+    **{
+        name: {p.name: (T(D.FLOAT, (0, 3)),) if p.kind in LISTS else {"shape": (1,)} for p in BY_NAME[name].parameters}
+        for name in IN_TENSORS
     },
     "foreach_norm": {"x": (), "out": ()},
     "foreach_non_finite_check_and_unscale": {
@@ -151,6 +177,8 @@ BREAKS: Mapping[str, Breaking] = {
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     function = operator.removeprefix("foreach_")
+    if name in ("scalar", "alpha", "roundMode"):
+        return np.full(array.shape, 3 if name == "roundMode" else 2.5)
     if function.startswith(("sqrt", "log", "pow")):
         return np.abs(array)
     if function in FUNCTIONS:  # where each of them is a number, away from their poles
@@ -165,11 +193,21 @@ class TestForeach(LibraryTests):
         calls=CALLS,
         references=REFERENCES,
         empty=EMPTY,
-        breaks=BREAKS,
+        breaks=BREAKS
+        | {
+            f"data type beside {first}": lambda o, name: Break({name: T(D.INT32, (1,))}, "ACL_FLOAT beside")
+            for first in ("x", "x1")
+        },
         default=TRAINED,
         # The documents leave shapes, and that their data types are one, to the tiling function.
         code=ACLNN_ERR_INNER_TILING_ERROR,
-        codes=dict.fromkeys(("data type", "data type of each", "real number", "real number each"), INVALID),
+        codes=dict.fromkeys(
+            (
+                *("data type", "data type of each", "real number", "real number each"),
+                *("data type beside x", "data type beside x1"),
+            ),
+            INVALID,
+        ),
     )
 
 
@@ -300,12 +338,14 @@ def test_nothing_has_a_norm(order: float, expected: float) -> None:
     assert computed("foreach_norm", call)["out"].tolist() == [expected]
 
 
+@pytest.mark.parametrize("version", ["", "_v2"])
 @pytest.mark.parametrize(("name", "taken"), [("add", True), ("mul", True), ("div", False), ("sub", False)])
-def test_ascend_950_takes_a_float_beside_float16(name: str, taken: bool) -> None:
+def test_ascend_950_takes_a_float_beside_float16(name: str, taken: bool, version: str) -> None:
     """As CANN's source of each does; Atlas A2 takes none."""
-    operator = BY_NAME[f"foreach_{name}_scalar_v2"]
+    operator = BY_NAME[f"foreach_{name}_scalar{version}"]
     arrays = [Placed(np.ones(2, np.float16), "contiguous").tensor for _ in range(2)]
-    call = {"x": (arrays[0],), "scalar": scalar(D.FLOAT, 2), "out": (arrays[1],)}
+    number = scalar(D.FLOAT, 2) if version else Placed(np.full(1, 2, np.float32), "contiguous").tensor
+    call = {"x": (arrays[0],), "scalar": number, "out": (arrays[1],)}
     for product, expected in ((Product.ASCEND_950, taken), (Product.ATLAS_A2, False)):
         if expected:
             prepare(operator, call, product)
@@ -321,9 +361,10 @@ def test_bytes_take_a_number_that_they_do_not_hold(dtype: type) -> None:
     assert computed("foreach_add_scalar_v2", call)["out"].tolist() == [3, 4]
 
 
-def test_bytes_of_two_lists_are_added_on_atlas_a2() -> None:
+@pytest.mark.parametrize(("version", "alpha"), [("", np.array([2], np.int32)), ("_v2", scalar(D.INT64, 2))])
+def test_bytes_of_two_lists_are_added_on_atlas_a2(version: str, alpha: Any) -> None:
     x = np.array([2, 100], np.uint8)
-    call = {"x1": (x,), "x2": (x,), "alpha": scalar(D.INT64, 2), "out": (x * 0,)}
-    assert computed("foreach_add_list_v2", call)["out"].tolist() == [6, 44]
+    call = {"x1": (x,), "x2": (x,), "alpha": alpha, "out": (x * 0,)}
+    assert computed(f"foreach_add_list{version}", call)["out"].tolist() == [6, 44]
     with pytest.raises(AclnnError, match="expected a data type that"):
-        computed("foreach_add_list_v2", call, Product.ASCEND_950)
+        computed(f"foreach_add_list{version}", call, Product.ASCEND_950)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -89,20 +89,20 @@ def _checks_of_version_2(lists: tuple[str, ...], given: tuple[str, ...], number_
     )
 
 
-#: By the tensors' data type, those of a number beside them; of others INT32 and INT64.
-_NUMBERS_BESIDE: Mapping[D, tuple[D, ...]] = {
-    D.FLOAT: (D.FLOAT, D.DOUBLE),
-    D.BF16: (D.FLOAT, D.DOUBLE),
-    D.FLOAT16: (D.FLOAT16, D.DOUBLE),
-}
+#: By the tensors' data type, that of a number beside them; of others INT32.
+_BESIDE: Mapping[D, D] = {D.FLOAT: D.FLOAT, D.BF16: D.FLOAT, D.FLOAT16: D.FLOAT16}
 
 
-def _beside(first: str, name: str, float_on_950: bool = False) -> Check:
+def _beside(first: str, number: Parameter, float_on_950: bool = False) -> Check:
+    name = number.name
+
     def complain(call: Call) -> str | None:
         if not call[first]:
             return None
         dtype, got = call[first][0].dtype, call[name].dtype
-        taken = _NUMBERS_BESIDE.get(dtype, (D.INT32, D.INT64))
+        taken: tuple[D, ...] = (_BESIDE.get(dtype, D.INT32),)
+        if number.kind is Kind.SCALAR:
+            taken = (*taken, D.DOUBLE if dtype in _BESIDE else D.INT64)
         if float_on_950 and dtype == D.FLOAT16 and call.product in CLASS_950:
             taken = (*taken, D.FLOAT)
         if got in taken:
@@ -130,6 +130,14 @@ def _format_of_x(call: Call, name: str, at: int) -> str | None:
     return None if got == expected else f"expected {expected.c_name} (that of x[{at}]), got {got.c_name}"
 
 
+def _single(*names: str) -> Check:
+    def complain(call: Call) -> str | None:
+        name = next((name for name in names if call[name].size != 1), None)
+        return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
+
+    return rule(f"one element: {', '.join(names)}", complain, _TILING)
+
+
 _HELD = rule("number that the data type holds: scalar", _held)
 _ONE_FORMAT = each_of("format of x", ("out",), _format_of_x)
 
@@ -152,8 +160,9 @@ def _foreach(
     given = () if number is None else (number,)
     scalars = tuple(parameter.name for parameter in given)
     many = number is not None and number.kind is Kind.SCALAR_LIST
-    if name.endswith("_v2"):
-        checked = _checks_of_version_2(names, scalars, number_types or _beside(names[0], scalars[0]))
+    in_tensor = number is not None and number.is_tensor
+    if number is not None and name.endswith("_v2"):
+        checked = _checks_of_version_2(names, scalars, number_types or _beside(names[0], number))
     else:
         usual = each_of("real number each", scalars, real_number) if many else real(*scalars)
         checked = _checks(names, scalars, number_types or usual, is_reduced, many)
@@ -188,12 +197,37 @@ def _foreach(
         support={**support((*dtypes, *on_a2), A2_CLASS), **support(dtypes, CLASS_950)},
         checks=(*checked, *checks),
         work=work,
-        numbers=() if _HELD in checks else scalars,
+        numbers=() if in_tensor or _HELD in checks else scalars,
     )
+
+
+def _with_number(
+    name: str,
+    formula: str,
+    summary: str,
+    lists: tuple[Parameter, ...],
+    function: Callable[..., Any],
+    number: Parameter,
+    dtypes: Collection[D] = _WITH_INT32,
+    on_a2: Collection[D] = (),
+    float_on_950: tuple[bool, bool] = (False, False),
+    checks: tuple[Check, ...] = (),
+) -> Iterator[Operator]:
+    """The function that takes a number in a tensor, and version 2, which takes a scalar and has further checks."""
+    versions = (
+        (name, tensor_in(number.name, f"{number.meaning}; one element"), (_single(number.name),)),
+        (f"{name}_v2", number, checks),
+    )
+    for (version, given, more), wider in zip(versions, float_on_950, strict=True):
+        types = _beside(lists[0].name, given, wider)
+        yield _foreach(
+            version, formula, summary, lists, function, given, dtypes, on_a2=on_a2, number_types=types, checks=more
+        )
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
     """A scalar that leaves arrays of that type what they are; integers wrap to those of integers."""
+    value = value.reshape(())[()]  # of a tensor it has dimensions
     if value.dtype.kind == "f":
         return float(value)
     return convert(value, dtype) if dtype.kind in "iu" else int(value)
@@ -246,9 +280,12 @@ def _norm(x: Any, order: Any) -> Any:
     return (magnitudes**order).sum() ** (1 / order)
 
 
-def _two_single(call: Call) -> str | None:
-    name = next((name for name in ("foundInf", "inScale") if call[name].size != 1), None)
-    return None if name is None else f"{name}: expected one element, got shape {extents(call[name].shape)}"
+def _plus_product(x1: Any, x2: Any, x3: Any, factor: Any) -> Any:
+    return x1 + factor * x2 * x3
+
+
+def _plus_quotient(x1: Any, x2: Any, x3: Any, factor: Any) -> Any:
+    return x1 + factor * (x2 / x3)
 
 
 def _zero_work(call: Call) -> Library | None:
@@ -277,6 +314,7 @@ _X, _X1, _X2, _X3 = (
 
 
 _NUMBER, _NUMBERS = scalar("scalar", "the number"), Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers")
+_FACTOR = scalar("scalar", "the factor")
 
 _COPIED = (*_FLOATING, *INTEGERS, D.UINT16, D.UINT32, D.DOUBLE, D.BOOL)
 
@@ -309,37 +347,37 @@ _COPY = replace(
 
 OPERATORS = (
     _COPY,
-    _foreach(
-        "foreach_add_list_v2",
+    *_with_number(
+        "foreach_add_list",
         "out = x1 + alpha * x2",
         "Add two lists of tensors.",
         (_X1, _X2),
         lambda first, second, alpha: first + (second if alpha == 1 else alpha * second),
         scalar("alpha", "the factor of x2"),
         on_a2=_SMALL,
-        number_types=_beside("x1", "alpha", float_on_950=True),
+        float_on_950=(False, True),
     ),
-    _foreach(
-        "foreach_add_scalar_v2",
+    *_with_number(
+        "foreach_add_scalar",
         "out = x + scalar",
         "Add a number to each tensor.",
         (_X,),
         operator.add,
         _NUMBER,
         on_a2=_SMALL,
-        number_types=_beside("x", "scalar", float_on_950=True),
+        float_on_950=(True, True),
     ),
-    _foreach(
-        "foreach_mul_scalar_v2",
+    *_with_number(
+        "foreach_mul_scalar",
         "out = x * scalar",
         "Multiply each tensor by a number.",
         (_X,),
         operator.mul,
         _NUMBER,
-        number_types=_beside("x", "scalar", float_on_950=True),
+        float_on_950=(True, True),
     ),
-    _foreach(
-        "foreach_sub_list_v2",
+    *_with_number(
+        "foreach_sub_list",
         "out = x1 - alpha * x2",
         "Subtract two lists of tensors.",
         (_X1, _X2),
@@ -347,22 +385,38 @@ OPERATORS = (
         scalar("alpha", "the factor of x2"),
         on_a2=_SMALL,
     ),
+    *_with_number(
+        "foreach_addcmul_scalar",
+        "out = x1 + scalar * x2 * x3",
+        "Add multiples of the product of two lists to a third.",
+        (_X1, _X2, _X3),
+        _plus_product,
+        _FACTOR,
+        float_on_950=(True, True),
+    ),
+    *_with_number(
+        "foreach_addcdiv_scalar",
+        "out = x1 + scalar * x2 / x3",
+        "Add multiples of the quotient of two lists to a third.",
+        (_X1, _X2, _X3),
+        _plus_quotient,
+        _FACTOR,
+        _FLOATING,
+    ),
     *(
         _foreach(
-            f"foreach_addc{name}_scalar_{kind}",
-            f"out = x1 + {number.name} * x2 {symbol} x3",
-            f"Add multiples of the {word} of two lists to a third.",
+            f"foreach_addc{name}_scalar_list",
+            f"out = x1 + scalars * x2 {symbol} x3",
+            f"Add multiples of the {word} of two lists to a third, each by a number of its own.",
             (_X1, _X2, _X3),
             function,
-            number,
+            _NUMBERS,
             dtypes,
-            number_types=_beside("x1", "scalar", float_on_950=name == "mul") if kind == "v2" else None,
         )
         for name, symbol, word, function, dtypes in (
-            ("mul", "*", "product", lambda x1, x2, x3, factor: x1 + factor * x2 * x3, _WITH_INT32),
-            ("div", "/", "quotient", lambda x1, x2, x3, factor: x1 + factor * (x2 / x3), _FLOATING),
+            ("mul", "*", "product", _plus_product, _WITH_INT32),
+            ("div", "/", "quotient", _plus_quotient, _FLOATING),
         )
-        for kind, number in (("v2", scalar("scalar", "the factor")), ("list", _NUMBERS))
     ),
     _foreach(
         "foreach_lerp_scalar",
@@ -391,16 +445,30 @@ OPERATORS = (
         _NUMBER,
         number_first=True,
     ),
-    _foreach(
-        "foreach_round_off_number_v2",
-        "out = x rounded: half to even (roundMode 1), down (2), up (3), half away from 0 (4), towards 0 (5), "
-        "to odd (6); its fraction (7)",
-        "Round each tensor to integers.",
-        (_X,),
-        _round,
-        scalar("roundMode", "the direction"),
-        on_a2=(D.INT16,),
-        number_types=dtype_in((D.INT8, D.INT64), "roundMode"),
+    *(
+        _foreach(
+            f"foreach_round_off_number{version}",
+            "out = x rounded: half to even (roundMode 1), down (2), up (3), half away from 0 (4), towards 0 (5), "
+            "to odd (6); its fraction (7)",
+            "Round each tensor to integers.",
+            (_X,),
+            _round,
+            mode,
+            dtypes,
+            on_a2=(D.INT16,),
+            number_types=dtype_in(modes, "roundMode"),
+            checks=checks,
+        )
+        for version, mode, dtypes, modes, checks in (
+            (
+                "",
+                tensor_in("roundMode", "the direction; one element"),
+                (*_FLOATING, D.INT16),
+                (D.INT8,),
+                (_single("roundMode"),),
+            ),
+            ("_v2", scalar("roundMode", "the direction"), _WITH_INT32, (D.INT8, D.INT64), ()),
+        )
     ),
     _foreach(
         "foreach_div_scalar_list",
@@ -452,15 +520,16 @@ OPERATORS = (
         "foreach_div_list", "out = x1 / x2", "Quotients of two lists.", (_X1, _X2), operator.truediv, dtypes=_FLOATING
     ),
     *(
-        _foreach(
-            f"foreach_{name}_scalar_v2", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes, checks=checks
-        )
+        each
         for name, formula, summary, function, dtypes, checks in (
             ("sub", "x - scalar", "Subtract a number from each tensor.", operator.sub, _WITH_INT32, (_ONE_FORMAT,)),
             ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING, ()),
             ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32, (_HELD,)),
             ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32, (_HELD,)),
             ("pow", "x^scalar", "Powers of each tensor.", power, _WITH_INT32, ()),
+        )
+        for each in _with_number(
+            f"foreach_{name}_scalar", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes, checks=checks
         )
     ),
     *(
@@ -517,7 +586,7 @@ OPERATORS = (
             each_of("data type of each", ("scaledGrads",), of_types(_FLOATING), ACLNN_ERR_PARAM_INVALID),
             dtype_in((D.FLOAT,), "foundInf", "inScale"),
             each_of("one data type", ("scaledGrads",), alike("scaledGrads"), _TILING),
-            rule("one element: foundInf, inScale", _two_single, _TILING),
+            _single("foundInf", "inScale"),
         ),
         work=_unscale_work,
     ),
