@@ -10,13 +10,18 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.status import AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import updating
-from tests.cases.table import NO_KERNEL, Arguments, T, dtype, shape
+from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, computed
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "scatter_nd": lambda d: {
+        **{name: T(d, (4, 3, 2)) for name in ("data", "out")},
+        "indices": T(D.INT32 if d == D.FLOAT16 else D.INT64, (1, 3, 2)),
+        "updates": T(d, (1, 3, 2)),
+    },
     "scatter_nd_update": lambda d: {
         "varRef": T(d, (4, 3, 2)),
         "indices": T(D.INT32 if d == D.FLOAT16 else D.INT64, (1, 3, 2)),
@@ -27,6 +32,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "indices": T(D.INT64 if d == D.FLOAT16 else D.INT32, (2,)),
         "updates": T(d, (2, 2, 2, 2)),
         "axis": -2,
+    },
+    "scatter_list": lambda d: {
+        "varRef": (T(d, (3, 2, 4)), T(d, (3, 2, 4))),
+        "indice": T(D.INT32 if d == D.INT8 else D.INT64, (2,)),
+        "updates": T(d, (2, 2, 2, 4)),
+        "maskOptional": T(D.UINT8, (2,)) if d == D.FLOAT16 else None,
+        "reduceOptional": "update" if d == D.FLOAT else None,
+        "axis": 1,
     },
     "inplace_quant_scatter": lambda d: {
         "selfRef": T(d, (3, 4, 32)),
@@ -43,6 +56,8 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "inplace_quant_scatter": (D.INT8,),
     "inplace_scatter_update": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
+    "scatter_list": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
+    "scatter_nd": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL),
     "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
 }
 
@@ -63,19 +78,27 @@ def _slid_integers(a: Mapping[str, Any]) -> Any:
 
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "scatter_nd": lambda a: a["data"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
     "scatter_nd_update": lambda a: a["varRef"].index_put(tuple(a["indices"].long().unbind(-1)), a["updates"]),
     "inplace_scatter_update": _slid,
+    "scatter_list": lambda a: [
+        data.slice_scatter(new, 0, start, start + 2) if a["maskOptional"] is None or at else data
+        for at, (data, new, start) in enumerate(zip(a["varRef"], a["updates"], a["indice"].tolist(), strict=True))
+    ],
     "inplace_quant_scatter": _slid_integers,
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "scatter_nd": {**shape((0, 3, 2), "data", "out"), **shape((0,), "updates")},
     # It refuses empty tensors.
     "inplace_scatter_update": {**shape((3, 2, 4, 2), "data", "updates"), **shape((), "indices")}
     | shape((1, 2, 2, 2), "updates"),
+    "scatter_list": CALLS["scatter_list"](D.FLOAT),
 }
 
 INDICES: Mapping[tuple[str, str], int] = {
     **{(name, "indices"): 3 for name in ("inplace_scatter_update", "inplace_quant_scatter")},
+    ("scatter_list", "indice"): 2,
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -103,6 +126,13 @@ BREAKS: Mapping[str, Breaking] = {
     "shape within data": lambda o, name: Break(shape((2, 1, 2, 2), name), "[3, 2, 4, 2], or less along"),
     "same data type as varRef": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "1 to 8 dimensions": lambda o, name: Break(shape((1,) * 9, name), "1 to 8"),
+    "shape of the first": lambda o, name: Break({name: (T(D.FLOAT, (3, 2, 4)), T(D.FLOAT, (3, 2, 5)))}, "[3, 2, 4]"),
+    "data type of updates": lambda o, name: Break(dtype(D.INT8, "updates"), "ACL_INT8"),
+    "stretches of varRef": lambda o, name: Break(shape((2, 4, 2, 4), name), "[2, 3, 2, 4]"),
+    "1 to 2 dimensions": lambda o, name: Break(shape((), name), "1 to 2"),
+    "shape is a flag for each tensor": lambda o, name: Break({name: T(D.UINT8, (3,))}, "[2]"),
+    "allowed value": lambda o, name: Break({name: "add"}, "'update'"),
+    "same shape as data": lambda o, name: Break(shape((4, 3, 1), name), "shape [4, 3, 2]"),
     "2 to 8 dimensions": lambda o, name: Break(
         shape((2,), name) if name == "indices" else shape((2,), name, "updates"), "2 to 8"
     ),
@@ -112,14 +142,45 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    if name == "indices" and operator == "scatter_nd_update":
+    if name == "indices" and operator.startswith("scatter_nd"):
         return np.array([[[3, 0], [0, 2], [1, 1]]])
-    return array
+    return np.arange(2) if name == "maskOptional" else array
+
+
+class TestScattering(LibraryTests):
+    """It refuses all with 161002."""
+
+    subject = Subject(
+        (BY_NAME["scatter_nd"],),
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        numbers=numbers,
+    )
+
+
+class TestLists(LibraryTests):
+    """Shapes are left to the tiling function."""
+
+    subject = Subject(
+        (BY_NAME["scatter_list"],),
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS | {"data type": lambda o, name: Break({name: T(D.STRING, (2,))}, "data type")},
+        indices=INDICES,
+        numbers=numbers,
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes=dict.fromkeys(("data type", "data type of each", "data type of updates", "allowed value"), INVALID),
+    )
 
 
 class TestUpdating(LibraryTests):
     subject = Subject(
-        updating.OPERATORS,
+        tuple(each for each in updating.OPERATORS if each.name not in ("scatter_nd", "scatter_list")),
         calls=CALLS,
         references=REFERENCES,
         dtypes=DTYPES,
@@ -172,6 +233,23 @@ def test_a_stretch_of_each_sample_is_replaced() -> None:
         given = of_last | {"indices": np.array([outside])}
         with pytest.raises(AclnnError, match="indices: expected numbers from 0 to 2, got 3"):
             computed("inplace_scatter_update", {"data": data, **given}, Product.ASCEND_950)
+
+
+def test_stretches_of_tensors_have_lengths_of_their_own() -> None:
+    """torch_npu's scatter_list calls it."""
+    listed = [Placed(np.zeros((2, 4), np.float32), "transposed") for _ in range(2)]
+    new = np.arange(1, 13, dtype=np.float32).reshape(2, 2, 3)
+    call: dict[str, Any] = {"varRef": tuple(each.tensor for each in listed), "maskOptional": None, "axis": -1}
+    call |= {"updates": Placed(new, "contiguous").tensor, "reduceOptional": "update"}
+    for first, text in (([1, 3], ""), ([2, 3], "from 0 to 1, got 2"), ([0, 4], "from 0 to 3, got 4")):
+        call["indice"] = Placed(np.array([first, [0, 1]]), "contiguous").tensor
+        if text:
+            with pytest.raises(AclnnError, match=text):
+                prepare(BY_NAME["scatter_list"], call, Product.ATLAS_A2).run()
+        else:
+            prepare(BY_NAME["scatter_list"], call, Product.ATLAS_A2).run()
+    assert listed[0].view.tolist() == [[0, 1, 2, 3], [0, 4, 5, 6]]
+    assert listed[1].view.tolist() == [[7, 0, 0, 0], [10, 0, 0, 0]]
 
 
 @pytest.mark.parametrize("d", [D.FLOAT16, D.BF16])

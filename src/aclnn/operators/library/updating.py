@@ -1,4 +1,4 @@
-"""Rows and stretches replaced by their indices, in place (aclnnScatterNdUpdate, aclnnInplaceScatterUpdate …)."""
+"""Rows and stretches replaced by their indices (aclnnScatterNd, aclnnInplaceScatterUpdate, aclnnScatterList …)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    MOST_DIMS,
     dims_between,
     dtype_in,
     each,
     elsewhere,
     extents,
     not_empty,
+    one_of,
     present,
     rule,
     same_dtype,
+    same_shape,
     shape_is,
     size_is,
     unless_empty,
@@ -26,40 +29,56 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     INDEX_TYPES,
+    MODERN,
     WITH_INFERENCE,
+    attribute,
     camel,
     expect_within,
+    library_operator,
     optional_in,
     support,
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.lists import each_of, not_null, of_types
 from aclnn.operators.library.quantization import quantized
 
-_UPDATE = ("varRef", "indices", "updates")
+_UPDATE, _SCATTER = ("varRef", "indices", "updates"), ("data", "indices", "updates")
 _UPDATED_BEFORE = (D.FLOAT, D.FLOAT16, D.BOOL)
 _UPDATED = {
     **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.INT16, D.INT32, D.INT64), A2_CLASS),
     **support((*_UPDATED_BEFORE, D.BF16, D.INT8, D.UINT8, D.INT64), CLASS_950),
 }
+_SCATTERED = (*_UPDATED_BEFORE, D.BF16)
 _MOST_INDEXED = 7
 
 
+def _elements(call: Call) -> tuple[int, ...]:
+    shape: tuple[int, ...] = call[call.operator.parameters[0].name].shape
+    return shape
+
+
 def _depth(call: Call) -> int:
-    """The number of indexed dimensions of varRef."""
+    """The number of indexed dimensions of the elements."""
     return int((call["indices"].shape or (0,))[-1])
 
 
-def _depth_fits(call: Call) -> str | None:
-    most, got = min(_MOST_INDEXED, len(call["varRef"].shape)), _depth(call)
-    return None if 1 <= got <= most else f"indices: expected from 1 to {most} in the last dimension, got {got}"
+def _depth_fits(most: int) -> Check:
+    def complain(call: Call) -> str | None:
+        limit, got = min(most, len(_elements(call))), _depth(call)
+        return None if 1 <= got <= limit else f"indices: expected from 1 to {limit} in the last dimension, got {got}"
+
+    return rule("indices of so many dimensions: indices", complain)
 
 
 def _updates_shape(call: Call) -> tuple[int, ...]:
-    return (*call["indices"].shape[:-1], *call["varRef"].shape[_depth(call) :])
+    return (*call["indices"].shape[:-1], *_elements(call)[_depth(call) :])
+
+
+_FITTING_UPDATES = shape_is("rows for all indices", _updates_shape, "updates")
 
 
 def _updated(values: Any, indices: Any, updates: Any) -> Any:
@@ -102,11 +121,14 @@ def _single_sample(call: Call, name: str) -> str | None:
     return f"expected 1 in the first dimension, as indices has none, got {extents(shape)}"
 
 
-def _axis_beyond_samples(call: Call) -> str | None:
-    rank, got = len(call["data"].shape), call["axis"]
-    if 0 < abs(got) < rank:
-        return None
-    return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
+def _axis_beyond_samples(of: str) -> Check:
+    def complain(call: Call) -> str | None:
+        rank, got = len(call[of].shape), call["axis"]
+        if 0 < abs(got) < rank:
+            return None
+        return f"axis: expected from {1 - rank} to {rank - 1}, and not 0, got {got}"
+
+    return rule("a dimension but the first: axis", complain)
 
 
 def _an_index_each(call: Call, name: str) -> str | None:
@@ -145,6 +167,53 @@ def _slid(data: Any, indices: Any, updates: Any, axis: int) -> Any:
 def _slid_work(call: Call) -> Library:
     along = call["axis"]
     return Library(lambda data, indices, updates: _slid(data, indices, updates, along), _SLID, _SLID[:1])
+
+
+_LISTED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT16, D.INT32, D.UINT8, D.UINT16, D.UINT32)
+_PARTS = ("varRef", "indice", "updates")
+
+
+def _type_of_updates(call: Call, name: str, at: int) -> str | None:
+    expected, got = call["updates"].dtype, call[name][at].dtype
+    return None if got == expected else f"expected data type {expected.c_name} (that of updates), got {got.c_name}"
+
+
+def _shape_of_the_first(call: Call, name: str, at: int) -> str | None:
+    expected, got = call[name][0].shape, call[name][at].shape
+    if got == expected:
+        return None
+    return f"expected shape {extents(expected)} (that of {name}[0]), got {extents(got)}"
+
+
+def _stretches(call: Call) -> str | None:
+    listed, got = call["varRef"], call["updates"].shape
+    whole = (len(listed), *(listed[0].shape if listed else ()))
+    along = call["axis"] % len(got)
+    if len(got) == len(whole) and all(
+        mine <= its if at == along else mine == its for at, (mine, its) in enumerate(zip(got, whole, strict=True))
+    ):
+        return None
+    return f"updates: expected shape {extents(whole)} (of varRef), or less along dimension {along}, got {extents(got)}"
+
+
+def _listed_work(call: Call) -> Library:
+    names = tuple(f"varRef[{at}]" for at in range(len(call["varRef"])))
+    along = call["axis"] % len(call["updates"].shape)
+    given = ("indice", "updates", *(("maskOptional",) if call["maskOptional"] is not None else ()))
+
+    def replace_stretches(*operands: Any) -> tuple[Any, ...]:
+        listed, (places, updates, *mask) = operands[: len(names)], operands[len(names) :]
+        results = [np.moveaxis(data, along - 1, 0).copy() for data in listed]
+        starts, lengths = places.T if places.ndim == 2 else (places, np.full_like(places, updates.shape[along]))
+        written = np.flatnonzero(mask[0]) if mask else np.arange(len(names))
+        expect_within("indice", lengths[written], 0, updates.shape[along], "lengths")
+        for at in written:
+            start, length = starts[at], lengths[at]
+            expect_within("indice", starts[at : at + 1], 0, len(results[at]) - length)
+            results[at][start : start + length] = np.moveaxis(updates[at], along - 1, 0)[:length]
+        return tuple(np.moveaxis(result, 0, along - 1) for result in results)
+
+    return Library(replace_stretches, (*names, *given), names)
 
 
 _QUANTISED = ("selfRef", "indices", "updates", "quantScales")
@@ -189,6 +258,32 @@ def _quantised_work(call: Call) -> Library | None:
 
 
 OPERATORS = (
+    library_operator(
+        "scatter_nd",
+        "out = data; out[indices[i, 0], indices[i, 1], ...] = updates[i]",
+        "Replace elements or rows by their indices in all of the first dimensions.",
+        (
+            tensor_in("data", "the elements"),
+            tensor_in("indices", "in the last dimension an index for each of the first of data; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+            tensor_out("out", "the elements, some replaced"),
+        ),
+        (
+            present(*_SCATTER, "out"),
+            dtype_in(where_supported(_SCATTERED), "data"),
+            dtype_in(INDEX_TYPES, "indices"),
+            same_dtype("updates", "data"),
+            same_dtype("out", "data"),
+            dims_between(1, MOST_DIMS, *_SCATTER),
+            same_shape("out", "data"),
+            _depth_fits(MOST_DIMS),
+            _FITTING_UPDATES,
+        ),
+        _updated,
+        header="scatter_nd",
+        dtypes=_SCATTERED,
+        products=A2_CLASS,
+    ),
     Operator(
         name="scatter_nd_update",
         function=camel("scatter_nd_update"),
@@ -211,8 +306,8 @@ OPERATORS = (
                     _UPDATE,
                     dims_between(1, 8, "varRef"),
                     dims_between(2, 8, "indices"),
-                    rule("indices of so many dimensions: indices", _depth_fits),
-                    shape_is("rows for all indices", _updates_shape, "updates"),
+                    _depth_fits(_MOST_INDEXED),
+                    _FITTING_UPDATES,
                     which="one",
                 ),
             ),
@@ -244,13 +339,49 @@ OPERATORS = (
             *with_code(
                 ACLNN_ERR_INNER_NULLPTR,
                 dims_between(2, 8, "data"),
-                rule("a dimension but the first: axis", _axis_beyond_samples),
+                _axis_beyond_samples("data"),
                 each("an index for each sample", ("indices",), _an_index_each),
                 _fits_along_axis("data"),
             ),
         ),
         work=_slid_work,
         in_header_of="scatter_update",
+    ),
+    Operator(
+        name="scatter_list",
+        function=camel("scatter_list"),
+        summary="Replace a stretch of each tensor of a list along a dimension, in place.",
+        formula="varRef[i][..., indice[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
+        "with two dimensions of indice indice[i, 1] of them from indice[i, 0]",
+        parameters=(
+            Parameter("varRef", "var", Kind.OUTPUT_LIST, "the tensors"),
+            tensor_in("indice", "where the stretch of each begins, or that and how long it is; INT32 or INT64"),
+            tensor_in("updates", "the new elements"),
+            optional_in("maskOptional", "0 for tensors that stay; UINT8"),
+            Parameter("reduceOptional", "reduce", Kind.STRING, '"update", also null', optional=True),
+            attribute("axis", Kind.INT64, "the dimension of updates, not 0; negative ones count from the end"),
+        ),
+        support=support(_LISTED, MODERN),
+        checks=(
+            present(*_PARTS),
+            each_of("no null among them", ("varRef",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("varRef",), of_types(_LISTED)),
+            dtype_in(INDEX_TYPES, "indice"),
+            each_of("data type of updates", ("varRef",), _type_of_updates),
+            dtype_in({D.UINT8}, "maskOptional"),
+            one_of("reduceOptional", "update"),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                each_of("shape of the first", ("varRef",), _shape_of_the_first),
+                not_empty("updates"),
+                _axis_beyond_samples("updates"),
+                rule("stretches of varRef: updates", _stretches),
+                dims_between(1, 2, "indice"),
+                each("an index for each sample", ("indice",), _an_index_each),
+                shape_is("a flag for each tensor", lambda call: (len(call["varRef"]),), "maskOptional"),
+            ),
+        ),
+        work=_listed_work,
     ),
     Operator(
         name="inplace_quant_scatter",
