@@ -53,6 +53,7 @@ def _added(a: Mapping[str, Any]) -> Any:
 
 
 FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
+BY_TENSOR = ("index_fill", "inplace_index_fill")
 FILLED = tuple(f"{where}index_{name}" for name in ("fill_tensor", "copy") for where in ("", "inplace_"))
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -78,6 +79,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
     "index_add_v2": lambda d: CALLS["index_add"](d) | {"dim": -2, "mode": int(d not in FAST)},
     **{name: lambda d: {"dim": -1, "index": (2, -3)} for name in FILLED[:2]},
+    **{name: lambda d: {"dim": -1, "index": T(D.INT32, (2, 1))} for name in BY_TENSOR},
     **{name: lambda d: {"dim": 0, "index": T(D.INT32, (1,)), "source": T(d, (1, 3))} for name in FILLED[2:]},
     "nonzero": lambda d: {"out": T(D.INT64, (6, 2))},
     "nonzero_v2": lambda d: {"out": T(D.INT64, (2, 6))},
@@ -85,7 +87,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(FILLED, (D.FLOAT, D.BF16, D.INT64)),
+    **dict.fromkeys((*FILLED, *BY_TENSOR), (D.FLOAT, D.BF16, D.INT64)),
     **dict.fromkeys(("index_add_v2", "index", "index_put_impl", "gather"), REAL),
 }
 
@@ -103,6 +105,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "scatter_add": lambda a: _scattered(a["self"], a["index"], a["src"], adds=True),
     **dict.fromkeys(("index_add", "index_add_v2"), lambda a: _added(a)),
     **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
+    **{name: lambda a: first(a).index_fill(-1, a["index"].flatten().long(), a["value"]) for name in BY_TENSOR},
     **{name: lambda a: a["selfRef"].index_copy(0, a["index"].long(), a["source"]) for name in FILLED[2:]},
     "nonzero": lambda a: a["self"].nonzero(),
     "nonzero_v2": lambda a: a["self"].nonzero().T,
@@ -121,7 +124,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 INDICES: Mapping[tuple[str, str], int] = {
     ("index", "indices"): 4,
     ("index_put_impl", "indices"): 2,
-    **{(name, "index"): 2 for name in ("index_add", "index_add_v2", *FILLED[2:])},
+    **{(name, "index"): 2 for name in ("index_add", "index_add_v2", *FILLED[2:], *BY_TENSOR)},
     **{(name, "index"): 3 for name in ("index_select", "gather")},
     **{(name, "index"): 2 for name in ("gather_v2", "gather_v3")},
 }
@@ -328,6 +331,8 @@ def test_the_greater_or_the_smaller_is_scattered(name: str, reduce: int) -> None
         ("inplace_index_fill_tensor", D.INT8, Product.ATLAS_TRAINING, False),
         ("inplace_index_fill_tensor", D.BF16, Product.ASCEND_950, True),
         ("inplace_index_fill_tensor", D.COMPLEX64, Product.ATLAS_A2, False),
+        ("index_fill", D.INT8, Product.ATLAS_A2, False),
+        ("index_fill", D.INT8, Product.ASCEND_950, True),
         ("embedding_dense_backward", D.FLOAT, Product.ATLAS_A2, False),
     ],
 )
@@ -348,6 +353,7 @@ def test_elements_are_moved_of_the_data_types_that_cann_moves(
             "accumulate": False,
             "unsafe": False,
         },
+        "index_fill": {"self": x, "dim": 0, "index": Tensor(D.INT64, ()), "value": scalar(1, D.FLOAT), "out": x},
         "inplace_index_fill_tensor": {"selfRef": x, "dim": 0, "index": (0,), "value": scalar(1, D.FLOAT)},
         "embedding_dense_backward": {
             "grad": x,
@@ -369,3 +375,10 @@ def test_an_empty_tensor_is_filled_at_any_index() -> None:
     """CANN's host code checks neither; an index was refused."""
     call = {"selfRef": Tensor(D.INT32, (2, 0)), "dim": 1, "index": (0, 2), "value": scalar(1, D.INT32)}
     prepare(BY_NAME["inplace_index_fill_tensor"], call, Product.ATLAS_A2)
+
+
+def test_indices_outside_are_not_filled() -> None:
+    """Those of a tensor, which phase one does not read; from the end they count, as PyTorch's."""
+    x, index = np.zeros((2, 3), np.int32), np.array([-1, 3, -4, 0])
+    call = {"self": x, "dim": 1, "index": index, "value": scalar(7, D.FLOAT), "out": x + 1}
+    assert computed("index_fill", call)["out"].tolist() == [[7, 0, 7]] * 2

@@ -71,7 +71,7 @@ _MOVED = (*NUMBERS, *UNSIGNED)
 _GATHERED = (*REAL, *UNSIGNED)
 _INDEXED = on_950({D.COMPLEX64}, REAL)
 _FILLED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT64, D.BOOL)
-"""Data types that aclnnIndexFillTensor takes beyond the A2 class."""
+_FILLED_BY_TENSOR = on_950(REAL, _FILLED)
 _FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
 """Data types that aclnnIndexAddV2 takes in its fast mode."""
 
@@ -471,10 +471,21 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
     )
 
 
-def _filled(self: Any, value: Any, dim: int, index: tuple[int, ...]) -> Any:
+def _filled(self: Any, value: Any, dim: int, index: Any) -> Any:
     result = np.array(np.atleast_1d(self))
-    result[(slice(None),) * (dim % result.ndim) + (list(index),)] = convert(np.asarray(value), result.dtype)
+    places = np.array(index, np.intp)
+    result[(slice(None),) * (dim % result.ndim) + (places,)] = convert(np.asarray(value), result.dtype)
     return result.reshape(self.shape)
+
+
+def _filled_within(self: Any, index: Any, value: Any, dim: int) -> Any:
+    """Indices outside are skipped."""
+    extent = np.atleast_1d(self).shape[dim]
+    return _filled(self, value, dim, index[(-extent <= index) & (index < extent)])
+
+
+def _filled_by_array(product: Product) -> Collection[D]:
+    return REAL if product in A2_CLASS else where_supported(_FILLED)(product)
 
 
 def _known_places(first: str) -> Check:
@@ -487,7 +498,7 @@ def _known_places(first: str) -> Check:
     return rule(f"within {first}: index", complain)
 
 
-def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
+def _index_fill(name: str, summary: str, first: Parameter, by_tensor: bool) -> Operator:
     in_place = first is _REPLACED
     return library_operator(
         name,
@@ -496,28 +507,30 @@ def _index_fill(name: str, summary: str, first: Parameter) -> Operator:
         (
             first,
             DIM,
-            Parameter("index", "index", Kind.INT_ARRAY, "indices along dim"),
+            _INDEX if by_tensor else Parameter("index", "index", Kind.INT_ARRAY, "indices along dim"),
             scalar("value", "the number"),
             *(() if in_place else (_OUT,)),
         ),
         (
             present(first.name, "index", "value", *(() if in_place else ("out",))),
-            dtype_in(lambda product: REAL if product in A2_CLASS else where_supported(_FILLED)(product), first.name),
+            dtype_in(_FILLED_BY_TENSOR if by_tensor else _filled_by_array, first.name),
             *(() if in_place else (same_dtype("out", "self"),)),
+            *((dtype_in(INDEX_TYPES, "index"),) if by_tensor else ()),
             *unless_empty(
                 (first.name,),
                 *(() if in_place else (same_shape("out", "self"),)),
                 limited_dims(first.name),
                 axis("dim", first.name),
-                _known_places(first.name),
+                *(() if by_tensor else (_known_places(first.name),)),
             ),
             real("value"),
         ),
-        _filled,
-        header="index_fill_tensor",
+        _filled_within if by_tensor else _filled,
+        header="index_fill" if by_tensor else "index_fill_tensor",
         dtypes=REAL,
+        products=MODERN if by_tensor else WITH_INFERENCE,
         empty=(first.name,),
-        attributes=("dim", "index"),
+        attributes=("dim",) if by_tensor else ("dim", "index"),
     )
 
 
@@ -560,6 +573,7 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
 
 
 _WHERE = "Where a tensor is not zero; the view of out takes their number."
+_FILL = "Fill rows along a dimension with a number"
 
 OPERATORS = (
     Operator(
@@ -694,8 +708,10 @@ OPERATORS = (
         (rule("fast: mode", _fast, ACLNN_ERR_INNER_NULLPTR),),
         MODERN,
     ),
-    _index_fill("index_fill_tensor", "Fill rows along a dimension with a number.", _SELF),
-    _index_fill("inplace_index_fill_tensor", "Fill rows along a dimension with a number, in place.", _REPLACED),
+    _index_fill("index_fill_tensor", f"{_FILL}.", _SELF, by_tensor=False),
+    _index_fill("inplace_index_fill_tensor", f"{_FILL}, in place.", _REPLACED, by_tensor=False),
+    _index_fill("index_fill", f"{_FILL}; indices outside are skipped.", _SELF, by_tensor=True),
+    _index_fill("inplace_index_fill", f"{_FILL}, in place; indices outside are skipped.", _REPLACED, by_tensor=True),
     _index_copy("index_copy", "Replace rows along a dimension.", (tensor_out("outRef", "the result"),)),
     _index_copy("inplace_index_copy", "Replace rows along a dimension, in place.", ()),
     _places("nonzero", _WHERE, "row", np.argwhere, transposed=False),
