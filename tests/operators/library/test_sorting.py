@@ -33,10 +33,11 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "search_sorteds": lambda d: (
         SEARCH | {"sortedSequence": T(d, (5,)), "outInt32": False, "sorter": None, "out": T(D.INT64, ())}
     ),
+    "bucketize": lambda d: {"boundaries": T(d, (5,)), "outInt32": True, "right": True, "out": T(D.INT32, GRID)},
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(("search_sorted", "search_sorteds"), (D.FLOAT, D.BF16, D.INT32)),
+    **dict.fromkeys(("search_sorted", "search_sorteds", "bucketize"), (D.FLOAT, D.BF16, D.INT32)),
     "argsort": REAL,
 }
 
@@ -48,12 +49,14 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         a["sortedSequence"].contiguous(), a["self"].contiguous(), right=True, sorter=a["sorter"].contiguous()
     ),
     "search_sorteds": lambda a: torch.searchsorted(a["sortedSequence"].double(), a["self"], right=True),
+    "bucketize": lambda a: torch.bucketize(a["self"].contiguous(), a["boundaries"].contiguous(), right=True),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "topk": {"valuesOut": {"shape": (0, 2)}, "indicesOut": {"shape": (0, 2)}},
     "search_sorted": {"sortedSequence": {"shape": (0, 5)}, "sorter": None},
     "search_sorteds": {"sortedSequence": {"shape": (0,)}, "sorter": None, "out": {"shape": (1,)}},
+    "bucketize": {"boundaries": {"shape": (0,)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -71,8 +74,8 @@ def numbers(operator: str, name: str, array: Array) -> Array:
         return np.broadcast_to(np.array([4, 2, 0, 1, 3]), array.shape)
     if operator == "search_sorted" and name == "sortedSequence":
         return np.broadcast_to(np.array([-1, 2, -3, 4, -5]), array.shape)
-    if operator == "search_sorteds":
-        return np.sort(array.astype(np.float64)) if name == "sortedSequence" else array
+    if (operator, name) in (("search_sorteds", "sortedSequence"), ("bucketize", "boundaries")):
+        return np.sort(array.astype(np.float64))
     return array
 
 
@@ -121,3 +124,14 @@ def test_in_empty_rows_all_stand_first() -> None:
     call = {"sortedSequence": np.zeros((2, 0), np.float32), "self": np.zeros((2, 3), np.float32), "sorter": None}
     found = computed("search_sorted", call | {"outInt32": False, "right": False, "out": np.full((2, 3), 7)})
     assert not found["out"].any()
+
+
+@pytest.mark.parametrize(
+    ("boundaries", "right", "found"),
+    [([0, 10, 100], False, [0, 3, 3, 1, 1, 2]), ([0, 10, 100], True, [0, 3, 3, 2, 1, 3]), ([], False, [0] * 6)],
+)
+def test_intervals_are_pytorchs(boundaries: list[int], right: bool, found: list[int]) -> None:
+    """Of the document's example."""
+    call = {"self": np.array([-5, 10000, 150, 10, 5, 100], np.float32), "boundaries": np.array(boundaries, np.int32)}
+    call |= {"outInt32": False, "right": right, "out": np.full(6, 7)}
+    assert computed("bucketize", call, Product.ASCEND_950)["out"].tolist() == found

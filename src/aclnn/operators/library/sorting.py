@@ -1,4 +1,4 @@
-"""Elements in order: aclnnSort, aclnnArgsort, aclnnTopk; where others would stand among them: aclnnSearchSorted."""
+"""Elements in order: aclnnSort, aclnnTopk …; where others would stand among them: aclnnSearchSorted, aclnnBucketize."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950
 from aclnn.operators.library.common import (
     INTEGERS,
     REAL,
@@ -120,8 +121,13 @@ def _enough(call: Call) -> str | None:
 
 
 _SEQUENCE = "sortedSequence"
+_HOW = (
+    attribute("outInt32", Kind.BOOL, "out is INT32, else INT64"),
+    attribute("right", Kind.BOOL, "after equal elements, else before them"),
+)
 # Any two of these promote to one of them.
 _SEARCHED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, *INTEGERS)
+_BUCKETED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 
 
 def _places_type(call: Call) -> str | None:
@@ -159,6 +165,15 @@ def _found(right: bool) -> Callable[..., Any]:
     return find
 
 
+def _searched(call: Call, sequence: str, joint: D | None, *more: str) -> Library | None:
+    find, wide = _found(call["right"]), np.float64 if joint in REAL_FLOATING else None
+
+    def compute(ordered: Any, values: Any, *order: Any) -> Any:
+        return find(ordered.astype(wide or ordered.dtype), np.asarray(values), *order)
+
+    return Library(compute, (sequence, "self", *more), ("out",)) if call["out"].size else None
+
+
 def _search(name: str, summary: str, searched: Parameter) -> Operator:
     is_scalar = searched.kind is Kind.SCALAR
 
@@ -166,16 +181,7 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         return type_with_scalar(call, _SEQUENCE, "out", "self") if is_scalar else promoted(call, _SEQUENCE, "self")
 
     def work(call: Call) -> Library | None:
-        if call["out"].size == 0:
-            return None
-        inputs = (_SEQUENCE, "self", *(("sorter",) if call["sorter"] is not None else ()))
-        joint, find = dtype(call), _found(call["right"])
-        wide = np.float64 if joint in REAL_FLOATING else None
-
-        def compute(sequence: Any, values: Any, *order: Any) -> Any:
-            return find(sequence.astype(wide or sequence.dtype), np.asarray(values), *order)
-
-        return Library(compute, inputs, ("out",))
+        return _searched(call, _SEQUENCE, dtype(call), *(("sorter",) if call["sorter"] is not None else ()))
 
     return Operator(
         name=name,
@@ -185,8 +191,7 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         parameters=(
             tensor_in(_SEQUENCE, "elements in order along the last dimension"),
             searched,
-            attribute("outInt32", Kind.BOOL, "out is INT32, else INT64"),
-            attribute("right", Kind.BOOL, "after equal elements, else before them"),
+            *_HOW,
             Parameter("sorter", "sorter", Kind.INPUT, "indices that sort sortedSequence; INT64", optional=True),
             tensor_out("out", "indices"),
         ),
@@ -255,4 +260,27 @@ OPERATORS = (
     ),
     _search("search_sorted", "Where numbers would stand in an ordered sequence.", tensor_in("self", "the numbers")),
     _search("search_sorteds", "Where a number would stand in an ordered sequence.", scalar("self", "the number")),
+    Operator(
+        name="bucketize",
+        function=camel("bucketize"),
+        summary="Which of the intervals between boundaries numbers are in.",
+        formula="out = how many of the boundaries are less than self; with right not greater",
+        parameters=(
+            tensor_in("self", "the numbers"),
+            tensor_in("boundaries", "numbers in order"),
+            *_HOW,
+            tensor_out("out", "indices"),
+        ),
+        support=support(_BUCKETED, CLASS_950),
+        checks=(
+            present("self", "boundaries", "out"),
+            dtype_in(_BUCKETED, "self", "boundaries"),
+            rule("by outInt32: out", _places_type),
+            limited_dims("self"),
+            same_shape("out", "self"),
+            dims_between(1, 1, "boundaries"),
+        ),
+        work=lambda call: _searched(call, "boundaries", promoted(call, "self", "boundaries")),
+        in_header_of="bucketize",
+    ),
 )
