@@ -7412,6 +7412,40 @@ def aclnnBatchMatMul(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnMatmulWeightNzGetWorkspaceSize(
+    self: int | None, mat2: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply a matrix and a weight that is laid out.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulWeightNz(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply a matrix and a weight that is laid out.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBatchMatMulWeightNzGetWorkspaceSize(
+    self: int | None, mat2: int | None, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Multiply a batch of matrices and weights that are laid out.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchMatMulWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply a batch of matrices and weights that are laid out.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddmmGetWorkspaceSize(
     self: int | None,
     mat1: int | None,
@@ -7446,6 +7480,52 @@ def aclnnInplaceAddmmGetWorkspaceSize(
 
 def aclnnInplaceAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddmmWeightNzGetWorkspaceSize(
+    self: int | None,
+    mat1: int | None,
+    mat2: int | None,
+    beta: int | None,
+    alpha: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddmmWeightNz(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGemmGetWorkspaceSize(
+    A: int | None,
+    B: int | None,
+    C: int | None,
+    alpha: float,
+    beta: float,
+    transA: int,
+    transB: int,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGemm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.
 
     Phase two: queues the work.
     """
@@ -9167,6 +9247,38 @@ def aclnnInplaceIndexFillTensor(
     Phase two: queues the work.
     """
 
+def aclnnIndexFillGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill rows along a dimension with a number; indices outside are skipped.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill rows along a dimension with a number; indices outside are skipped.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceIndexFillGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill rows along a dimension with a number, in place; indices outside are skipped.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill rows along a dimension with a number, in place; indices outside are skipped.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIndexCopyGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, source: int | None, outRef: int | None
 ) -> tuple[int, int, int]:
@@ -9301,6 +9413,22 @@ def aclnnSearchSortedsGetWorkspaceSize(
 
 def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Where a number would stand in an ordered sequence.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBucketizeGetWorkspaceSize(
+    self: int | None, boundaries: int | None, outInt32: int, right: int, out: int | None
+) -> tuple[int, int, int]:
+    """Which of the intervals between boundaries numbers are in.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBucketize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Which of the intervals between boundaries numbers are in.
 
     Phase two: queues the work.
     """
@@ -10519,6 +10647,22 @@ def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnForeachAddListGetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add two lists of tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachAddListV2GetWorkspaceSize(
     x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -10531,6 +10675,20 @@ def aclnnForeachAddListV2GetWorkspaceSize(
 
 def aclnnForeachAddListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add a number to each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a number to each tensor.
 
     Phase two: queues the work.
     """
@@ -10549,6 +10707,20 @@ def aclnnForeachAddScalarV2(workspace: int | None, workspaceSize: int, executor:
     Phase two: queues the work.
     """
 
+def aclnnForeachMulScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply each tensor by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply each tensor by a number.
 
@@ -10559,6 +10731,22 @@ def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 
 def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachSubListGetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Subtract two lists of tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract two lists of tensors.
 
     Phase two: queues the work.
     """
@@ -10575,6 +10763,24 @@ def aclnnForeachSubListV2GetWorkspaceSize(
 
 def aclnnForeachSubListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract two lists of tensors.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcmulScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the product of two lists to a third.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcmulScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the product of two lists to a third.
 
     Phase two: queues the work.
     """
@@ -10597,20 +10803,20 @@ def aclnnForeachAddcmulScalarV2(
     Phase two: queues the work.
     """
 
-def aclnnForeachAddcmulScalarListGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+def aclnnForeachAddcdivScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third.
+    """Add multiples of the quotient of two lists to a third.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnForeachAddcmulScalarList(
+def aclnnForeachAddcdivScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the product of two lists to a third.
+    """Add multiples of the quotient of two lists to a third.
 
     Phase two: queues the work.
     """
@@ -10633,10 +10839,28 @@ def aclnnForeachAddcdivScalarV2(
     Phase two: queues the work.
     """
 
+def aclnnForeachAddcmulScalarListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the product of two lists to a third, each by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcmulScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the product of two lists to a third, each by a number of its own.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachAddcdivScalarListGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third.
+    """Add multiples of the quotient of two lists to a third, each by a number of its own.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -10646,7 +10870,7 @@ def aclnnForeachAddcdivScalarListGetWorkspaceSize(
 def aclnnForeachAddcdivScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the quotient of two lists to a third.
+    """Add multiples of the quotient of two lists to a third, each by a number of its own.
 
     Phase two: queues the work.
     """
@@ -10697,6 +10921,24 @@ def aclnnForeachPowScalarAndTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Powers of a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachRoundOffNumberGetWorkspaceSize(
+    x: int | None, roundMode: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Round each tensor to integers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachRoundOffNumber(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round each tensor to integers.
 
     Phase two: queues the work.
     """
@@ -11129,6 +11371,20 @@ def aclnnForeachDivList(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queues the work.
     """
 
+def aclnnForeachSubScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Subtract a number from each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a number from each tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Subtract a number from each tensor.
 
@@ -11143,6 +11399,20 @@ def aclnnForeachSubScalarV2(workspace: int | None, workspaceSize: int, executor:
     Phase two: queues the work.
     """
 
+def aclnnForeachDivScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Divide each tensor by a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Divide each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Divide each tensor by a number.
 
@@ -11153,6 +11423,24 @@ def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 
 def aclnnForeachDivScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Divide each tensor by a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachMaximumScalarGetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from below.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMaximumScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from below.
 
     Phase two: queues the work.
     """
@@ -11175,6 +11463,24 @@ def aclnnForeachMaximumScalarV2(
     Phase two: queues the work.
     """
 
+def aclnnForeachMinimumScalarGetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each tensor from above.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each tensor from above.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachMinimumScalarV2GetWorkspaceSize(
     x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -11189,6 +11495,20 @@ def aclnnForeachMinimumScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Bound each tensor from above.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachPowScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Powers of each tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of each tensor.
 
     Phase two: queues the work.
     """
@@ -12057,6 +12377,22 @@ def aclnnMaxUnpool3dBackward(
     Phase two: queues the work.
     """
 
+def aclnnScatterNdGetWorkspaceSize(
+    data: int | None, indices: int | None, updates: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Replace elements or rows by their indices in all of the first dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements or rows by their indices in all of the first dimensions.
+
+    Phase two: queues the work.
+    """
+
 def aclnnScatterNdUpdateGetWorkspaceSize(
     varRef: int | None, indices: int | None, updates: int | None
 ) -> tuple[int, int, int]:
@@ -12087,6 +12423,27 @@ def aclnnInplaceScatterUpdate(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Replace a stretch of each sample along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnScatterListGetWorkspaceSize(
+    varRef: int | None,
+    indice: int | None,
+    updates: int | None,
+    maskOptional: int | None,
+    reduceOptional: str | bytes | None,
+    axis: int,
+) -> tuple[int, int, int]:
+    """Replace a stretch of each tensor of a list along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace a stretch of each tensor of a list along a dimension, in place.
 
     Phase two: queues the work.
     """
