@@ -70,12 +70,13 @@ def test_a_subscribed_thread_calls(device: None, blocks: bool) -> None:
     call = (3, thread.ident)
     assert seen == ([call, "behind"] if blocks else ["behind", call])
     assert cann.aclrtLaunchCallback(0, 3, kind, stream) == 100000
-    assert cann.aclrtLaunchCallback(address(called), 3, 2, stream) == 107000
+    assert cann.aclrtLaunchCallback(0, 3, 2, stream) == 100000
+    assert "blockType" in refusal()
 
 
 def test_a_thread_without_anything_to_call(device: None) -> None:
     assert cann.aclrtProcessReport(1) == 107012
-    assert cann.aclrtProcessReport(0) == 107000
+    assert cann.aclrtProcessReport(0) == cann.aclrtProcessReport(-2) == 100000
     _, stream = cann.aclrtCreateStream()
     assert cann.aclrtSubscribeReport(threading.get_ident(), stream) == 0
     assert cann.aclrtProcessReport(1) == 507012

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
-from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, AclnnError
 from aclnn.runtime import callbacks, devices
 from aclnn.runtime.streams import seconds
 
@@ -29,9 +29,9 @@ def aclrtLaunchHostFunc(stream: int, fn: int, args: int | None) -> None:
 )
 def aclrtLaunchCallback(fn: int, userData: int | None, blockType: int, stream: int) -> None:
     """Have the stream's thread call a function in the stream's order; ACL_CALLBACK_BLOCK waits for its end."""
-    _expect_function(fn)
     if blockType not in _BLOCK_TYPES.values():
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"blockType: expected 0 or 1, got {blockType}")
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"blockType: expected 0 or 1, got {blockType}")
+    _expect_function(fn)
     blocks = blockType == _BLOCK_TYPES["ACL_CALLBACK_BLOCK"]
     callbacks.report(fn, userData or 0, devices.stream_of(stream), blocks)
 
@@ -51,4 +51,4 @@ def aclrtUnSubscribeReport(threadId: int, stream: int) -> None:
 @c_function("aclError aclrtProcessReport(int32_t timeout)")
 def aclrtProcessReport(timeout: int) -> None:
     """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
-    callbacks.process(seconds(timeout))
+    callbacks.process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))

@@ -85,14 +85,14 @@ def _nothing() -> None:
     """Default for ``dropped``: nobody has to be told."""
 
 
-def seconds(timeout_ms: int, least: int = 1) -> float | None:
+def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVALID) -> float | None:
     """Convert a time limit in milliseconds, None for -1, which is none.
 
     Raises:
-        AclnnError: 107000, it is neither -1 nor as much as the least.
+        AclnnError: that code, it is neither -1 nor as much as the least.
     """
     if timeout_ms != -1 and timeout_ms < least:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected -1 or {least} ms or more, got {timeout_ms}")
+        raise AclnnError(code, f"timeout: expected -1 or {least} ms or more, got {timeout_ms}")
     return None if timeout_ms == -1 else timeout_ms / 1000
 
 
