@@ -33,6 +33,7 @@ def buffer(nbytes: int) -> tuple[int, ctypes.Array[ctypes.c_char]]:
 def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
     for opt in cann.aclSysParamOpt:
         assert cann.aclrtGetSysParamOpt(opt) == (0, 0)
+    for opt in range(3):
         assert cann.aclrtCtxGetSysParamOpt(opt) == (107021, 0)
         assert "has set" in refusal()
     assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_DETERMINISTIC, 1) == 0
@@ -46,9 +47,15 @@ def test_parameters_are_given_back_as_set_and_0_at_first(device: None) -> None:
 
 @pytest.mark.parametrize("opt", [-1, 4])
 def test_unknown_parameters(device: None, opt: int) -> None:
-    assert cann.aclrtSetSysParamOpt(opt, 0) == cann.aclrtCtxSetSysParamOpt(opt, 0) == 107000
-    assert cann.aclrtGetSysParamOpt(opt) == cann.aclrtCtxGetSysParamOpt(opt) == (107000, 0)
+    assert cann.aclrtSetSysParamOpt(opt, 0) == cann.aclrtCtxSetSysParamOpt(opt, 0) == 100000
+    assert cann.aclrtCtxGetSysParamOpt(opt) == cann.aclrtGetSysParamOpt(opt) == (100000, 0)
     assert f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}" in refusal()
+
+
+def test_early_starts_are_no_context_s_affair(fresh: None) -> None:
+    assert cann.aclrtCtxSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 100000
+    assert cann.aclrtCtxGetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START) == (100000, 0)
+    assert cann.aclrtSetSysParamOpt(cann.ACL_OPT_ENABLE_KERNEL_EARLY_START, 1) == 0
 
 
 def test_a_contexts_parameters_need_one(fresh: None) -> None:
@@ -58,13 +65,14 @@ def test_a_contexts_parameters_need_one(fresh: None) -> None:
 
 
 def test_the_default_context_exists_while_a_device_is_in_use(fresh: None) -> None:
-    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 0)
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0)
     assert cann.aclrtSetDevice(1) == 0
-    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 1)
-    assert cann.aclrtGetPrimaryCtxState(0) == (0, 0, 0)
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 1)
+    assert cann.aclrtGetPrimaryCtxState(0) == (0, 0)
     assert cann.aclrtResetDevice(1) == 0
-    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0, 0)
-    assert cann.aclrtGetPrimaryCtxState(2) == (107001, 0, 0)
+    assert cann.aclrtGetPrimaryCtxState(1) == (0, 0)
+    assert cann.aclrtGetPrimaryCtxState(2) == (107001, 0)
+    assert cann.aclrtGetPrimaryCtxState(0, buffer(4)[0]) == (100000, 0), "reserved"
 
 
 def test_a_limit_for_tasks_is_taken(fresh: None) -> None:
@@ -73,17 +81,24 @@ def test_a_limit_for_tasks_is_taken(fresh: None) -> None:
 
 def test_peers(device: None) -> None:
     assert cann.aclrtDeviceCanAccessPeer(0, 1) == (0, 1)
-    assert cann.aclrtDeviceCanAccessPeer(1, 1) == (0, 0)
+    assert cann.aclrtDeviceCanAccessPeer(1, 1) == cann.aclrtDeviceCanAccessPeer(2, 2) == (100000, 0)
     assert cann.aclrtDeviceCanAccessPeer(0, 2) == (107001, 0)
     assert "peerDeviceId" in refusal()
     assert cann.aclrtDeviceEnablePeerAccess(1, 0) == 0
-    assert cann.aclrtDeviceEnablePeerAccess(1, 1) == 107000
+    assert cann.aclrtDeviceEnablePeerAccess(1, 1) == 200006
+    assert cann.aclrtDeviceEnablePeerAccess(0, 0) == 100000
     assert cann.aclrtDeviceEnablePeerAccess(2, 0) == 107001
     thread = threading.Thread(target=lambda: codes.append(cann.aclrtDeviceEnablePeerAccess(1, 0)))
     codes: list[int] = []
     thread.start()
     thread.join()
     assert codes == [107002]
+
+
+def test_peers_are_disabled_as_they_are_enabled(device: None) -> None:
+    assert cann.aclrtDeviceDisablePeerAccess(1) == 0
+    assert cann.aclrtDeviceDisablePeerAccess(0) == 100000
+    assert cann.aclrtDeviceDisablePeerAccess(2) == 107001
 
 
 def test_the_process(fresh: None) -> None:
@@ -119,21 +134,34 @@ def test_every_modern_products_example_has_published_numbers() -> None:
         assert None not in products.cores(Product[product.name].example)
 
 
-def test_options_of_the_compiler() -> None:
-    address, written = buffer(16)
-    assert cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE) == 8
-    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 8) == 0
-    assert written.raw == b"disable\0" + b"\xff" * 8
-    assert cann.aclGetCompileoptSize(cann.ACL_PRECISION_MODE) == 1
+def test_options_of_the_compiler(fresh: None) -> None:
+    address, written = buffer(256)
     assert cann.aclSetCompileopt(cann.ACL_PRECISION_MODE, "allow_fp32_to_fp16") == 0
     assert cann.aclGetCompileoptSize(cann.ACL_PRECISION_MODE) == 19
-    assert cann.aclGetCompileopt(cann.ACL_PRECISION_MODE, address, 16) == 100000
-    assert refusal() == "aclGetCompileopt: length: expected at least 19 bytes, got 16 [100000]"
-    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, None, 8) == 100000
-    assert cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, None) == 100000
+    assert cann.aclGetCompileopt(cann.ACL_PRECISION_MODE, address, 19) == 200001
+    assert cann.aclSetCompileopt(-1, None) == cann.aclGetCompileopt(-1, None, 8) == 100000
+    assert cann.aclSetCompileopt(cann.ACL_AUTO_TUNE_MODE, "") == 200006
     for opt in (-1, 17):
-        assert cann.aclSetCompileopt(opt, "") == cann.aclGetCompileopt(opt, address, 16) == 100000
+        assert cann.aclSetCompileopt(opt, "") == 500000
+        assert cann.aclGetCompileopt(opt, address, 256) == 200001
         assert cann.aclGetCompileoptSize(opt) == 0
+    assert cann.aclGetCompileoptSize(cann.ACL_OP_DEBUG_OPTION) == 0
+    assert cann.aclGetCompileopt(cann.ACL_OP_DEBUG_OPTION, address, 256) == 200001
+    assert written.raw == b"\xff" * 256
+    assert cann.aclSetCompileopt(cann.ACL_OP_DEBUG_OPTION, "oom") == 0
+    assert cann.aclGetCompileoptSize(cann.ACL_OP_DEBUG_OPTION) == 4
+    assert cann.aclGetCompileopt(cann.ACL_OP_DEBUG_OPTION, address, 4) == 0
+    assert written.raw[:5] == b"oom\0\xff"
+
+
+def test_nothing_is_compiled_for_a_shape_whatever_is_asked_for(fresh: None) -> None:
+    address, written = buffer(256)
+    assert cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, "enable") == 0
+    assert cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE) == 256
+    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 256) == 0
+    assert written.value == b"disable"
+    assert cann.aclGetCompileopt(cann.ACL_OP_JIT_COMPILE, address, 6) == 500001
+    assert "length: expected at least" in refusal()
 
 
 @pytest.mark.parametrize(
@@ -187,10 +215,10 @@ CHILD = """
 import os
 from aclnn import cann
 cann.aclrtSetSysParamOpt(0, 1)
-cann.aclSetCompileopt(cann.ACL_OP_JIT_COMPILE, "enable")
+cann.aclSetCompileopt(cann.ACL_OP_DEBUG_OPTION, "oom")
 child = os.fork()
 if child == 0:
-    print(cann.aclrtGetSysParamOpt(0), cann.aclGetCompileoptSize(cann.ACL_OP_JIT_COMPILE), flush=True)
+    print(cann.aclrtGetSysParamOpt(0), cann.aclGetCompileoptSize(cann.ACL_OP_DEBUG_OPTION), flush=True)
     os._exit(0)
 os.waitpid(child, 0)
 """
@@ -198,7 +226,7 @@ os.waitpid(child, 0)
 
 def test_a_child_begins_without_settings() -> None:
     done = subprocess.run([sys.executable, "-c", CHILD], capture_output=True, text=True, check=True)
-    assert done.stdout == f"(0, 0) {len('disable') + 1}\n"
+    assert done.stdout == "(0, 0) 0\n"
 
 
 def test_limits_of_cores_are_kept(fresh: None) -> None:

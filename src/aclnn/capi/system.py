@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function, c_value_function
@@ -13,8 +14,8 @@ from aclnn.core.status import (
     ACL_ERROR_INVALID_FILE,
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-    ACL_ERROR_RT_PARAM_INVALID,
     ACL_ERROR_RT_SYSPARAMOPT_NOT_SET,
+    CODES,
     AclnnError,
 )
 from aclnn.runtime import devices, memory
@@ -27,15 +28,21 @@ _DRIVER = "driver"
 _PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", _DRIVER)
 #: Those of operators, which only have names.
 _OPERATOR_PACKAGES = tuple(f"ops_{of}" for of in ("nn", "math", "cv", "transformer", "legacy"))
-_JIT_COMPILE = ENUMS["aclCompileOpt"]["ACL_OP_JIT_COMPILE"]
+_JIT_COMPILE, _AUTO_TUNE_MODE, _DEBUG_OPTION = (
+    ENUMS["aclCompileOpt"][f"ACL_{name}"] for name in ("OP_JIT_COMPILE", "AUTO_TUNE_MODE", "OP_DEBUG_OPTION")
+)
+_JIT_COMPILE_BYTES = 256
+_PARAMETERS = tuple(ENUMS["aclSysParamOpt"].values())
+#: ACL_OPT_ENABLE_KERNEL_EARLY_START is the process's alone.
+_PARAMETERS_OF_CONTEXTS = _PARAMETERS[:-1]
 
 _parameters = PerProcess[dict[int, int]](dict)
 _compile_options = PerProcess[dict[int, str]](dict)
 
 
-def _check_parameter(opt: int) -> None:
-    if opt not in ENUMS["aclSysParamOpt"].values():
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"opt: expected an aclSysParamOpt from 0 to 3, got {opt}")
+def _check_parameter(opt: int, known: Sequence[int] = _PARAMETERS) -> None:
+    if opt not in known:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"opt: expected an aclSysParamOpt from 0 to {max(known)}, got {opt}")
 
 
 @c_function("aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
@@ -55,14 +62,14 @@ def aclrtGetSysParamOpt(opt: int) -> int:
 @c_function("aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
 def aclrtCtxSetSysParamOpt(opt: int, value: int) -> None:
     """Keep a parameter of the current context."""
-    _check_parameter(opt)
+    _check_parameter(opt, _PARAMETERS_OF_CONTEXTS)
     devices.current().parameters[opt] = value
 
 
 @c_function("aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
 def aclrtCtxGetSysParamOpt(opt: int) -> int:
     """A parameter of the current context; 107021 before it was set."""
-    _check_parameter(opt)
+    _check_parameter(opt, _PARAMETERS_OF_CONTEXTS)
     value = devices.current().parameters.get(opt)
     if value is None:
         raise AclnnError(
@@ -81,27 +88,42 @@ def aclrtSetOpWaitTimeout(timeout: int) -> None:
     """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
 
 
-@c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)", nullable=["flags"])
-def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int]:
-    """Flags (0), and 1 if the device's default context exists."""
-    return 0, int(devices.default_context_exists(deviceId))
+@c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)")
+def aclrtGetPrimaryCtxState(deviceId: int, flags: int | None = None) -> int:
+    """1 if the device's default context exists; ``flags`` must be null."""
+    if flags:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flags: expected null, got {flags:#x}")
+    return int(devices.default_context_exists(deviceId))
+
+
+def _expect_another(device: int, peer: int) -> None:
+    if device == peer:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"peerDeviceId: expected another device than {device}, got that")
 
 
 @c_function("aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)")
 def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
-    """1 for two devices, between which copies work; 0 for a device and itself."""
+    """1: copies between two devices work."""
+    _expect_another(deviceId, peerDeviceId)
     devices.numbered(deviceId, "deviceId")
     devices.numbered(peerDeviceId, "peerDeviceId")
-    return int(deviceId != peerDeviceId)
+    return 1
 
 
 @c_function("aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags)")
 def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> None:
     """Nothing to enable: copies between devices always work."""
-    devices.current()
-    devices.numbered(peerDeviceId, "peerDeviceId")
     if flags:
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flags: expected 0, got {flags}")
+        raise AclnnError(CODES["ACL_ERROR_FEATURE_UNSUPPORTED"], f"flags: expected 0, got {flags}")
+    _expect_another(devices.current().device.number, peerDeviceId)
+    devices.numbered(peerDeviceId, "peerDeviceId")
+
+
+@c_function("aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId)")
+def aclrtDeviceDisablePeerAccess(peerDeviceId: int) -> None:
+    """Nothing to disable: copies between devices always work."""
+    _expect_another(devices.current().device.number, peerDeviceId)
+    devices.numbered(peerDeviceId, "peerDeviceId")
 
 
 @c_function("aclError aclrtDeviceGetBareTgid(int32_t *pid)")
@@ -136,40 +158,44 @@ def published(number: int, argument: str) -> int:
     return value
 
 
-def _check_compile_option(opt: int) -> None:
-    known = ENUMS["aclCompileOpt"].values()
-    if opt not in known:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"opt: expected an aclCompileOpt from 0 to {max(known)}, got {opt}")
-
-
-def _compile_option(opt: int) -> bytes:
-    _check_compile_option(opt)
-    text = _compile_options.current.get(opt, "disable" if opt == _JIT_COMPILE else "")
-    return os.fsencode(text) + b"\0"
-
-
 @c_function("aclError aclSetCompileopt(aclCompileOpt opt, const char *value)")
 def aclSetCompileopt(opt: int, value: str | None) -> None:
     """Keep an option of the operators' compiler, without effect: there is none."""
-    _check_compile_option(opt)
     if value is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "value: expected a string, got null")
+    if opt == _AUTO_TUNE_MODE:
+        raise AclnnError(CODES["ACL_ERROR_FEATURE_UNSUPPORTED"], "opt: expected one in use, got ACL_AUTO_TUNE_MODE (2)")
+    known = ENUMS["aclCompileOpt"].values()
+    if opt not in known:
+        raise AclnnError(
+            CODES["ACL_ERROR_INTERNAL_ERROR"], f"opt: expected an aclCompileOpt from 0 to {max(known)}, got {opt}"
+        )
     _compile_options.current[opt] = value
 
 
 @c_value_function("size_t aclGetCompileoptSize(aclCompileOpt opt)")
 def aclGetCompileoptSize(opt: int) -> int:
-    """Bytes that aclGetCompileopt writes."""
-    return len(_compile_option(opt))
+    """Bytes for an option as it was set, 0 for none; 256 for ACL_OP_JIT_COMPILE."""
+    value = _compile_options.current.get(opt)
+    return _JIT_COMPILE_BYTES if opt == _JIT_COMPILE else len(os.fsencode(value)) + 1 if value else 0
 
 
 @c_function("aclError aclGetCompileopt(aclCompileOpt opt, char *value, size_t length)", buffers=["value"])
 def aclGetCompileopt(opt: int, value: int, length: int) -> None:
-    """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
-    text = _compile_option(opt)
-    if length < len(text):
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"length: expected at least {len(text)} bytes, got {length}")
-    _write("value", value, text)
+    """Write ``disable`` for ACL_OP_JIT_COMPILE, or ACL_OP_DEBUG_OPTION as it was set; 200001 for others."""
+    memory.expect_address(value, "value")
+    readable = {_JIT_COMPILE: "disable", _DEBUG_OPTION: _compile_options.current.get(_DEBUG_OPTION)}
+    text = readable.get(opt)
+    if text is None:
+        raise AclnnError(
+            CODES["ACL_ERROR_API_NOT_SUPPORT"],
+            f"opt: expected ACL_OP_JIT_COMPILE ({_JIT_COMPILE}), or ACL_OP_DEBUG_OPTION ({_DEBUG_OPTION}) once it is "
+            f"set, got {opt}",
+        )
+    data = os.fsencode(text) + b"\0"
+    if length < len(data):
+        raise AclnnError(CODES["ACL_ERROR_FAILURE"], f"length: expected at least {len(data)} bytes, got {length}")
+    _write("value", value, data)
 
 
 @c_function(
