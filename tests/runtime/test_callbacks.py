@@ -101,4 +101,4 @@ def test_attributes_of_streams_are_kept(device: None) -> None:
     assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_USER_CUSTOM_TAG, at) == 0
     assert value[0] == 5
     assert cann.aclrtGetStreamAttribute(stream, 5, at) == 107000
-    assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, 0) == 100000
+    assert cann.aclrtGetStreamAttribute(stream, 5, 0) == cann.aclrtSetStreamAttribute(stream, 5, 0) == 100000

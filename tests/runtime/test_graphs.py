@@ -107,7 +107,7 @@ def test_the_state_of_streams(device: None) -> None:
     code, state, graph = cann.aclmdlRICaptureGetInfo(captured)
     assert (code, state) == (0, status.ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE)
     assert cann.aclmdlRICaptureGetInfo(other) == (0, status.ACL_MODEL_RI_CAPTURE_STATUS_NONE, 0)
-    assert cann.aclmdlRICaptureGetInfo(0) == (0, status.ACL_MODEL_RI_CAPTURE_STATUS_NONE, 0)
+    assert cann.aclmdlRICaptureGetInfo(0) == (100000, 0, 0)
     assert end(captured) == graph
     assert cann.aclmdlRICaptureGetInfo(captured) == (0, status.ACL_MODEL_RI_CAPTURE_STATUS_NONE, 0)
 

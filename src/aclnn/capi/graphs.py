@@ -70,8 +70,8 @@ def aclmdlRICaptureBegin(stream: int, mode: int) -> None:
     nullable=["status", "modelRI"],
 )
 def aclmdlRICaptureGetInfo(stream: int) -> tuple[int, int]:
-    """Return whether a stream's tasks are captured, and the graph that captures them."""
-    graph = graphs.capturing(devices.stream_of(stream))
+    """Return whether a stream's tasks are captured, and the graph that captures them; in C, one of them is enough."""
+    graph = graphs.capturing(_live(stream, Stream, "stream"))
     return (_ACTIVE, graph.handle) if graph else (_NONE, 0)
 
 

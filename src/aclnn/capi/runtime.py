@@ -216,12 +216,12 @@ def aclrtStreamQuery(stream: int) -> int:
 
 def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ctypes._SimpleCData[int]]]:
     """Judge the arguments; the stream, and the value's type."""
+    memory.expect_address(value, "value")
     if attribute not in _ATTRIBUTES.values():
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"stmAttrType: expected an aclrtStreamAttr from 1 to 4, got {attribute}"
         )
     c_type = ctypes.c_uint64 if attribute == _FAILURE_MODE else ctypes.c_uint32
-    memory.expect_address(value, "value")
     memory.check_range(value, ctypes.sizeof(c_type), "value")
     return devices.stream_of(stream), c_type
 

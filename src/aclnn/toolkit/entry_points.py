@@ -172,6 +172,9 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
         for p in (function.outputs if function.returns_status else ())
         if not p.nullable
     ]
+    optional = [p.name for p in function.outputs if p.nullable]
+    if len(optional) > 1:  # a call that asks for nothing
+        lines += [f"    if not ({' or '.join(optional)}): return _null(_function, {optional[0]!r})"]
     lines += ["    try:"]
     lines += [
         f"        if {p.name} and not 0 <= {p.counted_by} <= _most: "
