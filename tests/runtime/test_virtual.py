@@ -27,8 +27,13 @@ class Property(ctypes.Structure):
 
 
 PROPERTY = Property(memAttr=cann.ACL_HBM_MEM_HUGE, type=cann.ACL_MEM_LOCATION_TYPE_DEVICE)
-ON_HOST = Property(type=cann.ACL_MEM_LOCATION_TYPE_HOST)
-ELSEWHERE = Property(id=7, type=cann.ACL_MEM_LOCATION_TYPE_DEVICE)
+
+
+def asked(**changed: int) -> Property:
+    found = Property.from_buffer_copy(PROPERTY)
+    for name, value in changed.items():
+        setattr(found, name, value)
+    return found
 
 
 def at(described: Property = PROPERTY) -> int:
@@ -108,8 +113,31 @@ def test_sizes_are_rounded_up_to_the_granularity(device: None) -> None:
     assert fill(base, 2 * GRANULE, 1) == 0
 
 
+@pytest.mark.parametrize(
+    ("changed", "name"),
+    [
+        ({"handleType": cann.ACL_MEM_HANDLE_TYPE_POSIX}, "handleType"),
+        ({"allocationType": 1}, "allocationType"),
+        *(({"type": number}, "location.type") for number in (0, 2, 3, 4, 5, -1)),
+        *(({"memAttr": number}, "memAttr") for number in (-1, 0, 1, 2, 3, 6, 7, 8, 9, 11, 18)),
+    ],
+)
+def test_what_memory_there_is_not(device: None, changed: dict[str, int], name: str) -> None:
+    described = asked(**changed)
+    assert f"as {name}, got" in refused(cann.aclrtMallocPhysical(GRANULE, at(described), 0), 100000)
+    assert f"as {name}, got" in refused(cann.aclrtMemGetAllocationGranularity(at(described), 0), 100000)
+
+
+def test_memory_with_every_attribute_that_a_device_has(device: None) -> None:
+    for attribute in (4, 5, 10, *range(12, 18)):
+        described = asked(memAttr=attribute)
+        status, handle = cann.aclrtMallocPhysical(GRANULE, at(described), 0)
+        assert (status, cann.aclrtFreePhysical(handle)) == (0, 0)
+
+
 def test_what_is_refused(device: None) -> None:
     base, handle, other = reserve(), physical(), physical()
+    elsewhere = asked(id=7)
     assert "free of the device's" in refused(cann.aclrtMallocPhysical(MEMORY_BYTES + GRANULE, at(), 0), 207001)
     for call, code, text in (
         (lambda: cann.aclrtMemGetAllocationGranularity(0, 0), 100000, "prop: expected an address"),
@@ -117,9 +145,11 @@ def test_what_is_refused(device: None) -> None:
         (lambda: cann.aclrtMemGetAllocationGranularity(at(), 5), 100000, "option: expected 0 or 1, got 5"),
         (lambda: cann.aclrtMallocPhysical(0, at(), 0), 100000, "size: expected from 1"),
         (lambda: cann.aclrtMallocPhysical(1, at(), 1), 100000, "flags: expected 0, got 1"),
-        (lambda: cann.aclrtMallocPhysical(1, at(ON_HOST), 0), 100000, "ACL_MEM_LOCATION_TYPE_DEVICE"),
-        (lambda: cann.aclrtMallocPhysical(1, at(ELSEWHERE), 0), 107001, "device"),
+        (lambda: cann.aclrtMallocPhysical(1, at(elsewhere), 0), 107001, "device"),
         (lambda: cann.aclrtReserveMemAddress(GRANULE, 64, None, 0), 100000, "alignment: expected 0"),
+        (lambda: cann.aclrtReserveMemAddress(GRANULE, 0, None, 2), 100000, "flags: expected 0 or 1, got 2"),
+        (lambda: cann.aclrtMapMem(base, 0, 0, handle, 0), 100000, "size: expected at least 1 byte, got 0"),
+        (lambda: cann.aclrtMapMem(base, GRANULE, 0, 0, 0), 100000, "handle: expected one that aclrtMallocPhysical"),
         (lambda: cann.aclrtReserveMemAddress(1 << 60, 0, None, 0), 207001, "size: expected at most"),
         (lambda: cann.aclrtMapMem(base, GRANULE, GRANULE, handle, 0), 100000, "offset: expected 0"),
         (lambda: cann.aclrtMapMem(base, 2 * GRANULE, 0, handle, 0), 107000, "size: expected 2097152"),
@@ -136,7 +166,7 @@ def test_what_is_refused(device: None) -> None:
             107000,
             "virPtr: expected an address that aclrtReserveMemAddress",
         ),
-        (lambda: cann.aclrtFreePhysical(0), 107000, "handle: expected one that aclrtMallocPhysical made, got null"),
+        (lambda: cann.aclrtFreePhysical(0), 100000, "handle: expected one that aclrtMallocPhysical made, got null"),
     ):
         assert text in refused(call(), code)
     assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0

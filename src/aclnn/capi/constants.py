@@ -36,9 +36,15 @@ ENUMS: dict[str, dict[str, int]] = {
         "DDR_MEM_P2P_NORMAL HBM_MEM_P2P_HUGE HBM_MEM_P2P_NORMAL HBM_MEM_HUGE1G HBM_MEM_P2P_HUGE1G "
         "MEM_NORMAL MEM_HUGE MEM_HUGE1G MEM_P2P_NORMAL MEM_P2P_HUGE MEM_P2P_HUGE1G",
     ),
-    "aclrtMemHandleType": _count("ACL_MEM_HANDLE_TYPE_", "NONE"),
+    "aclrtMemHandleType": _count("ACL_MEM_HANDLE_TYPE_", "NONE") | {"ACL_MEM_HANDLE_TYPE_POSIX": 2},
     "aclrtMemAllocationType": _count("ACL_MEM_ALLOCATION_TYPE_", "PINNED"),
-    "aclrtMemLocationType": _count("ACL_MEM_LOCATION_TYPE_", "HOST DEVICE"),
+    "aclrtMemLocationType": _count("ACL_MEM_LOCATION_TYPE_", "HOST DEVICE UNREGISTERED MANAGED HOST_NUMA"),
+    "aclrtMallocAttrType": _count("ACL_RT_MEM_ATTR_", "RSV MODULE_ID DEVICE_ID VA_FLAG"),
+    "aclrtHostRegisterType": {
+        "ACL_HOST_REGISTER_MAPPED": 0,
+        "ACL_HOST_REGISTER_IOMEMORY": 4,
+        "ACL_HOST_REGISTER_READONLY": 8,
+    },
     "aclrtMemGranularityOptions": _count("ACL_RT_MEM_ALLOC_GRANULARITY_", "MINIMUM RECOMMENDED")
     | {"ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF": 0xFFFF},
     "aclrtEventStatus": _count("ACL_EVENT_STATUS_", "COMPLETE NOT_READY RESERVED"),

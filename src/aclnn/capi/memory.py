@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
@@ -14,17 +15,35 @@ _POLICIES = ENUMS["aclrtMemMallocPolicy"]
 _HUGE_FIRST = _POLICIES["ACL_MEM_MALLOC_HUGE_FIRST"]
 # Every other policy, known or not, takes huge pages from 2 MiB on.
 _NORMAL_ONLY = _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY"], _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY_P2P"]
-_ON_DEVICE = ENUMS["aclrtMemLocationType"]["ACL_MEM_LOCATION_TYPE_DEVICE"]
+#: What may be asked of memory without an address. The attributes of peers and of DDR name none of a device.
+_ASKED = {
+    "handleType": (ENUMS["aclrtMemHandleType"]["ACL_MEM_HANDLE_TYPE_NONE"],),
+    "allocationType": (ENUMS["aclrtMemAllocationType"]["ACL_MEM_ALLOCATION_TYPE_PINNED"],),
+    "location.type": (ENUMS["aclrtMemLocationType"]["ACL_MEM_LOCATION_TYPE_DEVICE"],),
+    "memAttr": tuple(
+        number for name, number in ENUMS["aclrtMemAttr"].items() if re.fullmatch("ACL_(HBM_MEM_[HN].*|MEM_.*)", name)
+    ),
+}
 _GRANULARITIES = range(ENUMS["aclrtMemGranularityOptions"]["ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED"] + 1)
 
 
-def _expect_bytes(size: int) -> None:
+def expect_bytes(size: int) -> None:
+    """Refuse a size of 0.
+
+    Raises:
+        AclnnError: 100000.
+    """
     if size == 0:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "size: expected at least 1 byte, got 0")
 
 
-def _malloc(size: int, policy: int, unit: int, extra: int) -> int:
-    _expect_bytes(size)
+def malloc(size: int, policy: int, unit: int, extra: int) -> int:
+    """The address of new device memory, whose size ``extra`` more bytes must leave a number of C's.
+
+    Raises:
+        AclnnError: 100000 for a size that is 0 or too large; 107002; 207001, the device has not that much left.
+    """
+    expect_bytes(size)
     if -(-size // unit) * unit + extra > _LARGEST:
         raise AclnnError(
             ACL_ERROR_INVALID_PARAM, f"size: expected one that can be rounded up to {unit} bytes, got {size}"
@@ -36,24 +55,24 @@ def _malloc(size: int, policy: int, unit: int, extra: int) -> int:
 @c_function("aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMalloc(size: int, policy: int = _HUGE_FIRST) -> int:
     """Device memory with undefined contents; its address is a multiple of 64 at least."""
-    return _malloc(size, policy, unit=32, extra=32)
+    return malloc(size, policy, unit=32, extra=32)
 
 
 @c_function("aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocAlign32(size: int, policy: int = _HUGE_FIRST) -> int:
     """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes."""
-    return _malloc(size, policy, unit=32, extra=0)
+    return malloc(size, policy, unit=32, extra=0)
 
 
 @c_function("aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocCached(size: int, policy: int = _HUGE_FIRST) -> int:
     """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here."""
-    return _malloc(size, policy, unit=32, extra=32)
+    return malloc(size, policy, unit=32, extra=32)
 
 
 def _coherent(address: int, nbytes: int) -> None:
     memory.expect_address(address, "devPtr")
-    _expect_bytes(nbytes)
+    expect_bytes(nbytes)
     memory.check_range(address, nbytes, "devPtr")
 
 
@@ -79,7 +98,7 @@ def aclrtFree(devPtr: int) -> None:
 @c_function("aclError aclrtMallocHost(void **hostPtr, size_t size)")
 def aclrtMallocHost(size: int) -> int:
     """Pinned host memory, 64-byte aligned."""
-    _expect_bytes(size)
+    expect_bytes(size)
     return memory.allocate_host(size).address
 
 
@@ -108,11 +127,12 @@ def _device(prop: int) -> devices.Device:
     memory.expect_address(prop, "prop")
     memory.check_range(prop, ctypes.sizeof(_Property), "prop")
     described = _Property.from_address(prop)
-    if described.type != _ON_DEVICE:
-        raise AclnnError(
-            ACL_ERROR_INVALID_PARAM,
-            f"prop: expected ACL_MEM_LOCATION_TYPE_DEVICE ({_ON_DEVICE}) as location.type, got {described.type}",
-        )
+    for name, known in _ASKED.items():
+        got = getattr(described, name.rpartition(".")[2])
+        if got not in known:
+            raise AclnnError(
+                ACL_ERROR_INVALID_PARAM, f"prop: expected {' or '.join(map(str, known))} as {name}, got {got}"
+            )
     return devices.numbered(described.id, "prop")
 
 
@@ -121,6 +141,11 @@ def _reserved(**given: int) -> None:
     for name, value in given.items():
         if value:
             raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected 0, got {value}")
+
+
+def _expect_handle(handle: int) -> None:
+    if not handle:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "handle: expected one that aclrtMallocPhysical made, got null")
 
 
 def _sized(size: int) -> None:
@@ -156,6 +181,7 @@ def aclrtMallocPhysical(size: int, prop: int, flags: int = 0) -> int:
 @c_function("aclError aclrtFreePhysical(aclrtDrvMemHandle handle)")
 def aclrtFreePhysical(handle: int) -> None:
     """Free such memory; what is mapped lives until it is unmapped."""
+    _expect_handle(handle)
     virtual.free(handle)
 
 
@@ -163,9 +189,11 @@ def aclrtFreePhysical(handle: int) -> None:
     "aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)"
 )
 def aclrtReserveMemAddress(size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0) -> int:
-    """Reserve addresses to map memory at; they cost nothing."""
+    """Reserve addresses to map memory at; they cost nothing. ``flags``: 1 for huge pages."""
     _sized(size)
     _reserved(alignment=alignment, expectPtr=expectPtr or 0)
+    if flags > 1:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flags: expected 0 or 1, got {flags}")
     return virtual.reserve(size)
 
 
@@ -180,6 +208,8 @@ def aclrtReleaseMemAddress(virPtr: int) -> None:
 def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0) -> None:
     """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
     memory.expect_address(virPtr, "virPtr")
+    expect_bytes(size)
+    _expect_handle(handle)
     _reserved(offset=offset, flags=flags)
     virtual.map_memory(virPtr, size, handle)
 
