@@ -245,6 +245,15 @@ def test_scalars_copy_their_value(fresh: None) -> None:
     assert "value" in refusal()
 
 
+@pytest.mark.parametrize("dtype", [*cann.aclDataType, 99])
+def test_scalars_have_numbers_for_values(fresh: None, dtype: int) -> None:
+    """CANN's test has none of a string."""
+    number = (ctypes.c_double * 2)()
+    has = dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27)
+    assert bool(cann.aclCreateScalar(ctypes.addressof(number), dtype)) == has
+    assert has or "dataType: expected one that scalars have" in refusal()
+
+
 def test_a_list_takes_its_elements_along(fresh: None) -> None:
     tensors = [create([1]), create([2])]
     whole = cann.aclCreateTensorList([tensors[0], 0, tensors[1]], 3)

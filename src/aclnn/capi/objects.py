@@ -12,11 +12,21 @@ from typing import Any, TypeVar
 
 from aclnn.capi.prototype import c_function, c_value_function
 from aclnn.core.dtypes import DataType, Format
-from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER, ACLNN_ERR_PARAM_NULLPTR, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
 from aclnn.runtime import handles, memory
 
 T = TypeVar("T")
+
+
+#: Data types that scalars may have.
+SCALARS = frozenset(
+    (
+        *(DataType.INT8, DataType.INT16, DataType.INT32, DataType.INT64),
+        *(DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.UINT64, DataType.BOOL),
+        *(DataType.FLOAT16, DataType.BF16, DataType.FLOAT, DataType.DOUBLE, DataType.COMPLEX64, DataType.COMPLEX128),
+    )
+)
 
 
 class IntArray(tuple[int, ...]):
@@ -206,9 +216,11 @@ def aclSetRawTensorAddr(tensor: int, addr: int | None) -> None:
 
 @c_value_function("aclScalar *aclCreateScalar(void *value, aclDataType dataType)")
 def aclCreateScalar(value: int, dataType: int) -> int:
-    """A copy of the value at that host address."""
+    """A copy of the value at that host address; none of a type that scalars do not have."""
     memory.expect_address(value, "value", ACLNN_ERR_PARAM_NULLPTR)
     dtype = DataType(dataType)
+    if dtype not in SCALARS:
+        raise AclnnError(ACLNN_ERR_INNER, f"dataType: expected one that scalars have, got {dtype.c_name}")
     memory.check_range(value, dtype.itemsize, "value")
     return handles.insert(Scalar(dtype, ctypes.string_at(value, dtype.itemsize)))
 

@@ -222,7 +222,7 @@ uintptr_t aclnn_create_scalar(const void *value, int dtype)
     uintptr_t handle = 0;
 
     /* A number on the caller's stack, where it mostly is; of any other address Python judges whether it is one. */
-    if (itemsize == 0 || itemsize > 16 || (uintptr_t)value - (uintptr_t)&here > STACK_BYTES) {
+    if (itemsize == 0 || (ACLNN_SCALAR_TYPES >> dtype & 1) == 0 || (uintptr_t)value - (uintptr_t)&here > STACK_BYTES) {
         return 0;
     }
     pthread_mutex_lock(&lock);

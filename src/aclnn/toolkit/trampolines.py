@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from aclnn.capi.objects import SCALARS
 from aclnn.capi.prototype import FUNCTIONS, STATUS_TYPES, CFunction, CParameter
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import PHASE_ONE
@@ -213,12 +214,13 @@ def exports(names: Iterable[str]) -> str:
 
 
 def config(values: Mapping[str, str]) -> str:
-    """``config.h``: where this machine's Python is, and how long elements are."""
+    """``config.h``: where this machine's Python is, how long elements are, and of which types scalars are."""
     lines = "".join(f"#define {name} {_literal(value)}\n" for name, value in values.items())
     # Python makes tensors of smaller elements.
     whole = [dtype for dtype in DataType if dtype >= 0 and dtype.bits == 8 * dtype.itemsize]
     sizes = ", ".join(f"[{dtype.value}] = {dtype.itemsize}" for dtype in whole)
     lines += f"#define ACLNN_ITEMSIZES {{{sizes}}}\n"
+    lines += f"#define ACLNN_SCALAR_TYPES UINT64_C({sum(1 << dtype for dtype in SCALARS):#x})\n"
     return f"#ifndef ACLNN_CONFIG_H\n#define ACLNN_CONFIG_H\n\n{lines}\n#endif\n"
 
 
