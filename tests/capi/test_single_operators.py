@@ -78,7 +78,7 @@ def described(arrays: Sequence[Any]) -> Iterator[tuple[list[int], list[int], lis
             address = place
             places.append(place)
         descs.append(desc)
-        buffers.append(cann.aclCreateDataBuffer(address, array.nbytes))
+        buffers.append(cann.aclCreateDataBuffer(address, array.nbytes if address else 0))
     yield descs, buffers, places
     for desc, buffer, place in zip(descs, buffers, places, strict=True):
         cann.aclDestroyTensorDesc(desc)
@@ -765,6 +765,24 @@ def test_arrays_and_bytes_that_are_missing_are_refused(device: None) -> None:
         assert "inputDesc[0]: expected extents of at least 0, got [-1, 4]" in refusal()
 
 
+def test_a_call_is_judged_before_its_type_is_looked_for(device: None) -> None:
+    """As in CANN's tests: kinds of compilation, the arrays, and that outputs have elements."""
+    for function in (cann.aclopCompileAndExecute, cann.aclopCompileAndExecuteV2):
+        with described([X]) as (read, read_at, _), described([X]) as (written, written_at, _):
+            tensors: tuple[Any, ...] = (1, read, read_at, 1, written, written_at, 0, 0)
+            assert function("None", *tensors, 3, None, 0) == 200001
+            assert "compileFlag: expected 0 or 1, got 3" in refusal()
+            assert function("Relu", *tensors, cann.ACL_COMPILE_UNREGISTERED, None, 0) == 100000
+            assert function("Relu", *tensors, cann.ACL_COMPILE_UNREGISTERED, "path", 0) == 0
+            assert function(None, *tensors, 0, None, 0) == 100000
+            assert function("None", *tensors, 0, None, 0) == 200001
+            assert cann.aclUpdateDataBuffer(read_at[0], 0, 1024) == 0
+            assert function("None", *tensors, 0, None, 0) == 100000
+            assert "inputs[0]: expected 1024 bytes at an address, got null" in refusal()
+        with described([X]) as (read, read_at, _), described([X[:0]]) as (written, written_at, _):
+            assert function("None", 1, read, read_at, 1, written, written_at, 0, 0, 0, None, 0) == 0
+
+
 @pytest.mark.parametrize("short", ["input", "output"])
 def test_a_buffer_shorter_than_its_tensor_is_refused(device: None, short: str) -> None:
     with described([X]) as (read, read_at, places), described([X]) as (written, written_at, _):
@@ -790,8 +808,10 @@ def test_whole_numbers_may_be_floating_point_ones(device: None) -> None:
     np.testing.assert_array_equal(out, SHARES)
 
 
-def test_lists_that_are_missing_are_refused(device: None) -> None:
+def test_values_that_are_missing_are_refused(device: None) -> None:
     attr = cann.aclopCreateAttr()
+    assert cann.aclopSetAttrString(attr, "text", None) == cann.ACL_ERROR_INVALID_PARAM
+    assert "attrValue: expected a string, got null" in refusal()
     assert cann.aclopSetAttrListInt(attr, "empty", 0, None) == 0
     assert cann.aclopSetAttrListListInt(attr, "empty", 0, None, None) == 0
     assert cann.aclopSetAttrListInt(attr, "axes", 2, None) == cann.ACL_ERROR_INVALID_PARAM
@@ -823,6 +843,7 @@ def test_descriptions() -> None:
     assert cann.aclGetTensorDescSize(desc) == 48
     assert cann.aclGetTensorDescNumDims(desc) == 3
     assert cann.aclGetTensorDescDimV2(desc, 2) == (0, 4)
+    assert [cann.aclGetTensorDescDim(desc, index) for index in (0, 2, 3)] == [2, 4, -1]
     assert cann.aclGetTensorDescDimV2(desc, 3) == (100000, 0)
     assert "index: expected less than the 3 dimensions, got 3" in refusal()
     cann.aclSetTensorDescName(desc, "x")
@@ -831,7 +852,13 @@ def test_descriptions() -> None:
     cann.aclDestroyTensorDesc(0)
     assert cann.aclGetTensorDescNumDims(desc) == 0
     assert "aclGetTensorDescNumDims: desc: expected a live TensorDesc" in refusal()
-    buffer = cann.aclCreateDataBuffer(64, 8)
+    assert cann.aclGetTensorDescDim(desc, 0) == -1
+    assert cann.aclCreateTensorDesc(D.FLOAT16, -1, None, cann.ACL_FORMAT_ND) == 0
+    unknown = cann.aclCreateTensorDesc(D.BOOL, 1, [-2], cann.ACL_FORMAT_ND)
+    assert cann.aclGetTensorDescNumDims(unknown) == 0xFFFFFFFFFFFFFFFE
+    buffer = cann.aclCreateDataBuffer(64, 1 << 32 | 5)
+    assert cann.aclGetDataBufferSize(buffer) == 5
+    assert cann.aclUpdateDataBuffer(buffer, 64, 8) == 0
     assert (cann.aclGetDataBufferAddr(buffer), cann.aclGetDataBufferSizeV2(buffer)) == (64, 8)
     assert cann.aclDestroyDataBuffer(buffer) == 0
     assert cann.aclDestroyDataBuffer(buffer) == 100000

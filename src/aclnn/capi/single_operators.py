@@ -23,6 +23,9 @@ from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.execution.executor import prepare
 from aclnn.runtime import devices, handles, memory
 
+#: What a description of unknown rank has in place of its dimensions, and what C programs are told of their number.
+_UNKNOWN_EXTENT, UNKNOWN_RANK = -2, 2**64 - 2
+_UNREGISTERED = ENUMS["aclopCompileType"]["ACL_COMPILE_UNREGISTERED"]
 _HOST = tuple(number for name, number in ENUMS["aclMemType"].items() if name.startswith("ACL_MEMTYPE_HOST"))
 
 
@@ -88,8 +91,8 @@ def _buffer(handle: int, argument: str = "dataBuffer") -> DataBuffer:
 )
 def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
     """A description of a contiguous tensor."""
-    if dims is None and numDims > 0:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dims: expected {numDims} dimensions, got null")
+    if numDims < 0 or (dims is None and numDims > 0):
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dims: expected {max(0, numDims)} dimensions, got null")
     return handles.insert(TensorDesc(DataType(dataType), tuple(dims or ()), Format(format)))
 
 
@@ -126,13 +129,24 @@ def aclGetTensorDescSize(desc: int) -> int:
 
 @c_value_function("size_t aclGetTensorDescNumDims(const aclTensorDesc *desc)")
 def aclGetTensorDescNumDims(desc: int) -> int:
-    """Number of dimensions."""
-    return len(_desc(desc).shape)
+    """Number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
+    shape = _desc(desc).shape
+    return UNKNOWN_RANK if shape[:1] == (_UNKNOWN_EXTENT,) else len(shape)
+
+
+@c_value_function("int64_t aclGetTensorDescDim(const aclTensorDesc *desc, size_t index)", null=-1)
+def aclGetTensorDescDim(desc: int, index: int) -> int:
+    """The extent of a dimension."""
+    return _extent(desc, index)
 
 
 @c_function("aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize)")
 def aclGetTensorDescDimV2(desc: int, index: int) -> int:
     """The extent of a dimension."""
+    return _extent(desc, index)
+
+
+def _extent(desc: int, index: int) -> int:
     shape = _desc(desc).shape
     if index >= len(shape):
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"index: expected less than the {len(shape)} dimensions, got {index}")
@@ -206,6 +220,12 @@ def aclGetDataBufferAddr(dataBuffer: int) -> int:
     return _buffer(dataBuffer).address
 
 
+@c_value_function("uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffer)")
+def aclGetDataBufferSize(dataBuffer: int) -> int:
+    """The low 32 bits of the memory's bytes: an older call."""
+    return _buffer(dataBuffer).nbytes & 0xFFFFFFFF
+
+
 @c_value_function("size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer)")
 def aclGetDataBufferSizeV2(dataBuffer: int) -> int:
     """The memory's bytes."""
@@ -237,6 +257,8 @@ def _setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
     @c_function(f"aclError aclopSetAttr{word}(aclopAttr *attr, const char *attrName, {c_type}attrValue)")
     def set_value(attr: int, attrName: str | None, attrValue: Any) -> None:
         """Set an attribute."""
+        if attrValue is None:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, "attrValue: expected a string, got null")
         _set(attr, attrName, convert(attrValue))
 
 
@@ -298,6 +320,9 @@ class _Operand:
         self.name = f"{what}s[{at}]"
         self.desc, self.buffer = _desc(desc or 0, f"{what}Desc[{at}]"), _buffer(buffer or 0, self.name)
         shape = self.desc.shape
+        if not self.buffer.address and self.buffer.nbytes:
+            text = f"{self.name}: expected {self.buffer.nbytes} bytes at an address, got null"
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, text)
         if min(shape, default=0) < 0:
             text = f"{what}Desc[{at}]: expected extents of at least 0, got {list(shape)}"
             raise AclnnError(ACL_ERROR_INVALID_PARAM, text)
@@ -346,14 +371,18 @@ def _execute(
     attr: int | None,
     stream: int | None,
 ) -> None:
+    if op_type is None:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "opType: expected a string, got null")
+    read, written = _operands(input_descs, inputs, "input"), _operands(output_descs, outputs, "output")
+    if written and all(0 in operand.desc.shape for operand in written):
+        return
     queue = devices.stream_of(stream)
     device = queue.context.device
-    known = TYPES.get(op_type or "")
+    known = TYPES.get(op_type)
     if known is None:
         text = f"opType: expected a type of the list in docs/c-functions.md, got {op_type}"
         raise AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], text)
     attributes = live(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM) if attr else {}
-    read, written = _operands(input_descs, inputs, "input"), _operands(output_descs, outputs, "output")
     values: list[np.ndarray[Any, Any] | None] = []
     with ExitStack() as done:
         for operand in read:
@@ -386,27 +415,38 @@ _VARIABLE = _tensors("aclTensorDesc **", "aclDataBuffer **")
 _COUNTED = dict.fromkeys(("inputDesc", "inputs"), "numInputs") | dict.fromkeys(("outputDesc", "outputs"), "numOutputs")
 
 
-@c_function(
-    f"aclError aclopCompileAndExecute(const char *opType, {_CONSTANT}, const aclopAttr *attr, "
-    "aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath, aclrtStream stream)",
-    arrays=_COUNTED,
-)
-def aclopCompileAndExecute(
-    opType: str | None,
-    numInputs: int,
-    inputDesc: Sequence[int | None] | None,
-    inputs: Sequence[int | None] | None,
-    numOutputs: int,
-    outputDesc: Sequence[int | None] | None,
-    outputs: Sequence[int | None] | None,
-    attr: int | None,
-    engineType: int,
-    compileFlag: int,
-    opPath: str | None,
-    stream: int | None,
-) -> None:
-    """Queue an operator by its type."""
-    _execute(opType, inputDesc, inputs, outputDesc, outputs, attr, stream)
+def _compiling(version: str, tensors: str, constant: str) -> None:
+    """Enter a function that names an operator's type, of which there are two for callers that differ in ``const``."""
+
+    @c_function(
+        f"aclError aclopCompileAndExecute{version}(const char *opType, {tensors}, {constant}aclopAttr *attr, "
+        "aclopEngineType engineType, aclopCompileType compileFlag, const char *opPath, aclrtStream stream)",
+        arrays=_COUNTED,
+    )
+    def execute(
+        opType: str | None,
+        numInputs: int,
+        inputDesc: Sequence[int | None] | None,
+        inputs: Sequence[int | None] | None,
+        numOutputs: int,
+        outputDesc: Sequence[int | None] | None,
+        outputs: Sequence[int | None] | None,
+        attr: int | None,
+        engineType: int,
+        compileFlag: int,
+        opPath: str | None,
+        stream: int | None,
+    ) -> None:
+        """Queue an operator by its type."""
+        if compileFlag not in ENUMS["aclopCompileType"].values():
+            raise AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], f"compileFlag: expected 0 or 1, got {compileFlag}")
+        if compileFlag == _UNREGISTERED and opPath is None:
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, "opPath: expected a string with compileFlag 1, got null")
+        _execute(opType, inputDesc, inputs, outputDesc, outputs, attr, stream)
+
+
+_compiling("", _CONSTANT, "const ")
+_compiling("V2", _VARIABLE, "")
 
 
 @c_function(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from aclnn.capi.collectives import CONFIG_MAGIC, NAME_BYTES, ROOT_INFO_BYTES
 from aclnn.capi.constants import ENUMS, FLAGS
 from aclnn.capi.prototype import CALLBACKS, FUNCTIONS, HANDLES, CFunction
+from aclnn.capi.single_operators import UNKNOWN_RANK
 from aclnn.capi.system import PART_BYTES, VERSION_BYTES
 from aclnn.core.operator import PHASE_ONE, Operator
 from aclnn.core.status import CODES
@@ -30,7 +31,10 @@ _EXCEPTIONS = {
         *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
         *("aclGetDeviceCapability", "aclsysGetCANNVersion", "aclsysGetVersionStr"),
     ),
-    OP_COMPILER: ("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt", "aclopCompileAndExecute"),
+    OP_COMPILER: (
+        *("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt"),
+        *("aclopCompileAndExecute", "aclopCompileAndExecuteV2"),
+    ),
     BASE: (
         *("aclDataTypeSize", "aclFloat16ToFloat", "aclFloatToFloat16"),
         *("aclSetTensorFormat", "aclSetTensorShape", "aclSetTensorPlaceMent", "aclSetTensorConst"),
@@ -159,6 +163,7 @@ def _base(functions: list[CFunction]) -> str:
             _includes("stdbool.h", "stddef.h", "stdint.h"),
             f"typedef int aclError;\ntypedef uint16_t aclFloat16;\n{handles}{_opaque(_BASE_OBJECTS)}",
             statuses,
+            f"#define ACL_UNKNOWN_RANK 0x{UNKNOWN_RANK:X}U\n",
             _enumerations(_ENUMS_ELSEWHERE[BASE]),
             _declarations(functions, _described),
         ]
