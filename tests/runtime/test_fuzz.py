@@ -23,8 +23,9 @@ NOT_HANDLES = [0, 0, 1, 0x5AC1_0000_0000_0000, 2**64 - 1]
 # What most tensors are, so that operators find pairs that fit; the address stays random.
 PLAIN: dict[str, Any] = {"viewDims": [4], "viewDimsNum": 1, "dataType": 0, "stride": None, "offset": 0}
 SAY_WHAT_FAILED = ("aclrtGetLastError", "aclrtPeekAtLastError")
-#: They wait for ranks that nobody is.
-WAIT = ("HcclCommInitRootInfo", "HcclCommInitRootInfoConfig")
+#: They wait for ranks that nobody is, or use what they read, or are told, of the host's memory.
+WAIT = ("HcclCommInitRootInfo", "HcclCommInitRootInfoConfig", "aclrtMallocWithCfg", "aclrtMallocHostWithCfg")
+WAIT += ("aclrtHostRegister", "aclrtHostRegisterV2")
 
 
 def object_type(c_type: str) -> str | None:
@@ -104,6 +105,8 @@ class Fuzzer:
         if "count" in arguments:
             # Host memory that the runtime does not know is trusted: no copy leaves this buffer.
             arguments["count"] = min(arguments["count"], 1 << 16)
+        for name in {"width", "height", "dpitch", "spitch"} & arguments.keys():
+            arguments[name] = min(arguments[name], 100)
         self.keep(function, CALLS[function.name](**arguments))
 
     def keep(self, function: CFunction, result: Any) -> None:

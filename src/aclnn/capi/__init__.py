@@ -11,9 +11,11 @@ a size) raise TypeError or ValueError.
 from __future__ import annotations
 
 from aclnn.capi import (  # noqa: F401  (they fill the table)
+    attributes,
     callbacks,
     collectives,
     constants,
+    copies,
     executors,
     graphs,
     limits,

@@ -65,6 +65,20 @@ ENUMS: dict[str, dict[str, int]] = {
     ),
     "aclDeviceInfo": {"ACL_DEVICE_INFO_UNDEFINED": -1}
     | _count("ACL_DEVICE_INFO_", "AI_CORE_NUM VECTOR_CORE_NUM L2_SIZE"),
+    "aclrtDevAttr": {"ACL_DEV_ATTR_AICPU_CORE_NUM": 1}
+    | _count("ACL_DEV_ATTR_", "AICORE_CORE_NUM CUBE_CORE_NUM", 101)
+    | _count("ACL_DEV_ATTR_", "VECTOR_CORE_NUM WARP_SIZE MAX_THREAD_PER_VECTOR_CORE UBUF_PER_VECTOR_CORE", 201)
+    | {"ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE": 204}
+    | _count("ACL_DEV_ATTR_", "TOTAL_GLOBAL_MEM_SIZE L2_CACHE_SIZE", 301)
+    | _count("ACL_DEV_ATTR_", "SMP_ID PHY_CHIP_ID SUPER_POD_DEVICE_ID SUPER_POD_SERVER_ID SUPER_POD_ID", 401)
+    | _count("ACL_DEV_ATTR_", "CUST_OP_PRIVILEGE MAINBOARD_ID", 406)
+    | {"ACL_DEV_ATTR_IS_VIRTUAL": 501, "ACL_DEV_ATTR_NPU_ARCH": 601},
+    "aclrtDeviceStatus": _count("ACL_RT_DEVICE_STATUS_", "NORMAL ABNORMAL") | {"ACL_RT_DEVICE_STATUS_END": 0xFFFF},
+    "aclrtErrorType": {"ACL_RT_NO_ERROR": 0}
+    | _count("ACL_RT_ERROR_", "MEMORY L2 AICORE LINK L3_PORT", 1)
+    | {"ACL_RT_ERROR_OTHERS": 0xFFFF},
+    "aclrtAicoreErrorType": _count("ACL_RT_AICORE_ERROR_", "UNKNOWN SW HW_LOCAL"),
+    "aclrtTsId": _count("ACL_TS_ID_", "AICORE AIVECTOR RESERVED"),
     "aclrtDevResLimitType": _count("ACL_RT_DEV_RES_", "CUBE_CORE VECTOR_CORE"),
     "aclCompileOpt": _count(
         "ACL_",
@@ -103,6 +117,12 @@ FLAGS: dict[str, int] = {
     "ACL_STREAM_HUGE": 0x8,
     "ACL_STREAM_CPU_SCHEDULE": 0x10,
     "ACL_STREAM_DEVICE_USE_ONLY": 0x20,
+    "ACL_HOST_REG_MAPPED": 0x2,
+    "ACL_HOST_REG_IOMEMORY": 0x4,
+    "ACL_HOST_REG_READONLY": 0x8,
+    "ACL_HOST_REG_PINNED": 0x10000000,
+    "ACL_CONTINUE_ON_FAILURE": 0,
+    "ACL_STOP_ON_FAILURE": 1,
 }
 
 #: The enumerations that the package has anyway.

@@ -95,6 +95,14 @@ def aclrtFree(devPtr: int) -> None:
     memory.free(devPtr, "devPtr")
 
 
+@c_function("aclError aclrtFreeWithDevSync(void *devPtr)")
+def aclrtFreeWithDevSync(devPtr: int) -> None:
+    """Wait for every stream of the current device, then free device memory."""
+    memory.expect_address(devPtr, "devPtr")
+    devices.synchronize_device()
+    memory.free(devPtr, "devPtr")
+
+
 @c_function("aclError aclrtMallocHost(void **hostPtr, size_t size)")
 def aclrtMallocHost(size: int) -> int:
     """Pinned host memory, 64-byte aligned."""
@@ -106,6 +114,14 @@ def aclrtMallocHost(size: int) -> int:
 def aclrtFreeHost(hostPtr: int) -> None:
     """Free pinned host memory."""
     memory.expect_address(hostPtr, "hostPtr")
+    memory.free(hostPtr, "hostPtr", memory.PINNED)
+
+
+@c_function("aclError aclrtFreeHostWithDevSync(void *hostPtr)")
+def aclrtFreeHostWithDevSync(hostPtr: int) -> None:
+    """Wait for every stream of the current device, then free pinned host memory."""
+    memory.expect_address(hostPtr, "hostPtr")
+    devices.synchronize_device()
     memory.free(hostPtr, "hostPtr", memory.PINNED)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from enum import Enum
 
 from aclnn.core.status import (
@@ -257,8 +258,15 @@ def current() -> Context:
     return context
 
 
-def synchronize_device() -> None:
-    """Wait for every stream of the current context's device.
+def owner(allocation: memory.Allocation | None) -> Device | None:
+    """Return the device that has an allocation; None for the host's memory."""
+    if allocation is None or allocation.budget is None:
+        return None
+    return next((device for device in _process.current.devices if device.budget is allocation.budget), None)
+
+
+def synchronize_device(timeout_s: float | None = None) -> bool:
+    """Wait for every stream of the current context's device; whether that came within the time.
 
     Raises:
         AclnnError: 107002, no current context; 507000, a task had failed.

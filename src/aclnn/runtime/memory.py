@@ -16,6 +16,7 @@ from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
     ACL_ERROR_RT_MEMORY_ALLOCATION,
     ACL_ERROR_RT_PARAM_INVALID,
+    CODES,
     AclnnError,
 )
 from aclnn.runtime.arena import Arenas, Block, memory_bytes
@@ -30,6 +31,7 @@ _LOWEST, _BEYOND_HIGHEST = 4096, 1 << 56
 DEVICE = "device allocation"
 PINNED = "pinned host allocation"
 MAPPED = "mapped memory"
+REGISTERED = "registered host memory"
 
 
 class Budget:
@@ -43,7 +45,7 @@ class Budget:
 class Allocation:
     """A live range of bytes. Whoever holds this object keeps the memory."""
 
-    __slots__ = ("_keep", "address", "budget", "charged", "end", "kind", "nbytes")
+    __slots__ = ("_keep", "address", "budget", "charged", "end", "for_devices", "kind", "nbytes", "registered")
 
     def __init__(
         self, address: int, nbytes: int, kind: str, keep: object, budget: Budget | None = None, charged: int = 0
@@ -54,6 +56,10 @@ class Allocation:
         self.kind = kind
         self.budget = budget
         self.charged = charged
+        self.registered: int | None = None
+        """The address by which the host's memory was registered."""
+        self.for_devices = False
+        """True for memory of the host's that devices may use."""
         self._keep = keep
 
     def belongs(self, block: Block, budget: Budget) -> bool:
@@ -264,6 +270,58 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
     table.arenas.reclaim()
 
 
+def register(address: int, nbytes: int, for_devices: bool) -> None:
+    """Note memory of the host's, the program's own or of ``allocate_host``: pinned, and of use to devices if asked.
+
+    Raises:
+        AclnnError: 507910, it is registered; 107000, it is no memory of the host's, or less than that many bytes.
+    """
+    table = _table.current
+    with table.lock:
+        allocation = table.look(address)
+        if allocation is None:
+            check_range(address, nbytes, "ptr")
+            after = bisect_right(table.starts, address)
+            if after < len(table.starts) and table.starts[after] < address + nbytes:
+                raise _no_host_memory(address, nbytes)
+            allocation = Allocation(address, nbytes, REGISTERED, None)
+            insort(table.starts, address)
+            table.allocations[address] = allocation
+        elif allocation.registered is not None:
+            raise AclnnError(
+                CODES["ACL_ERROR_HOST_MEMORY_ALREADY_REGISTERED"],
+                f"ptr: expected memory that is not registered, got {address:#x}, which is",
+            )
+        elif allocation.kind != PINNED or address + nbytes > allocation.end:
+            raise _no_host_memory(address, nbytes)
+        allocation.registered, allocation.for_devices = address, for_devices
+
+
+def _no_host_memory(address: int, nbytes: int) -> AclnnError:
+    return AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"ptr: expected the host's memory, {_what(address, nbytes)}")
+
+
+def unregister(address: int) -> None:
+    """Undo ``register``.
+
+    Raises:
+        AclnnError: 507911, no memory is registered by that address.
+    """
+    table = _table.current
+    with table.lock:
+        allocation = table.look(address)
+        if allocation is None or allocation.registered != address:
+            raise AclnnError(
+                CODES["ACL_ERROR_HOST_MEMORY_NOT_REGISTERED"],
+                f"ptr: expected the address of registered memory, got {address:#x}",
+            )
+        allocation.registered, allocation.for_devices = None, False
+        table.tasks = BoundedCache[object, Any]()
+        if allocation.kind == REGISTERED:
+            del table.allocations[address]
+            table.starts.remove(address)
+
+
 def tasks() -> BoundedCache[object, Any]:
     """Return a cache for callers, empty after every release of memory: for work whose addresses have been checked."""
     return _table.current.tasks
@@ -295,7 +353,9 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
         )
     if not allocation.address <= address <= allocation.end - nbytes:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected live memory, {_outside(address, nbytes, allocation)}")
-    if allocation.kind == PINNED:
+    if allocation.for_devices:
+        return allocation
+    if allocation.budget is None:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"expected a device's memory, {_what(address, nbytes)}")
     if budget is not None and allocation.budget is not budget:
         raise AclnnError(
@@ -327,6 +387,8 @@ def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
         if address < _LOWEST or address + nbytes > _BEYOND_HIGHEST or address in _table.current.arenas:
             raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected live memory, {_what(address, nbytes)}")
     elif address + nbytes > allocation.end:
+        if allocation.kind == REGISTERED:
+            return None
         raise AclnnError(
             ACL_ERROR_RT_PARAM_INVALID, f"{argument}: expected a range inside {allocation}, {_what(address, nbytes)}"
         )

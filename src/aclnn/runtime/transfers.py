@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from aclnn.core.products import Product, current_product
 from aclnn.core.status import (
@@ -23,6 +27,9 @@ _DDR = {0, 2, 3, 6, 7}
 _WITHOUT_HBM = {Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE}
 # What takes about as long as waking a stream's thread (10 µs at 6 GB/s).
 _SHORT_BYTES = 1 << 16
+
+#: An argument's name, an address, and how many bytes are meant there.
+_Range = tuple[str, int, int]
 
 
 def copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -> None:
@@ -141,6 +148,127 @@ def _nothing_to_fill(address: int, capacity: int, nbytes: int) -> bool:
     memory.expect_address(address, "devPtr")
     _fits("maxCount", capacity, nbytes)
     return False
+
+
+def fill_words(address: int, value: int, count: int) -> None:
+    """``aclrtMemsetD32``: set 32-bit words.
+
+    Raises:
+        AclnnError: as ``fill``; 107002, no current context.
+    """
+    _now(lambda: _words(address, count).fill(value), [("ptr", address, 4 * count)])
+
+
+def fill_words_async(address: int, value: int, count: int, stream_handle: int | None) -> None:
+    """``aclrtMemsetD32Async``: the same when the stream comes to it.
+
+    Raises:
+        AclnnError: as ``fill_async``.
+    """
+    _in_order(lambda: _words(address, count).fill(value), [("ptr", address, 4 * count)], stream_handle)
+
+
+def _words(address: int, count: int) -> np.ndarray[Any, Any]:
+    return np.frombuffer(_bytes(address, 4 * count), np.uint32)
+
+
+def _bytes(address: int, nbytes: int) -> memoryview:
+    return memoryview((ctypes.c_char * nbytes).from_address(address))
+
+
+class Rows(NamedTuple):
+    """Rows of bytes in memory."""
+
+    address: int
+    pitch: int
+    """Bytes from one row's beginning to the next one's, at least the width."""
+    width: int
+    height: int
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first row's beginning to the last one's end."""
+        return (self.height - 1) * self.pitch + self.width
+
+    @property
+    def array(self) -> np.ndarray[Any, Any]:
+        """The bytes as a matrix."""
+        found: np.ndarray[Any, Any] = np.ndarray(
+            (self.height, self.width), np.uint8, _bytes(self.address, self.nbytes), strides=(self.pitch, 1)
+        )
+        return found
+
+
+def copy_rows(to: Rows, start: Rows) -> None:
+    """``aclrtMemcpy2d``: copy rows, and return when done.
+
+    Raises:
+        AclnnError: 107002, no current context; 107000 for rows that leave their allocation; 107030 where a capture
+            forbids it.
+    """
+    _now(lambda: np.copyto(to.array, start.array), _spans(to, start))
+
+
+def copy_rows_async(to: Rows, start: Rows, stream_handle: int | None) -> None:
+    """``aclrtMemcpy2dAsync``: copy rows when the stream comes to it; from or to unknown host memory, wait until it has.
+
+    Raises:
+        AclnnError: as ``copy_rows``; 107003 for another context's stream.
+    """
+    _in_order(lambda: np.copyto(to.array, start.array), _spans(to, start), stream_handle)
+
+
+def _spans(to: Rows, start: Rows) -> list[_Range]:
+    return [("dst", to.address, to.nbytes), ("src", start.address, start.nbytes)]
+
+
+def copy_all(copies: Sequence[tuple[int, int, int]]) -> None:
+    """``aclrtMemcpyBatch``: copy ranges (to, from, bytes), and return when done.
+
+    Raises:
+        AclnnError: as ``copy_rows``.
+    """
+    _now(lambda: _move(copies), _ends(copies))
+
+
+def copy_all_async(copies: Sequence[tuple[int, int, int]], stream_handle: int | None) -> None:
+    """``aclrtMemcpyBatchAsync``: the same when the stream comes to it.
+
+    Raises:
+        AclnnError: as ``copy_rows_async``.
+    """
+    _in_order(lambda: _move(copies), _ends(copies), stream_handle)
+
+
+def _move(copies: Sequence[tuple[int, int, int]]) -> None:
+    for to, start, nbytes in copies:
+        ctypes.memmove(to, start, nbytes)
+
+
+def _ends(copies: Sequence[tuple[int, int, int]]) -> list[_Range]:
+    return [end for to, start, nbytes in copies for end in (("dsts", to, nbytes), ("srcs", start, nbytes))]
+
+
+def _now(work: Callable[[], object], ranges: Sequence[_Range]) -> None:
+    devices.current()
+    _expect_no_capture_forbids()
+    held = [memory.check_range(address, nbytes, name) for name, address, nbytes in ranges]
+    work()
+    del held
+
+
+def _in_order(work: Callable[[], object], ranges: Sequence[_Range], stream_handle: int | None) -> None:
+    stream = devices.own_stream_of(stream_handle)
+    held = [memory.check_range(address, nbytes, name) for name, address, nbytes in ranges]
+    if None in held:
+        _expect_no_capture_forbids(stream)
+
+    def task(held: object = held) -> None:
+        work()
+
+    ticket = stream.enqueue(task, short=sum(nbytes for _, _, nbytes in ranges) <= _SHORT_BYTES)
+    if None in held:
+        stream.wait(ticket)
 
 
 def info(attribute: int) -> tuple[int, int]:

@@ -1,0 +1,227 @@
+"""aclrtMemcpy2d … aclrtMemsetD32Async: copies of rows and of many ranges at once, and fills with words."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from aclnn.capi.constants import ENUMS
+from aclnn.capi.prototype import c_function
+from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.runtime import devices, memory, transfers
+from aclnn.runtime.transfers import Rows
+
+_LOCATIONS = ENUMS["aclrtMemLocationType"]
+_ON_DEVICE = _LOCATIONS["ACL_MEM_LOCATION_TYPE_DEVICE"]
+_ON_HOST = _LOCATIONS["ACL_MEM_LOCATION_TYPE_HOST"], _LOCATIONS["ACL_MEM_LOCATION_TYPE_HOST_NUMA"]
+_NO_COPY = 2**64 - 1
+_KINDS = ENUMS["aclrtMemcpyKind"]
+_TO_DEVICE, _TO_HOST, _BETWEEN, _DEFAULT = (
+    _KINDS[f"ACL_MEMCPY_{name}"] for name in ("HOST_TO_DEVICE", "DEVICE_TO_HOST", "DEVICE_TO_DEVICE", "DEFAULT")
+)
+_LONGEST_ROW, _MOST_ROWS = 5_000_000, 5 * 1024 * 1024
+
+
+class _Location(ctypes.Structure):
+    """aclrtMemLocation."""
+
+    _fields_ = (("id", ctypes.c_uint32), ("type", ctypes.c_int32))
+
+
+class _BatchAttribute(ctypes.Structure):
+    """aclrtMemcpyBatchAttr."""
+
+    _fields_ = (("dst", _Location), ("src", _Location), ("rsv", ctypes.c_uint8 * 16))
+
+
+def _invalid(name: str, expected: str, got: object, code: int = ACL_ERROR_INVALID_PARAM) -> AclnnError:
+    return AclnnError(code, f"{name}: expected {expected}, got {got}")
+
+
+@c_function(
+    "aclError aclrtMemcpyAsyncWithCondition(void *dst, size_t destMax, const void *src, size_t count, "
+    "aclrtMemcpyKind kind, aclrtStream stream)"
+)
+def aclrtMemcpyAsyncWithCondition(dst: int, destMax: int, src: int, count: int, kind: int, stream: int) -> None:
+    """Copy as aclrtMemcpyAsync does, which waits for host memory that is not pinned."""
+    transfers.copy_async(dst, destMax, src, count, kind, stream)
+
+
+def _rows(
+    dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, kinds: tuple[int, ...]
+) -> tuple[Rows, Rows] | None:
+    """Judge the arguments of a copy of rows; None where there is nothing to copy."""
+    if not width or not height:
+        return None
+    for name, address in (("dst", dst), ("src", src)):
+        memory.expect_address(address, name)
+    for name, pitch in (("dpitch", dpitch), ("spitch", spitch)):
+        if width > pitch:
+            raise _invalid("width", f"at most {name} ({pitch} bytes)", width)
+    if kind not in kinds:
+        raise _invalid("kind", " or ".join(map(str, kinds)), kind)
+    return Rows(dst, dpitch, width, height), Rows(src, spitch, width, height)
+
+
+@c_function(
+    "aclError aclrtMemcpy2d(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, size_t height, "
+    "aclrtMemcpyKind kind)"
+)
+def aclrtMemcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
+    """Copy rows that lie ``dpitch`` and ``spitch`` bytes apart, and return when done."""
+    rows = _rows(dst, dpitch, src, spitch, width, height, kind, (_TO_DEVICE, _TO_HOST, _DEFAULT))
+    if rows is not None:
+        transfers.copy_rows(*rows)
+
+
+@c_function(
+    "aclError aclrtMemcpy2dAsync(void *dst, size_t dpitch, const void *src, size_t spitch, size_t width, "
+    "size_t height, aclrtMemcpyKind kind, aclrtStream stream)"
+)
+def aclrtMemcpy2dAsync(
+    dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, stream: int
+) -> None:
+    """Copy rows in the stream's order."""
+    rows = _rows(dst, dpitch, src, spitch, width, height, kind, (_TO_DEVICE, _TO_HOST, _BETWEEN, _DEFAULT))
+    if rows is None:
+        return
+    for name, number, most in (("width", width, _LONGEST_ROW), ("height", height, _MOST_ROWS)):
+        if number > most:
+            raise _invalid(name, f"at most {most}", number)
+    transfers.copy_rows_async(*rows, stream)
+
+
+def _are_words(ptr: int, nbytes: int, count: int) -> bool:
+    """Judge the arguments of a fill with words; false where there is nothing to fill."""
+    if not count:
+        return False
+    memory.expect_address(ptr, "ptr")
+    if ptr % 4:
+        raise _invalid("ptr", "a multiple of 4", f"{ptr:#x}")
+    if 4 * count > nbytes:
+        raise _invalid("memSize", f"at least N words ({4 * count} bytes)", nbytes)
+    if memory.find(ptr) is None:
+        raise _invalid("ptr", "memory that was allocated here", f"{ptr:#x}")
+    return True
+
+
+@c_function("aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)")
+def aclrtMemsetD32(ptr: int, memSize: int, value: int, N: int) -> None:
+    """Set 32-bit words."""
+    if _are_words(ptr, memSize, N):
+        transfers.fill_words(ptr, value, N)
+
+
+@c_function("aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream)")
+def aclrtMemsetD32Async(ptr: int, memSize: int, value: int, N: int, stream: int) -> None:
+    """Set 32-bit words in the stream's order."""
+    if _are_words(ptr, memSize, N):
+        transfers.fill_words_async(ptr, value, N, stream)
+
+
+def _attributes(address: int, indexes: Sequence[int], copies: int) -> list[_BatchAttribute]:
+    """The attribute of each copy, of which each attribute begins at one and goes on to the next's."""
+    memory.check_range(address, len(indexes) * ctypes.sizeof(_BatchAttribute), "attrs")
+    attributes = (_BatchAttribute * len(indexes)).from_address(address)
+    for place, attribute in enumerate(attributes):
+        if any(attribute.rsv):
+            raise _invalid(f"attrs[{place}]", "zeros as rsv", bytes(attribute.rsv).hex())
+    ends = [*indexes[1:], copies]
+    if not indexes or indexes[0] != 0 or any(begin >= end for begin, end in zip(indexes, ends, strict=True)):
+        expected = f"0 and larger ones, each less than the {copies} copies"
+        raise _invalid("attrsIndexes", expected, list(indexes), ACL_ERROR_RT_PARAM_INVALID)
+    return [attributes[place] for place, end in enumerate(ends) for _ in range(indexes[place], end)]
+
+
+def _expect_there(name: str, at: int, address: int, nbytes: int, said: _Location) -> bool:
+    """Require that memory lies where an attribute says; true for the host's."""
+    device = devices.owner(memory.check_range(address, nbytes, f"{name}[{at}]"))
+    got = "the host's memory" if device is None else f"device {device.number}'s"
+    if not (said.type in _ON_HOST if device is None else (said.type, said.id) == (_ON_DEVICE, device.number)):
+        expected = f"memory of location type {said.type} and id {said.id}"
+        raise _invalid(f"{name}[{at}]", expected, f"{address:#x} in {got}", ACL_ERROR_RT_PARAM_INVALID)
+    return device is None
+
+
+def _batch(
+    dsts: Sequence[int | None] | None,
+    dest_maxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    count: int,
+    attrs: int,
+    indexes: Sequence[int] | None,
+    fail_index: int,
+) -> list[tuple[int, int, int]]:
+    """Judge the arguments of a batch; its copies, none where there is nothing to copy.
+
+    The number of the copy that is refused is written, or the largest where it is not about one.
+    """
+    memory.expect_address(fail_index, "failIndex")
+    memory.check_range(fail_index, ctypes.sizeof(ctypes.c_size_t), "failIndex")
+    failed = ctypes.c_size_t.from_address(fail_index)
+    failed.value = _NO_COPY
+    if sizes is None or not count:
+        raise _invalid("sizes", "at least one size", "none")
+    if not any(sizes):
+        return []
+    given = {"dsts": dsts, "destMaxs": dest_maxs, "srcs": srcs, "attrs": attrs or None, "attrsIndexes": indexes}
+    for name, value in given.items():
+        if value is None:
+            raise _invalid(name, "an array", "null")
+    copies = [(to or 0, start or 0, size) for to, start, size in zip(dsts or (), srcs or (), sizes, strict=True)]
+    for at, (most, size) in enumerate(zip(dest_maxs or (), sizes, strict=True)):
+        if size > most:
+            raise _invalid(f"destMaxs[{at}]", f"at least its size of {size} bytes", most)
+    for at, ((to, start, size), attribute) in enumerate(
+        zip(copies, _attributes(attrs, indexes or (), count), strict=True)
+    ):
+        failed.value = at
+        from_host = _expect_there("srcs", at, start, size, attribute.src)
+        if from_host == _expect_there("dsts", at, to, size, attribute.dst):
+            expected = "a copy between the host and a device"
+            raise _invalid(f"dsts[{at}]", expected, "one within either", ACL_ERROR_RT_PARAM_INVALID)
+    failed.value = _NO_COPY
+    return copies
+
+
+_BATCH = (
+    "void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches, aclrtMemcpyBatchAttr *attrs, "
+    "size_t *attrsIndexes, size_t numAttrs, size_t *failIndex"
+)
+_COUNTED = dict.fromkeys(("dsts", "destMaxs", "srcs", "sizes"), "numBatches") | {"attrsIndexes": "numAttrs"}
+
+
+@c_function(f"aclError aclrtMemcpyBatch({_BATCH})", arrays=_COUNTED, buffers=["attrs", "failIndex"])
+def aclrtMemcpyBatch(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    failIndex: int,
+) -> None:
+    """Copy many ranges between the host and devices, all of them or none, and return when done."""
+    transfers.copy_all(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, failIndex))
+
+
+@c_function(
+    f"aclError aclrtMemcpyBatchAsync({_BATCH}, aclrtStream stream)", arrays=_COUNTED, buffers=["attrs", "failIndex"]
+)
+def aclrtMemcpyBatchAsync(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    failIndex: int,
+    stream: int,
+) -> None:
+    """Copy many ranges in the stream's order."""
+    transfers.copy_all_async(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, failIndex), stream)
