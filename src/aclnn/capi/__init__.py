@@ -22,6 +22,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     memory,
     objects,
     operators,
+    queries,
     runtime,
     single_operators,
     system,

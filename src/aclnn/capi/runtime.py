@@ -7,7 +7,7 @@ import math
 import struct
 from collections.abc import Callable
 
-from aclnn.capi.constants import ENUMS
+from aclnn.capi.constants import ENUMS, FLAGS
 from aclnn.capi.prototype import c_function, c_value_function
 from aclnn.core import products
 from aclnn.core.dtypes import DataType
@@ -18,6 +18,7 @@ from aclnn.core.status import (
     ACL_ERROR_RT_PARAM_INVALID,
     ACL_ERROR_RT_SOC_VERSION,
     ACL_ERROR_RT_STREAM_SYNC_TIMEOUT,
+    ACLNN_ERR_PARAM_NULLPTR,
     AclnnError,
 )
 from aclnn.runtime import devices, errors, events, handles, lifecycle, memory
@@ -28,7 +29,9 @@ _HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
 _STREAM_STATUS = ENUMS["aclrtStreamStatus"]
 _ATTRIBUTES = ENUMS["aclrtStreamAttr"]
 _FAILURE_MODE = _ATTRIBUTES["ACL_STREAM_ATTR_FAILURE_MODE"]
-_SWITCHES = {_ATTRIBUTES[f"ACL_STREAM_ATTR_{name}"] for name in ("FLOAT_OVERFLOW_CHECK", "CACHE_OP_INFO")}
+_OVERFLOW_CHECK = _ATTRIBUTES["ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK"]
+_SWITCHES = {_OVERFLOW_CHECK, _ATTRIBUTES["ACL_STREAM_ATTR_CACHE_OP_INFO"]}
+_KNOWN_FLAGS = sum(bit for name, bit in FLAGS.items() if name.startswith("ACL_STREAM_"))
 _SATURATION, _INFNAN = (
     ENUMS["aclrtFloatOverflowMode"][f"ACL_RT_OVERFLOW_MODE_{name}"] for name in ("SATURATION", "INFNAN")
 )
@@ -69,6 +72,24 @@ def aclnnInit(configPath: str | None = None) -> None:
 @c_function("aclnnStatus aclnnFinalize()")
 def aclnnFinalize() -> None:
     """Nothing to stop."""
+
+
+@c_function("aclnnStatus aclnnReselectStaticKernel()")
+def aclnnReselectStaticKernel() -> None:
+    """Nothing to select: there are no kernels but those made when they are needed."""
+
+
+@c_function(
+    "aclnnStatus aclDumpOpTensors(const char *opType, const char *opName, aclTensor **tensors, size_t inputTensorNum, "
+    "size_t outputTensorNum, aclrtStream stream)"
+)
+def aclDumpOpTensors(
+    opType: str | None, opName: str | None, tensors: int, inputTensorNum: int, outputTensorNum: int, stream: int | None
+) -> None:
+    """Write an operator's tensors where dumps are on, which they never are."""
+    for name, given in (("opType", opType), ("opName", opName), ("tensors", tensors or None)):
+        if given is None:
+            raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"{name}: expected one, got null")
 
 
 @c_function("aclError aclrtGetDeviceCount(uint32_t *count)")
@@ -112,6 +133,13 @@ def aclrtGetRunMode() -> int:
 def aclrtSynchronizeDevice() -> None:
     """Wait for every stream of the current device."""
     devices.synchronize_device()
+
+
+@c_function("aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout)")
+def aclrtSynchronizeDeviceWithTimeout(timeout: int) -> None:
+    """Wait for every stream of the current device, for at most so many milliseconds; -1 for ever."""
+    if not devices.synchronize_device(seconds(timeout)):
+        raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"streams: timed out after {timeout} ms")
 
 
 @c_value_function("const char *aclrtGetSocName()", null=None)
@@ -176,7 +204,7 @@ def aclrtCreateStream() -> int:
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
     """Create a stream, with hints that change nothing here."""
-    return devices.create_stream().handle
+    return devices.create_stream(priority, flag & _KNOWN_FLAGS).handle
 
 
 @c_function("aclError aclrtDestroyStream(aclrtStream stream)")
@@ -214,6 +242,24 @@ def aclrtStreamQuery(stream: int) -> int:
     return _STREAM_STATUS["ACL_STREAM_STATUS_COMPLETE" if is_idle else "ACL_STREAM_STATUS_NOT_READY"]
 
 
+@c_function("aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)")
+def aclrtStreamGetPriority(stream: int) -> int:
+    """The priority with which a stream was created, 0 by default."""
+    return devices.stream_of(stream).priority
+
+
+@c_function("aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)")
+def aclrtStreamGetFlags(stream: int) -> int:
+    """The flags with which a stream was created, those that there are."""
+    return devices.stream_of(stream).flags
+
+
+@c_function("aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)")
+def aclrtStreamGetId(stream: int) -> int:
+    """A stream's number in this process."""
+    return devices.stream_of(stream).number
+
+
 def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ctypes._SimpleCData[int]]]:
     """Judge the arguments; the stream, and the value's type."""
     memory.expect_address(value, "value")
@@ -234,8 +280,8 @@ def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
     found, c_type = _attribute(stream, stmAttrType, value)
     given = c_type.from_address(value).value
-    if stmAttrType == _FAILURE_MODE and given:
-        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"value: expected failureMode 0, got {given}")
+    if stmAttrType == _FAILURE_MODE:
+        _expect_to_go_on("value", given)
     if stmAttrType in _SWITCHES and given > 1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"value: expected 0 or 1, got {given}")
     found.attributes[stmAttrType] = given
@@ -249,6 +295,33 @@ def aclrtGetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     """Write an attribute of a stream as it was set, 0 at first."""
     found, c_type = _attribute(stream, stmAttrType, value)
     c_type.from_address(value).value = found.attributes.get(stmAttrType, 0)
+
+
+def _expect_to_go_on(name: str, mode: int) -> None:
+    if mode:
+        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"{name}: expected failureMode 0, got {mode}")
+
+
+@c_function("aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)")
+def aclrtSetStreamFailureMode(stream: int, mode: int) -> None:
+    """Have the tasks behind one that fails run (0), as they do; 207000 for others."""
+    found = devices.stream_of(stream)
+    _expect_to_go_on("mode", mode)
+    found.attributes[_FAILURE_MODE] = mode
+
+
+@c_function("aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)")
+def aclrtSetStreamOverflowSwitch(stream: int, flag: int) -> None:
+    """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
+    if flag > 1:
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flag: expected 0 or 1, got {flag}")
+    devices.stream_of(stream).attributes[_OVERFLOW_CHECK] = flag
+
+
+@c_function("aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)")
+def aclrtGetStreamOverflowSwitch(stream: int) -> int:
+    """Whether a stream was to look for overflows, 0 at first."""
+    return devices.stream_of(stream).attributes.get(_OVERFLOW_CHECK, 0)
 
 
 def _event(
@@ -331,6 +404,12 @@ def aclrtQueryEventStatus(event: int) -> int:
 def aclrtQueryEvent(event: int) -> int:
     """ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the numbers the other way round."""
     return int(not _event(event).complete())
+
+
+@c_function("aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)")
+def aclrtEventGetTimestamp(event: int) -> int:
+    """When a stream came to the event, in microseconds of this machine's clock."""
+    return events.time_us(_event(event))
 
 
 @c_function("aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)")

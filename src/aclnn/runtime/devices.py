@@ -44,9 +44,9 @@ class Context:
         self.default_stream = self.new_stream()
         self.handle = handles.insert(self)
 
-    def new_stream(self) -> Stream:
+    def new_stream(self, priority: int = 0, flags: int = 0) -> Stream:
         """A stream of this context."""
-        stream = Stream()
+        stream = Stream(priority, flags)
         stream.context = self
         self.streams.add(stream)
         return stream
@@ -273,12 +273,15 @@ def synchronize_device(timeout_s: float | None = None) -> bool:
     """
     contexts = list(current().device.contexts)
     streams = [stream for context in contexts for stream in list(context.streams)]
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for stream in streams:
-        stream.wait()
+        if not stream.wait(timeout_s=None if deadline is None else max(deadline - time.monotonic(), 0.0)):
+            return False
     _raise_first([_failure(stream) for stream in streams])
+    return True
 
 
-def create_stream() -> Stream:
+def create_stream(priority: int = 0, flags: int = 0) -> Stream:
     """A new stream of the current context.
 
     Raises:
@@ -286,7 +289,7 @@ def create_stream() -> Stream:
     """
     with _process.current.lock:
         # Within the lock, so that no context ends meanwhile and misses the stream.
-        stream = current().new_stream()
+        stream = current().new_stream(priority, flags)
         stream.handle = handles.insert(stream)
     return stream
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 
 from aclnn.core.status import (
     ACL_ERROR_RT_CAPTURE_DEPENDENCY,
@@ -194,18 +195,33 @@ def elapsed_ms(start: Event, end: Event) -> float:
     Raises:
         AclnnError: 507000, one was never recorded; 107006, one has no time (no TIME_LINE, or not finished).
     """
+    began, ended = _timed({"startEvent": start, "endEvent": end})
+    return ended.ms_since(began)
+
+
+def time_us(event: Event) -> int:
+    """When a stream came to an event's latest record, in microseconds of ``time.perf_counter``.
+
+    Raises:
+        AclnnError: 507000, it was never recorded; 107006, it has no time (no TIME_LINE, or not finished).
+    """
+    (record,) = _timed({"event": event})
+    return record.time_us
+
+
+def _timed(named: Mapping[str, Event]) -> list[Record]:
+    """The latest records of events, by the arguments' names; each has a time."""
     records = []
-    for name, event in (("startEvent", start), ("endEvent", end)):
+    for name, event in named.items():
         latest = event.latest
         if latest is None:
             raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"{name}: expected a recorded event, got one that was not")
-        records.append((name, event.flags, latest))
-    for name, flags, record in records:
-        if not flags & TIME_LINE or not record.has_time:
-            why = "whose work has not finished" if flags & TIME_LINE else f"with flags {flags:#x}"
+        records.append(latest)
+    for (name, event), record in zip(named.items(), records, strict=True):
+        if not event.flags & TIME_LINE or not record.has_time:
+            why = "whose work has not finished" if event.flags & TIME_LINE else f"with flags {event.flags:#x}"
             raise AclnnError(
                 ACL_ERROR_RT_EVENT_TIMESTAMP_INVALID,
                 f"{name}: expected a finished event with ACL_EVENT_TIME_LINE, got one {why}",
             )
-    (_, _, began), (_, _, ended) = records
-    return ended.ms_since(began)
+    return records

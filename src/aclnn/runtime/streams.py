@@ -14,6 +14,7 @@ finished is nowhere counted: it follows from what is pending and what is running
 from __future__ import annotations
 
 import atexit
+import itertools
 import math
 import threading
 import time
@@ -38,6 +39,7 @@ Task = Callable[[], object]
 _Entry = tuple[int, Task, Task]
 
 _all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
+_numbers = itertools.count()
 _PATIENCE_AT_EXIT_S = 10.0
 
 
@@ -74,6 +76,12 @@ class Record:
         """True where the stream came to it."""
         return self._time_ns is not None
 
+    @property
+    def time_us(self) -> int:
+        """When the stream came to it; it has a time."""
+        assert self._time_ns is not None
+        return self._time_ns // 1000
+
     def ms_since(self, other: Record) -> float:
         """Milliseconds from another record to this one; both have a time."""
         assert self._time_ns is not None
@@ -109,7 +117,10 @@ class Taker(Protocol):
 class Stream:
     """A queue of tasks. A task that raises is remembered until somebody waits for the stream; those behind it run."""
 
-    def __init__(self) -> None:
+    def __init__(self, priority: int = 0, flags: int = 0) -> None:
+        self.priority, self.flags = priority, flags
+        """Hints, without effect."""
+        self.number = next(_numbers)
         self.context: Any = None
         """The context that it belongs to (see ``devices``)."""
         self.handle = 0
