@@ -80,6 +80,10 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
+def test_memory_by_attributes_copies_and_what_there_is(compiled: Compile) -> None:
+    assert run(compiled("memory.cpp"), env={"ACLNN_SOC_NAME": "Ascend910B2"}).stdout == "ok\n"
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["flush", pytest.param("toward zero", marks=pytest.mark.long), "trap"])
 def test_the_programs_floating_point_mode_changes_no_result(compiled: Compile, tmp_path: Path, mode: str) -> None:
