@@ -80,7 +80,10 @@ _GROUPS = {
     "callbacks": "Functions of a program that streams call",
     "limits": "Limits of cores",
     "system": "Settings, what a device has, versions",
+    "queries": "What devices have and how they do",
     "memory": "Memory",
+    "attributes": "Memory by its attributes, the host's memory for devices",
+    "copies": "Copies of rows and of many ranges, fills with words",
     "objects": "Tensors, scalars, arrays, lists",
     "executors": "Executors",
     "single_operators": "Operators by type",
@@ -88,8 +91,9 @@ _GROUPS = {
 }
 
 _BY_TYPE = """\
-`aclopCompileAndExecute` and `aclopExecuteV2` take these types, with the inputs, outputs and attributes of CANN's
-definitions. Each is the `aclnn` function beside it, or is computed for its own sake; others are refused with 200001.
+`aclopCompileAndExecute`, its V2 and `aclopExecuteV2` take these types, with the inputs, outputs and attributes of
+CANN's definitions. Each is the `aclnn` function beside it, or is computed for its own sake; others are refused with
+200001.
 """
 
 
