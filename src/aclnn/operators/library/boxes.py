@@ -1,7 +1,8 @@
-"""Boxes in planes: aclnnIou, how far two overlap."""
+"""Boxes in planes, how far two overlap: aclnnIou, aclnnCIoU."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,12 +19,18 @@ from aclnn.core.checks import (
     present,
     rule,
     same_dtype,
+    same_shape,
     shape_is,
 )
+from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Kind
-from aclnn.core.products import Product
+from aclnn.core.operator import Call, Kind, Parameter
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.of_box_types import complete
+
+_COLUMNS = 1024
+"""What divides the number of boxes that aclnnCIoU takes."""
 
 
 def _area(low: Any, high: Any, eps: float) -> Any:
@@ -53,6 +60,24 @@ def _as_many(call: Call) -> str | None:
     return f"gtBoxes: expected {wanted} boxes (as many as bBoxes, with aligned), got {got}"
 
 
+def _columns(call: Call, name: str) -> str | None:
+    got = call[name].shape
+    if got[0] == 4 and got[1] % _COLUMNS == 0:
+        return None
+    return f"expected 4 rows of a multiple of {_COLUMNS} numbers, got shape {extents(got)}"
+
+
+def _each_column(call: Call) -> tuple[int, int]:
+    return 1, call["bBoxes"].shape[1]
+
+
+def _complete(boxes: Any, others: Any, trans: bool, mode: str) -> tuple[Any, Any]:
+    return complete(boxes, others, trans, False, mode, True)
+
+
+_TEXT = rule("text: mode", lambda call: None if call["mode"] else "mode: expected 'iou' or 'iof', got null")
+
+
 def _result(call: Call) -> tuple[int, int]:
     return call["bBoxes"].shape[0], 1 if call["aligned"] else call["gtBoxes"].shape[0]
 
@@ -80,7 +105,7 @@ OPERATORS = (
             each("corners", ("bBoxes", "gtBoxes"), _corners),
             rule("as many as bBoxes: gtBoxes", _as_many),
             shape_is("pairs of boxes", _result, "overlap"),
-            rule("text: mode", lambda call: None if call["mode"] else "mode: expected 'iou' or 'iof', got null"),
+            _TEXT,
             one_of("mode", "iou", "iof"),
             rule(
                 "at least 0: eps",
@@ -92,5 +117,41 @@ OPERATORS = (
         dtypes=FLOATING,
         products=MODERN | {Product.ATLAS_INFERENCE},
         attributes=("mode", "eps", "aligned"),
+    ),
+    replace(
+        library_operator(
+            "ciou",
+            "overlap = IoU - (distance of centres / diagonal of both)^2 - v^2 / (1 - IoU + v), "
+            "v = 4 / pi^2 * atanSub^2, atanSub = atan(w / h) of gtBoxes - atan(w / h) of bBoxes",
+            "How far boxes overlap others of their column, less for distance and for unlike ratios of sides.",
+            (
+                tensor_in("bBoxes", "(4, n): corners x0, y0, x1, y1, or with trans a centre and a size"),
+                tensor_in("gtBoxes", "(4, n)"),
+                attribute("trans", Kind.BOOL, "whether boxes are centres and sizes"),
+                attribute("isCross", Kind.BOOL, "false: each box with the other of its column only"),
+                Parameter("mode", "mode", Kind.STRING, "iou or iof", c_type="const char *"),
+                tensor_out("overlap", "(1, n)"),
+                tensor_out("atanSub", "(1, n): the difference of angles"),
+            ),
+            (
+                present("bBoxes", "gtBoxes", "overlap", "atanSub"),
+                dtype_in((D.FLOAT, D.FLOAT16), "bBoxes"),
+                *(same_dtype(name, "bBoxes") for name in ("gtBoxes", "overlap", "atanSub")),
+                each("format of no meaning", ("bBoxes", "gtBoxes", "overlap", "atanSub"), _plain),
+                one_of("isCross", False),
+                _TEXT,
+                one_of("mode", "iou", "iof"),
+                dims_between(2, 2, "bBoxes", "gtBoxes", "overlap", "atanSub"),
+                each("columns", ("bBoxes", "gtBoxes"), _columns),
+                same_shape("gtBoxes", "bBoxes"),
+                shape_is("one for each column", _each_column, "overlap", "atanSub"),
+            ),
+            _complete,
+            header="ciou",
+            dtypes=(D.FLOAT, D.FLOAT16),
+            products=CLASS_950,
+            attributes=("trans", "mode"),
+        ),
+        function="aclnnCIoU",
     ),
 )

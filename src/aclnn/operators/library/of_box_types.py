@@ -93,7 +93,7 @@ def _by_distance(*given: Any) -> Array:
     return np.atleast_2d(shared - (apart**2).sum(0) / ((hull**2).sum(0) + _TINY))
 
 
-def _complete(*given: Any) -> tuple[Array, Array]:
+def complete(*given: Any) -> tuple[Array, Array]:
     """The last attribute says whether the difference of angles is asked for, which is there anyway."""
     shared, _, _, _, turned = _compared(*given[:-1])
     unlike = 4 / np.pi**2 * turned**2
@@ -345,7 +345,7 @@ DIOU = _overlap("DIoU", "overlap = IoU - (distance of centres / diagonal of the 
 CIOU = _overlap(
     "CIoU",
     "overlap = DIoU - v^2 / (1 - IoU + v), v = 4 / pi^2 * atan_sub^2, atan_sub = the difference of angles atan(w / h)",
-    _complete,
+    complete,
     "atan_sub",
 )
 IOU = _typed(
