@@ -89,6 +89,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
         for where in ("", "inplace_")
     },
     **dict.fromkeys(("rsub", "rsubs"), (*REAL, *COMPLEX)),
+    **dict.fromkeys(("add_relu", "inplace_add_relu"), (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)),
     # PyTorch subtracts no booleans.
     **dict.fromkeys(("sub", "inplace_sub", "subs", "inplace_subs"), (*REAL, *COMPLEX)),
 }
@@ -96,6 +97,10 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "add": lambda a: torch.add(a["self"], a["other"], alpha=a["alpha"]),
     "inplace_add": lambda a: torch.add(a["selfRef"], a["other"], alpha=a["alpha"]),
+    **{
+        f"{where}add_relu": lambda a: torch.add(first(a), a["other"], alpha=a["alpha"]).clamp(min=0)
+        for where in ("", "inplace_")
+    },
     "adds": lambda a: torch.add(a["self"], a["other"], alpha=a["alpha"]),
     "inplace_adds": lambda a: torch.add(a["selfRef"], a["other"], alpha=a["alpha"]),
     "sub": lambda a: torch.sub(a["self"], a["other"], alpha=a["alpha"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ from aclnn.core.promotion import castable, is_floating, is_integer
 from aclnn.operators.library.common import (
     COMPLEX,
     FORMS,
+    INTEGERS,
     MODERN,
     NUMBERS,
     WITH_TRAINING,
@@ -54,6 +56,7 @@ _NUMBER = scalar("other", "the second operand")
 _ALPHA = scalar("alpha", "the factor of other")
 _SUBTRACTED = scalar("alpha", "the factor of self")
 _OUT = tensor_out()
+_RECTIFIED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 # No booleans are subtracted in this order.
 _SIGNED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 
@@ -203,6 +206,33 @@ def _additive(
             dtype=_with_scalar("selfRef", "selfRef"),
             products=WITH_TRAINING,
         ),
+    )
+
+
+def _rectified(form: Form) -> Operator:
+    def dtype(call: Call) -> D:
+        found = form.promoted(call)
+        return D.FLOAT if found in (D.FLOAT16, D.BF16) else found
+
+    types = (
+        dtype_in(where_supported(_RECTIFIED), form.first, "other"),
+        _alpha(form.promoted),
+        castable_from(form.promoted, form.out),
+    )
+    shapes = _shapes(form.out, form.first)
+    return library_operator(
+        f"{form.prefix}add_relu",
+        f"{form.out} = max({form.first} + alpha * other, 0)",
+        form.summary("Add two tensors, then apply ReLU."),
+        form.parameters(_OTHER, replace(_ALPHA, c_type="aclScalar *"), result=_OUT),
+        (present(*form.names), *shapes, present("alpha"), *types, limited_dims(form.first))
+        if form.in_place
+        else (present("self", "other", "alpha", "out"), *types, limited_dims("self", "other"), *shapes),
+        lambda self, other, alpha: np.maximum(_sum(self, other, alpha), 0),
+        header="add_relu",
+        dtype=dtype,
+        dtypes=_RECTIFIED,
+        products=WITH_TRAINING,
     )
 
 
@@ -587,6 +617,7 @@ def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | 
 OPERATORS = (
     *_additive("add", "Add", "+", _sum, WITH_TRAINING),
     *_additive("sub", "Subtract", "-", _difference, WITH_TRAINING | {Product.ATLAS_200I_500_A2}),
+    *(_rectified(form) for form in FORMS),
     *_multiplicative(),
     *_divisive(),
     *_powers(),
