@@ -35,7 +35,7 @@ from aclnn.formula import Real, exp, maximum, minimum, times, where
 from aclnn.typing import Array, ArrayLike
 
 MOST_GROUPS = 8192
-_GROUPS = "groupIndexOptional"
+GROUPS = "groupIndexOptional"
 
 
 def clipped_swiglu_forward(a: Real, b: Real, alpha: Real, limit: Real, bias: Real) -> Real:
@@ -58,7 +58,7 @@ def clipped_swiglu_gradient(dy: Real, a: Real, b: Real, alpha: Real, limit: Real
     return where((a <= limit) | unknown, da, 0.0), where(((b >= -limit) & (b <= limit)) | unknown, db, 0.0)
 
 
-def _numbers(call: Call) -> tuple[float, ...]:
+def numbers(call: Call) -> tuple[float, ...]:
     """The attributes, rounded to float32."""
     return tuple(float32(call[name]) for name in ("alpha", "limit", "bias"))
 
@@ -82,28 +82,26 @@ def _whole(call: Call, tensor: str) -> Columns:
 def _work(call: Call) -> Elementwise | None:
     if call["x"].size == 0:
         return None
-    groups = None if call[_GROUPS] is None else _GROUPS
-    return Elementwise(
-        clipped_swiglu_forward, _halves(call, "x"), (_whole(call, "out"),), _numbers(call), groups=groups
-    )
+    groups = None if call[GROUPS] is None else GROUPS
+    return Elementwise(clipped_swiglu_forward, _halves(call, "x"), (_whole(call, "out"),), numbers(call), groups=groups)
 
 
 def _gradient_work(call: Call) -> Elementwise | None:
     if call["x"].size == 0:
         return None
-    groups = call[_GROUPS]
+    groups = call[GROUPS]
     return Elementwise(
         clipped_swiglu_gradient,
         (_whole(call, "gradY"), *_halves(call, "x")),
         _halves(call, "gradXOut"),
-        _numbers(call),
-        groups=None if groups is None or groups.size == 0 else _GROUPS,
+        numbers(call),
+        groups=None if groups is None or groups.size == 0 else GROUPS,
         clears=True,
     )
 
 
 def _positive_limit(call: Call) -> str | None:
-    limit = _numbers(call)[1]
+    limit = numbers(call)[1]
     return None if limit > 0.0 else f"limit: expected more than 0, got {call['limit']!r}"
 
 
@@ -116,7 +114,7 @@ def _of_groups(name: str, expected: str, got: Callable[[Any], object], holds: Ca
         groups = call[argument]
         return None if holds(groups) else f"expected {expected}, got {got(groups)}"
 
-    return each(name, (_GROUPS,), complain, TILING)
+    return each(name, (GROUPS,), complain, TILING)
 
 
 _ONE_DIM = _of_groups("1 dimension", "1 dimension", lambda g: len(g.shape), lambda g: len(g.shape) == 1)
@@ -127,8 +125,11 @@ _FEW = f"at most {MOST_GROUPS} elements"
 _SOME = "at least 1 element"
 
 
-def _checks(gradient: bool) -> tuple[Check, ...]:
-    """The checks in order; the gradient's document has 561002 where the forward function's has 161002."""
+def checks(gradient: bool, *more: Check) -> tuple[Check, ...]:
+    """The checks in order, those of more attributes among them.
+
+    The gradient's document has 561002 where the forward function's has 161002.
+    """
     output, code = ("gradXOut", TILING) if gradient else ("out", INVALID)
     tensors = ("gradY", "x", output) if gradient else ("x", output)
     number_of_groups = (
@@ -145,7 +146,7 @@ def _checks(gradient: bool) -> tuple[Check, ...]:
         dtype_in(floating, "x"),
         *(same_dtype(name, "x") for name in tensors if name != "x"),
         nd_format(*tensors),
-        *unless_empty((output,), rule("positive: limit", _positive_limit, TILING)),
+        *unless_empty((output,), rule("positive: limit", _positive_limit, TILING), *more),
         *with_code(code, some_dims("x"), axis("dim", "x")),
         *unless_empty((output,), rule("not empty: x", _filled, TILING)),
         even_size("x", TILING),
@@ -159,10 +160,10 @@ def _checks(gradient: bool) -> tuple[Check, ...]:
 
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
-_X = Parameter("x", "x", Kind.INPUT, "a and b, the forward input")
-_ATTRIBUTES = (
+X = Parameter("x", "x", Kind.INPUT, "a and b, the forward input")
+ATTRIBUTES = (
     Parameter(
-        _GROUPS,
+        GROUPS,
         "group_index",
         Kind.INPUT,
         "sizes of groups: as many rows are computed as they add up to",
@@ -181,12 +182,12 @@ CLIPPED_SWIGLU = Operator(
     summary="SwiGLU of clamped halves with a bias, of the first rows.",
     formula="out = A / (1 + exp(-alpha * A)) * (B + bias),  A = min(a, limit),  B = clamp(b, -limit, limit)",
     parameters=(
-        _X,
-        *_ATTRIBUTES,
+        X,
+        *ATTRIBUTES,
         Parameter("out", "out", Kind.OUTPUT, "the result, half of x", c_type="const aclTensor *"),
     ),
     support=_SUPPORT,
-    checks=_checks(gradient=False),
+    checks=checks(gradient=False),
     work=_work,
     infer=lambda call: {"out": (call["x"].dtype, half_shape(call, "x"))},
     leaves=True,
@@ -200,12 +201,12 @@ CLIPPED_SWIGLU_GRAD = Operator(
     "db = dy * A * s if |b| <= limit else 0,  s = 1 / (1 + exp(-alpha * A))",
     parameters=(
         Parameter("gradY", "grad_y", Kind.INPUT, "dy, the gradient arriving at the output"),
-        _X,
-        *_ATTRIBUTES,
+        X,
+        *ATTRIBUTES,
         Parameter("gradXOut", "grad_x", Kind.OUTPUT, "da and db, where a and b are in x", c_type="const aclTensor *"),
     ),
     support=_SUPPORT,
-    checks=_checks(gradient=True),
+    checks=checks(gradient=True),
     work=_gradient_work,
     infer=lambda call: {"gradXOut": (call["x"].dtype, call["x"].shape)},
 )
