@@ -77,7 +77,7 @@ def _compared(boxes: Array, others: Array, by_centre: bool, crossed: bool, mode:
     hull = np.maximum(high, other_high) - np.minimum(low, other_low) + _TINY
     apart = (low + high - other_low - other_high) / 2
     angle, other_angle = (
-        np.arctan(np.minimum(width / (height + _LEAST_HEIGHT), _LARGEST_RATIO))
+        np.arctan(np.minimum(width / np.maximum(height, _LEAST_HEIGHT), _LARGEST_RATIO))
         for width, height in (sizes, other_sizes)
     )
     return common / whole, whole, hull, apart, other_angle - angle
