@@ -73,6 +73,9 @@ def computed(call: Call, inputs: Mapping[str, Array]) -> dict[str, Array]:
     if work is None:
         return {}
     assert isinstance(work, Library)
+    for name in work.inputs:
+        if name not in operands:  # an output of which some elements are left: new ones are zeros
+            operands[name] = np.zeros(call[name].shape, arguments[name].dtype.numpy)
     given = [operands[name] for name in work.inputs]
     if work.dtype is not None:
         given = [operand.astype(work.dtype.numpy) for operand in given]
