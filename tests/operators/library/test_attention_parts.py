@@ -32,6 +32,7 @@ from tests.helpers.library import (
 )
 
 RING, PARTS = "ring_attention_update_v2", "attention_update"
+RINGS = ("ring_attention_update", RING)
 S, B, N, SIZE = 3, 2, 2, 4
 OUT, STATISTIC = (S, B, N * SIZE), (B, N, S, 8)
 PACKED, OF_PACKED = (5, N, 64), (5, N, 8)
@@ -44,12 +45,15 @@ def _ring(d: D, out: tuple[int, ...] = OUT, statistic: tuple[int, ...] = STATIST
         **{name: T(D.FLOAT, statistic) for name in (*STATISTICS, "softmaxMaxOut", "softmaxSumOut")},
         "actualSeqQlenOptional": None,
         "inputLayoutOptional": "SBH",
-        "inputSoftmaxLayoutOptional": "",
     }
 
 
+def _ring_v2(d: D) -> Arguments:
+    return _ring(d) | {"inputSoftmaxLayoutOptional": ""}
+
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
-    RING: _ring,
+    **dict(zip(RINGS, (_ring, _ring_v2), strict=True)),
     PARTS: lambda d: {
         "lse": (T(D.FLOAT, (3,)),) * 2,
         "localOut": (T(d, (3, 8)),) * 2,
@@ -140,21 +144,22 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def _packed_ring(change: Mapping[str, Any]) -> Arguments:
-    return described(changed(_ring(D.FLOAT), _packed_call(BY_NAME[RING], change)))
+    return described(changed(_ring_v2(D.FLOAT), _packed_call(BY_NAME[RING], change)))
 
 
 class TestRing(LibraryTests):
     subject = Subject(
-        attention_parts.OPERATORS[:1],
+        attention_parts.OPERATORS[:2],
         calls=CALLS,
-        references={RING: _ring_reference},
+        references=dict.fromkeys(RINGS, _ring_reference),
         default=TRAINED,
         # Refused: these have an element.
-        empty={
-            RING: shape((1, 1, 8), "prevAttnOut", "curAttnOut", "attnOutOut")
+        empty=dict.fromkeys(
+            RINGS,
+            shape((1, 1, 8), "prevAttnOut", "curAttnOut", "attnOutOut")
             | shape((1, 1, 1, 8), *STATISTICS, "softmaxMaxOut", "softmaxSumOut")
-            | {"actualSeqQlenOptional": None}
-        },
+            | {"actualSeqQlenOptional": None},
+        ),
         breaks=BREAKS,
         numbers=numbers,
         codes=dict.fromkeys(("layout of maxima and sums", "lengths"), ACLNN_ERR_INNER_TILING_ERROR),
@@ -184,7 +189,7 @@ def test_950_takes_any_columns() -> None:
 
 class TestParts(LibraryTests):
     subject = Subject(
-        attention_parts.OPERATORS[1:],
+        attention_parts.OPERATORS[2:],
         calls=CALLS,
         references={PARTS: _parts_reference},
         default=TRAINED,
@@ -226,9 +231,9 @@ def test_950_takes_fewer_parts() -> None:
         computed(PARTS, call, Product.ASCEND_950)
 
 
-@pytest.mark.parametrize("layout", ["TND", "", "SBH"])
-def test_packed_sequences(layout: str) -> None:
-    """Sequences of 2 and 3 tokens; maxima and sums by tokens, or in each sequence by heads."""
+@pytest.mark.parametrize("layout", ["TND", "", "SBH", None])
+def test_packed_sequences(layout: str | None) -> None:
+    """Sequences of 2 and 3 tokens; maxima and sums by tokens, or in each sequence by heads, as always without V2."""
     random = np.random.default_rng(3)
     outs = [random.normal(size=PACKED).astype(np.float32) for _ in range(2)]
     of_tokens = [random.random((5, N)).astype(np.float32) + 0.5 for _ in range(4)]
@@ -246,8 +251,9 @@ def test_packed_sequences(layout: str) -> None:
         **{name: np.zeros(OF_PACKED, np.float32) for name in ("softmaxMaxOut", "softmaxSumOut")},
     }
     arrays = {name: Placed(each, "contiguous") for name, each in placed.items()}
-    layouts = {"inputLayoutOptional": "TND", "inputSoftmaxLayoutOptional": layout}
-    prepare(BY_NAME[RING], {name: each.tensor for name, each in arrays.items()} | layouts, Product.ATLAS_A2).run()
+    layouts = {"inputLayoutOptional": "TND"} | ({} if layout is None else {"inputSoftmaxLayoutOptional": layout})
+    operator = BY_NAME[RINGS[layout is not None]]
+    prepare(operator, {name: each.tensor for name, each in arrays.items()} | layouts, Product.ATLAS_A2).run()
     maxima, sums = ([torch.from_numpy(each)[..., None].double() for each in of_tokens[at::2]] for at in (0, 1))
     wanted, logarithm = _combined([torch.from_numpy(each).double() for each in outs], maxima, sums)
     np.testing.assert_allclose(arrays["attnOutOut"].view, wanted, rtol=1e-5, atol=1e-6)

@@ -1,4 +1,4 @@
-"""Parts of attention over parts of the keys, put together: aclnnRingAttentionUpdateV2, aclnnAttentionUpdate."""
+"""Attention over parts of the keys, put together: aclnnRingAttentionUpdate with its V2, aclnnAttentionUpdate."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _merged(first: Array, second: Array, maxima: Any, sums: Any) -> tuple[Array,
 
 
 def _ring_work(call: Call) -> Library:
-    packed, by_heads = _packed(call), call[_SOFTMAX_LAYOUT] != "TND"
+    packed, by_heads = _packed(call), call.arguments.get(_SOFTMAX_LAYOUT) != "TND"
 
     def update(*operands: Array) -> tuple[Array, ...]:
         first, max1, sum1, second, max2, sum2 = (each.astype(np.float64) for each in operands[:6])
@@ -200,10 +200,12 @@ def _returns_lse(call: Call) -> bool:
     return bool(call["updateType"] == 1)
 
 
-OPERATORS = (
-    Operator(
-        name="ring_attention_update_v2",
-        function=camel("ring_attention_update_v2"),
+def _ring(name: str, *layout: Parameter) -> Operator:
+    """Declare a variant of the ring's update: with a layout of maxima and sums, or without."""
+    layout_known = tuple(rule(f"layout of maxima and sums: {each.name}", _softmax_layout) for each in layout)
+    return Operator(
+        name=name,
+        function=camel(name),
         summary="Put together attention over two parts of the keys.",
         formula="m = max(prevSoftmaxMax, curSoftmaxMax), p = prevSoftmaxSum * e^(prevSoftmaxMax - m), "
         "c = curSoftmaxSum * e^(curSoftmaxMax - m), attnOutOut = (prevAttnOut * p + curAttnOut * c) / (p + c), "
@@ -217,7 +219,7 @@ OPERATORS = (
             tensor_in("curSoftmaxSum", "the same"),
             optional_in(_LENGTHS, "where the sequences of TND begin and end, from 0 to T; INT64"),
             attribute(_LAYOUT, Kind.STRING, "SBH or TND"),
-            attribute(_SOFTMAX_LAYOUT, Kind.STRING, "of TND, TND: maxima and sums lie so too, else by heads"),
+            *layout,
             tensor_out("attnOutOut", "as prevAttnOut", const=True),
             tensor_out("softmaxMaxOut", "as prevSoftmaxMax", const=True),
             tensor_out("softmaxSumOut", "the same", const=True),
@@ -236,20 +238,24 @@ OPERATORS = (
             same_shape("attnOutOut", "prevAttnOut"),
             *_of_samples(rule("as prevAttnOut: prevSoftmaxMax", _statistics_of_samples)),
             *_of_packed(shape_is("of tokens and heads", _statistics_of_packed, "prevSoftmaxMax")),
-            *(same_shape(name, "prevSoftmaxMax") for name in _STATISTICS[1:]),
+            *(same_shape(each, "prevSoftmaxMax") for each in _STATISTICS[1:]),
             *_of_packed(present(_LENGTHS), public_format(_LENGTHS)),
             public_format(*_GIVEN),
             *with_code(
-                ACLNN_ERR_INNER_TILING_ERROR,
-                *_of_packed(
-                    rule(f"layout of maxima and sums: {_SOFTMAX_LAYOUT}", _softmax_layout),
-                    rule(f"lengths: {_LENGTHS}", _lengths),
-                ),
+                ACLNN_ERR_INNER_TILING_ERROR, *_of_packed(*layout_known, rule(f"lengths: {_LENGTHS}", _lengths))
             ),
             *elsewhere(CLASS_950, *_of_packed(rule("few columns: prevAttnOut", _few_columns))),
         ),
         work=_ring_work,
         in_header_of="ring_attention_update",
+    )
+
+
+OPERATORS = (
+    _ring("ring_attention_update"),
+    _ring(
+        "ring_attention_update_v2",
+        attribute(_SOFTMAX_LAYOUT, Kind.STRING, "of TND, TND: maxima and sums lie so too, else by heads"),
     ),
     Operator(
         name="attention_update",
