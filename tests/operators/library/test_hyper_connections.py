@@ -140,6 +140,7 @@ BREAKS: Mapping[str, Breaking] = {
         shape((5, 4, 6), *("x", "output") if name == "x" else (name, "out")), "4, 6 or 8"
     ),
     "from 1 to 100": lambda o, name: Break({name: 101}, "from 1 to 100"),
+    "both or neither": lambda o, name: Break({name: None}, "room for all steps"),
     "not empty": lambda o, name: Break(
         {of: {"shape": (0, *value.shape[1:])} for of, value in CALLS[o.name](D.FLOAT).items() if isinstance(value, T)},
         "expected elements",
@@ -201,10 +202,11 @@ class TestHyperConnections(LibraryTests):
         default=(D.FLOAT16, D.BF16),
         empty={
             POST: {name: {"shape": (0, *value.shape[1:])} for name, value in CALLS[POST](D.FLOAT16).items()},
+            SINKHORN_BACK: shape((0, 4, 4), "gradOutput", "out") | shape((0,), "normOut", "sumOut"),
             # The others refuse empty tensors.
             **{
                 name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
-                for name in (SINKHORN, SINKHORN_BACK, POST_BACK)
+                for name in (SINKHORN, POST_BACK)
             },
             PRE: shape((1, 4, 128), "x")
             | shape((8, 512), "phi")
@@ -229,14 +231,20 @@ def test_what_is_kept_in_rows_of_eight_leads_back() -> None:
     kept = {"normOut": np.ones(6 * 10 * 6 * 8, np.float32), "sumOut": np.ones(6 * 10 * 8, np.float32)}
     given = {"x": x, "eps": EPS, "numIters": STEPS, "output": np.zeros_like(x)}
     found = computed(SINKHORN, given | kept, Product.ASCEND_950)
-    alone = computed(SINKHORN, given | {"normOut": kept["normOut"], "sumOut": None}, Product.ASCEND_950)
-    np.testing.assert_array_equal(alone["output"], found["output"])
-    assert (alone["normOut"] == 1).all()
     back = {"gradOutput": grad, "out": np.zeros_like(x)} | {name: found[name] for name in kept}
     given_x = torch.from_numpy(x).double().requires_grad_()
     (wanted,) = torch.autograd.grad(_steps_of(given_x)[0][-1], given_x, torch.from_numpy(grad).double())
     got = computed(SINKHORN_BACK, back, Product.ASCEND_950)["out"]
     np.testing.assert_allclose(got, wanted.numpy(), 1e-4, 1e-5)
+
+
+def test_one_element_is_no_room_for_steps() -> None:
+    """Both are as absent as null is."""
+    x = np.zeros((2, 4, 4), np.float32)
+    given = {"x": x, "eps": 0.0, "numIters": 1, "output": np.ones_like(x)}
+    found = computed(SINKHORN, given | dict.fromkeys(("normOut", "sumOut"), np.full(1, 7, "f")), Product.ASCEND_950)
+    assert (found["output"] == 0.25).all()
+    assert (found["normOut"], found["sumOut"]) == (7, 7)
 
 
 def test_two_kinds_of_numbers_leave_streams_apart() -> None:

@@ -25,6 +25,7 @@ from aclnn.core.checks import (
     same_format,
     same_shape,
     shape_is,
+    unless_empty,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -59,8 +60,20 @@ def _iterations(call: Call) -> str | None:
     return None if 1 <= got <= _MOST_ITERATIONS else f"numIters: expected from 1 to {_MOST_ITERATIONS}, got {got}"
 
 
+def _is_kept(call: Call, name: str) -> bool:
+    """Tell whether the results of all steps go there: a tensor of one element counts as none."""
+    return call[name] is not None and call[name].size != 1
+
+
 def _keeps(call: Call) -> bool:
-    return all(call[name] is not None for name in _KEPT)
+    return all(_is_kept(call, name) for name in _KEPT)
+
+
+def _both_or_neither(call: Call) -> str | None:
+    if _is_kept(call, _KEPT[0]) == _is_kept(call, _KEPT[1]):
+        return None
+    got, none = sorted(_KEPT, key=lambda name: not _is_kept(call, name))
+    return f"{none}: expected room for all steps (as {got} has), got none"
 
 
 def _as_listed(call: Call, name: str) -> tuple[int, ...]:
@@ -119,7 +132,9 @@ def _sums_of_steps(call: Call) -> str | None:
     return None if got == expected else f"{_KEPT[1]}: expected {expected} elements (of rows of {_PADDED}), got {got}"
 
 
-def _sinkhorn_gradient_work(call: Call) -> Library:
+def _sinkhorn_gradient_work(call: Call) -> Library | None:
+    if call["gradOutput"].size == 0:
+        return None
     shape, steps = call["gradOutput"].shape, _steps(call)
     *batch, rows, _ = shape
 
@@ -303,6 +318,7 @@ OPERATORS = (
             tensor_out("sumOut", "the sums of all steps, for the gradient", optional=True),
         ),
         (
+            rule(f"both or neither: {', '.join(_KEPT)}", _both_or_neither),
             present("x", "output"),
             dtype_in({D.FLOAT}, "x", "output"),
             *restricted("with both", _keeps, dtype_in({D.FLOAT}, *_KEPT)),
@@ -336,10 +352,12 @@ OPERATORS = (
             public_format("gradOutput", *_KEPT, "out"),
             dims_between(3, 4, "gradOutput"),
             _square("gradOutput"),
-            not_empty("gradOutput"),
             same_shape("out", "gradOutput"),
-            rule(f"of whole steps: {_KEPT[0]}", _whole_steps),
-            rule(f"of as many steps: {_KEPT[1]}", _sums_of_steps),
+            *unless_empty(
+                ("gradOutput",),
+                rule(f"of whole steps: {_KEPT[0]}", _whole_steps),
+                rule(f"of as many steps: {_KEPT[1]}", _sums_of_steps),
+            ),
         ),
         _sinkhorn_gradient_work,
         dtypes=(D.FLOAT,),
