@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,22 +13,37 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Operator
+from aclnn.core.operator import Call, Operator
 from aclnn.core.products import Product
 from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
     ACLNN_ERR_INNER_TILING_ERROR,
     ACLNN_ERR_PARAM_INVALID,
     ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
     AclnnError,
 )
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import inference
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
+from tests.helpers.library import (
+    BY_NAME,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    described,
+    product_of,
+    torch,
+)
 
 NAME, V3, V4, V5 = (f"fused_infer_attention_score_v{version}" for version in (2, 3, 4, 5))
-PROMPT, INCREMENT = "prompt_flash_attention_v3", "incre_flash_attention_v4"
+FIRST, PROMPTS, INCREMENTS = NAME.removesuffix("_v2"), "prompt_flash_attention", "incre_flash_attention"
+PROMPT, INCREMENT = f"{PROMPTS}_v3", f"{INCREMENTS}_v4"
+#: Functions that do not read a bias, and those without pages.
+UNBIASED = (PROMPTS, f"{PROMPTS}_v2", INCREMENTS, f"{INCREMENTS}_v2")
+UNPAGED = (*UNBIASED, PROMPT)
 #: Two samples of four heads, two of keys and values, with three queries and five keys of sixteen elements.
 B, N, KV, Q, K, E = 2, 4, 2, 3, 5, 16
 LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
@@ -50,15 +66,19 @@ ATTRIBUTES: Arguments = dict.fromkeys(
 
 def own(of: str, name: str) -> str:
     """A function's name of a parameter of aclnnFusedInferAttentionScoreV5."""
-    if of == INCREMENT:
+    if of.startswith(INCREMENTS):
         others = {"actualSeqLengthsKvOptional": "actualSeqLengths", "blockTableOptional": "blocktable"}
         name = others.get(name, name.replace("deq", "dequant"))
-    return name.removesuffix("Optional") if of in (PROMPT, INCREMENT) else name
+    return name if of in (NAME, V3, V4, V5) else name.removesuffix("Optional")
 
 
 NAMES = {
-    of: {own(of, p.name): p.name for p in BY_NAME[V5].parameters if (of, p.name) != (INCREMENT, LENGTHS[0])}
-    for of in (NAME, V3, V4, V5, PROMPT, INCREMENT)
+    of: {
+        own(of, p.name): p.name
+        for p in BY_NAME[V5].parameters
+        if not (of.startswith(INCREMENTS) and p.name == LENGTHS[0])
+    }
+    for of in (o.name for o in inference.OPERATORS)
 }
 """The names in aclnnFusedInferAttentionScoreV5 of functions' parameters."""
 
@@ -66,7 +86,9 @@ NAMES = {
 def owned(of: str, arguments: Arguments, lists: tuple[str, ...] = ("key", "value")) -> Arguments:
     """The arguments of a function, of those by V5's names; its keys and values are lists, or tensors."""
     mine = {p.name: arguments.get(NAMES[of][p.name]) for p in BY_NAME[of].parameters if NAMES[of][p.name] in arguments}
-    return mine if of != PROMPT else {name: x[0] if name in lists and x else x for name, x in mine.items()}
+    if not of.startswith(PROMPTS):
+        return mine
+    return {name: x[0] if name in lists and x else x for name, x in mine.items()}
 
 
 def _call(d: D = D.FLOAT16, **change: Any) -> Arguments:
@@ -104,11 +126,12 @@ def attended(q: Any, k: Any, v: Any, scale: float, bias: Any = 0.0, masked: Any 
 
 def _reference(of: str, a: Mapping[str, Any]) -> list[Any]:
     q, bias = (a[own(of, name)].double().numpy() for name in ("query", "pseShiftOptional"))
+    bias = bias * (of not in UNBIASED)
     k, v = (torch.stack([*a[name]]).double().numpy().reshape(B, KV, K, E) for name in ("key", "value"))
     mask = a[own(of, "attenMaskOptional")].numpy().reshape(B, 1, -1, K)
     parts = [attended(*(x[at] for x in (q, k, v)), a["scaleValue"], bias[at], mask[at]) for at in range(B)]
     results = [torch.from_numpy(np.stack(each)) for each in zip(*parts, strict=True)]
-    return results if of not in (PROMPT, INCREMENT) else results[:1]
+    return results[:1] if of.startswith((PROMPTS, INCREMENTS)) else results
 
 
 def _unmasked_first(operator: str, name: str, array: Any) -> Any:
@@ -137,7 +160,7 @@ def _broken_pages(of: str, name: str) -> Break:
 
 def _queries(of: str) -> Arguments:
     """What queries there are in a function's calls."""
-    queries = T(D.FLOAT16, (B, N, 1 if of == INCREMENT else Q, E))
+    queries = T(D.FLOAT16, (B, N, 1 if of.startswith(INCREMENTS) else Q, E))
     return {"query": queries, "attentionOut": queries}
 
 
@@ -149,7 +172,7 @@ def _broken_prefix(name: str) -> Mapping[str, Any]:
 
 
 def _broken_number(of: str) -> Break:
-    if of == PROMPT:
+    if of in UNPAGED:
         return Break({"pseShiftOptional": None, "attenMaskOptional": None} | _far(20971521), "at most 20971520")
     return Break(_paged(**_queries(of), actualSeqLengthsKvOptional=(130, 130)), "4 blocks")
 
@@ -159,6 +182,7 @@ def _far(keys: int) -> Arguments:
 
 
 BREAKS: Mapping[str, Breaking] = {
+    "as many tensors": lambda o, name: Break({name: ()}, "1 tensor"),
     "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
     "wanted": lambda o, name: Break({name: None}, "an object"),
     "no private format each": lambda o, name: Break(
@@ -183,14 +207,14 @@ BREAKS: Mapping[str, Breaking] = {
         shape((B, Q, N * E), name) if name == "query" else {name: _list((B, K, KV * E))}, "4 dimensions"
     ),
     "heads and extents": lambda o, name: Break(
-        shape((B, 3, 1 if o.name == INCREMENT else Q, E), name), "4 whole heads"
+        shape((B, 3, 1 if o.name.startswith(INCREMENTS) else Q, E), name), "4 whole heads"
     ),
     "one query": lambda o, name: Break(shape((B, N, Q, E), name), "one query"),
     "elements of a token": lambda o, name: Break(
         {name: T(D.FLOAT16, (B, Q, 128, 512)), "inputLayout": "BSND", "numHeads": 128}, "fewer than 65535"
     ),
     "several queries": lambda o, name: Break(_one(inputLayout="BNSD_BSND"), "BSH"),
-    "tensors of samples": lambda o, name: Break({name: _list(*[(1, KV, K, E)] * 3)}, "tensor"),
+    "tensors of samples": lambda o, name: Break(dict.fromkeys((name, "value"), _list(*[(1, KV, K, E)] * 3)), "tensor"),
     "shape of keys": lambda o, name: Break({name: _list((B, 4, K, E))}, "shape [2, 2, 5, 16]"),
     "shape of values": lambda o, name: Break({name: _list((B, KV, 4, E))}, "shape ["),
     "shape is that of the attention": lambda o, name: Break(shape((B, Q, N, E), name), "shape ["),
@@ -223,28 +247,75 @@ def _spelt(breaking: Breaking) -> Breaking:
 
 def _valid(of: str, d: D) -> Arguments:
     d = d if d == D.BF16 else D.FLOAT16
-    return owned(of, _call(d) if of != INCREMENT else _one(d))
+    return owned(of, _one(d) if of.startswith(INCREMENTS) else _call(d))
 
 
 def _nothing(of: str) -> Arguments:
-    query = T(D.FLOAT16, (0, N, 1 if of == INCREMENT else Q, E))
+    query = T(D.FLOAT16, (0, N, 1 if of.startswith(INCREMENTS) else Q, E))
     empty = _call(key=(EMPTY,), value=(EMPTY,), pseShiftOptional=None, attenMaskOptional=None)
     return owned(of, empty | {"query": query, "attentionOut": query, "softmaxLse": T(D.FLOAT, (0, N, Q, 1))})
 
 
+SUBJECT = Subject(
+    inference.OPERATORS,
+    calls={of: partial(_valid, of) for of in NAMES},
+    references={of: partial(_reference, of) for of in NAMES},
+    default=(D.FLOAT16, D.BF16),
+    empty={of: _nothing(of) for of in NAMES},
+    breaks={title: _spelt(breaking) for title, breaking in BREAKS.items()},
+    numbers=_unmasked_first,
+    code=ACLNN_ERR_INNER_TILING_ERROR,
+    codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
+    | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
+)
+#: With interfaces that are generated: what the tiling function refuses has its code.
+GENERATED = tuple(o for o in inference.OPERATORS if o.name.startswith((V5, INCREMENTS)))
+
+
 class TestInference(LibraryTests):
-    subject = Subject(
-        inference.OPERATORS,
-        calls={of: partial(_valid, of) for of in NAMES},
-        references={of: partial(_reference, of) for of in NAMES},
-        default=(D.FLOAT16, D.BF16),
-        empty={of: _nothing(of) for of in NAMES},
-        breaks={title: _spelt(breaking) for title, breaking in BREAKS.items()},
-        numbers=_unmasked_first,
-        code=ACLNN_ERR_INNER_TILING_ERROR,
-        codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
-        | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
+    subject = replace(
+        SUBJECT,
+        operators=tuple(o for o in inference.OPERATORS if o not in GENERATED),
+        codes={**SUBJECT.codes, "as many tensors": ACLNN_ERR_PARAM_INVALID},
     )
+
+
+class TestGeneratedInterfaces(LibraryTests):
+    subject = replace(SUBJECT, operators=GENERATED)
+
+
+@pytest.mark.parametrize("of", [of for of in NAMES if not of.startswith(PROMPTS)])
+def test_lists_of_unlike_lengths_are_invalid_before_they_are_planned(of: str) -> None:
+    """CANN's host code looks at them itself but for the two generated interfaces."""
+    keys, values = _list((B, KV, K, E)), _list(*[(1, KV, K, E)] * B)
+    code = ACLNN_ERR_INNER_TILING_ERROR if of == V5 or of.startswith(INCREMENTS) else ACLNN_ERR_PARAM_INVALID
+    for change in ({"key": (), "value": ()}, {"key": keys, "value": values}):
+        with pytest.raises(AclnnError, match="tensor") as caught:
+            prepare(BY_NAME[of], described(_valid(of, D.FLOAT16) | change), product_of(BY_NAME[of]))
+        assert caught.value.code == code
+
+
+@pytest.mark.parametrize("of", [of for of in NAMES if of != V5])
+def test_ascend_950_has_the_latest_alone(of: str) -> None:
+    """CANN 9.1 answers 361001 there, before it looks at anything."""
+    for change in ({}, {"query": None}):
+        with pytest.raises(AclnnError, match="got Ascend 950") as caught:
+            prepare(BY_NAME[of], described(_valid(of, D.FLOAT16) | change), Product.ASCEND_950)
+        assert caught.value.code == ACLNN_ERR_RUNTIME_ERROR
+
+
+@pytest.mark.parametrize("of", NAMES)
+def test_no_attention_is_nothing_to_do_whatever_else_is_given(of: str) -> None:
+    """CANN's tests give tensors of a layout that is not computed, and heads and blocks of any size."""
+    given = {
+        "attentionOut": T(D.FLOAT16, (0,)),
+        "query": T(D.FLOAT16, (4, 1, 288)),
+        "inputLayout": "TND",
+        "numHeads": 1,
+    }
+    call = described(_valid(of, D.FLOAT16) | given)
+    assert BY_NAME[of].work(Call(BY_NAME[of], call, product_of(BY_NAME[of]))) is None
+    prepare(BY_NAME[of], call, product_of(BY_NAME[of]))
 
 
 class Given:
@@ -555,8 +626,9 @@ REFUSALS: Mapping[str, Arguments] = {
     "query: expected S of at most": _call(query=T(D.FLOAT16, (B, N, 20971521, E))),
     "query: expected heads of a multiple of 16": _call(query=T(D.FLOAT16, (B, N, Q, 15))),
     "numKeyValueHeads: .* 64 times": _call(numHeads=130, numKeyValueHeads=2),
-    "key: expected 1 tensor, or one for each of 0": _call(query=T(D.FLOAT16, (0, N, Q, E)), key=(), value=()),
-    "key: expected 1 tensor, or one for each of 2": _paged(key=_list(*[(3, 128, KV * E)] * 2)),
+    "key: expected 1 tensor, or one for each of 2": _paged(
+        **dict.fromkeys(("key", "value"), _list(*[(3, 128, KV * E)] * 2))
+    ),
     r"key\[0\]: expected 3 dimensions": _paged(
         inputLayout="BSND", key=_list((3, KV, 128, E)), query=T(D.FLOAT16, (B, Q, N, E))
     ),

@@ -1,4 +1,4 @@
-"""aclnnFusedInferAttentionScoreV2 and what does parts of it: attention of inference, of 16-bit tensors.
+"""aclnnFusedInferAttentionScore and what does parts of it: attention of inference, of 16-bit tensors.
 
 Samples may have fewer queries and keys than their tensors, padding in front of them, keys in common, and others in
 tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
@@ -17,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    KERNEL_OF_THE_PRODUCT,
     dtype_in,
     each,
     extents,
     listing,
+    on,
     one_of,
     only_if,
     present,
@@ -28,6 +30,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     shape_is,
+    unless_empty,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -38,6 +41,7 @@ from aclnn.core.status import (
     ACLNN_ERR_INNER_TILING_ERROR,
     ACLNN_ERR_PARAM_INVALID,
     ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
 )
 from aclnn.operators.library.attention import FAR, given
 from aclnn.operators.library.common import attribute, camel, expect_within, optional_in, support
@@ -72,10 +76,13 @@ _MOST_SHARED = 64
 """Heads of queries for one of keys."""
 _LARGEST_BLOCK, _LARGEST_LATEST_BLOCK = 512, 1024
 _LARGEST_TOKEN = 65535
-"""Elements of all heads of a token in pages of whole tokens; aclnnPromptFlashAttentionV3 takes fewer."""
+"""Elements of all heads of a token in pages of whole tokens; aclnnPromptFlashAttention takes fewer."""
 _MOST_UNALIGNED = 128
-"""Samples of aclnnPromptFlashAttentionV3 where heads are no multiple of 16 elements."""
-_PROMPT, _INCREMENT, _LATEST = "prompt_flash_attention_v3", "incre_flash_attention_v4", "fused_infer_attention_score_v5"
+"""Samples of aclnnPromptFlashAttention where heads are no multiple of 16 elements."""
+_FUSED, _PROMPT, _INCREMENT = "fused_infer_attention_score", "prompt_flash_attention", "incre_flash_attention"
+_LATEST = f"{_FUSED}_v5"
+_WITHDRAWN = with_code(ACLNN_ERR_RUNTIME_ERROR, *on(CLASS_950, KERNEL_OF_THE_PRODUCT))
+"""What all but aclnnFusedInferAttentionScoreV5 answer on Ascend 950, whatever they are given."""
 
 
 def _sizes(call: Call) -> dict[str, int]:
@@ -88,7 +95,11 @@ def _sizes(call: Call) -> dict[str, int]:
 
 def _is_single(call: Call) -> bool:
     """Tell whether there is one query and rules of its own for it."""
-    return call.operator.name not in (_PROMPT, _LATEST) and _sizes(call)["S"] == 1
+    return not _is_prompt(call) and not _is_latest(call) and _sizes(call)["S"] == 1
+
+
+def _is_prompt(call: Call) -> bool:
+    return call.operator.name.startswith(_PROMPT)
 
 
 def _is_latest(call: Call) -> bool:
@@ -306,7 +317,7 @@ def _query(call: Call) -> str | None:
     large = next((dim for dim in limited if sizes[dim] > _MOST[dim]), None)
     if large is not None:
         return f"query: expected {large} of at most {_MOST[large]}, got {extents(got)}"
-    most = _MOST_UNALIGNED if call.operator.name == _PROMPT else 0
+    most = _MOST_UNALIGNED if _is_prompt(call) else 0
     is_free = _is_single(call) or (_is_latest(call) and call["inputLayout"] != "BNSD_BSND")
     if not is_free and sizes["D"] % 16 and sizes["B"] > most:
         return f"query: expected heads of a multiple of 16 elements, got {sizes['D']}"
@@ -332,13 +343,18 @@ def _several(call: Call) -> str | None:
     return "inputLayout: expected BSH, BSND or BNSD for one query, got BNSD_BSND"
 
 
+def _pairs(call: Call) -> str | None:
+    keys, values = len(call["key"]), len(call["value"])
+    if not keys:
+        return "key: expected at least 1 tensor, got none"
+    return None if values == keys else f"value: expected {keys} tensors (as many as key), got {values}"
+
+
 def _counts(call: Call) -> str | None:
     samples, count = _sizes(call)["B"], len(call["key"])
-    if count != 1 and (count != samples or not 0 < count <= _MOST_TENSORS or _is_paged(call)):
-        return f"key: expected 1 tensor, or one for each of {samples} samples, {_MOST_TENSORS} at most, got {count}"
-    if len(call["value"]) != count:
-        return f"value: expected {count} tensors (as many as key), got {len(call['value'])}"
-    return None
+    if count == 1 or (count == samples and count <= _MOST_TENSORS and not _is_paged(call)):
+        return None
+    return f"key: expected 1 tensor, or one for each of {samples} samples, {_MOST_TENSORS} at most, got {count}"
 
 
 def _key_shape(call: Call, name: str, at: int) -> str | None:
@@ -579,8 +595,11 @@ def _checks(
     further: Sequence[Check] = (),
     absent: Sequence[str] = (*_QUANTIZED, *_ROTARY, _QUERY_SCALE),
     latest: Sequence[Check] = (),
+    unpaired: int = ACLNN_ERR_PARAM_INVALID,
 ) -> Iterator[Check]:
+    """Yield the requirements; ``unpaired`` is the code of keys and values in lists of unlike lengths."""
     yield present("query", "key", "value", "inputLayout", "attentionOut")
+    yield rule("as many tensors: key, value", _pairs, unpaired)
     yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
     yield rule("wanted: softmaxLse", _statistic, ACLNN_ERR_PARAM_NULLPTR)
     yield public_format("query", _BIAS, _MASK, "attentionOut")
@@ -593,15 +612,14 @@ def _checks(
     yield dtype_in({D.INT64}, *_PADDINGS)
     yield only_if(dtype_in({D.FLOAT}, "softmaxLse"), *_WANTED)
     yield each("not computed", absent, _absent, ACLNN_ERR_INNER_NULLPTR)
-    yield from with_code(
-        ACLNN_ERR_INNER_TILING_ERROR,
+    tiling = (
         one_of("inputLayout", *layouts),
         rule("heads: numHeads, numKeyValueHeads", _heads),
         rule("dimensions of the layout: query, key, value", _dimensions),
         *further,
         rule("heads and extents: query", _query),
         rule("several queries: inputLayout", _several),
-        rule("tensors of samples: key, value", _counts),
+        rule("tensors of samples: key", _counts),
         each_of("shape of keys", ("key",), _key_shape),
         each_of("shape of values", ("value",), of_same_shape("key")),
         shape_is("that of the attention", _attention_shape, "attentionOut"),
@@ -619,6 +637,7 @@ def _checks(
         rule(f"a number a head: {_SINK}", _sink),
         *latest,
     )
+    yield from unless_empty(("attentionOut",), *with_code(ACLNN_ERR_INNER_TILING_ERROR, *tiling))
 
 
 _ABSENT = {
@@ -627,6 +646,7 @@ _ABSENT = {
     "nextTokens": FAR,
     "sparseMode": ALL,
     "softmaxLseFlag": False,
+    **dict.fromkeys(_DEQUANTIZATIONS, 0),
 }
 """Values of parameters that a function lacks."""
 
@@ -638,10 +658,11 @@ def _operator(
     without: Collection[str] = (),
     lists: bool = True,
     products: Collection[Product] = A2_CLASS,
+    ignored: Collection[str] = (),
 ) -> Operator:
     """Declare a function that has some of V5's parameters, by V5's names and its own, and no checks of some titles.
 
-    Without lists its keys and its values are one tensor.
+    Without lists its keys and its values are one tensor. The tensors ``ignored``, by V5's names, count as null.
     """
     others = {of: name for of, name in own.items() if of != name}
     spelt = others if lists else others | {"key[0]": "key", "value[0]": "value"}
@@ -653,6 +674,7 @@ def _operator(
         if not spelt:  # V2 to V5, called for every token, lack only what their checks do not read
             return call
         arguments = {**_ABSENT, **call.arguments, **{of: call[name] for of, name in others.items()}}
+        arguments |= dict.fromkeys(ignored)
         if not lists:
             arguments |= {of: None if call[of] is None else (call[of],) for of in ("key", "value")}
         return Call(call.operator, arguments, call.product)
@@ -660,13 +682,14 @@ def _operator(
     def parameter(of: str, name: str) -> Parameter:
         declared = next(p for p in _PARAMETERS if p.name == of)
         kind = declared.kind if lists or declared.kind is not Kind.INPUT_LIST else Kind.INPUT
-        return replace(declared, name=name, python_name=name, kind=kind)
+        meaning = "ignored" if of in ignored else declared.meaning
+        return replace(declared, name=name, python_name=name, kind=kind, meaning=meaning)
 
     def spelt_checks() -> Iterator[Check]:
         for check in checks:
             title, _, listed = check.name.partition(": ")
             names, *when = listed.split(" (")
-            mine = ", ".join(own[name] for name in names.split(", ") if name in own)
+            mine = ", ".join(own[name] for name in names.split(", ") if name in own and name not in ignored)
             if mine and title not in without:
                 yield replace(check, name=f"{title}: {' ('.join((mine, *when))}", complaint=complaint(check))
 
@@ -684,7 +707,7 @@ def _operator(
         formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
         parameters=tuple(parameter(*each) for each in own.items()),
         support=support(_TYPES, products),
-        checks=tuple(spelt_checks()),
+        checks=(*(() if name == _LATEST else _WITHDRAWN), *spelt_checks()),
         work=work,
         stream_type="const aclrtStream ",
     )
@@ -697,38 +720,91 @@ def _short(*names: str) -> dict[str, str]:
 _V5 = {p.name: p.name for p in _PARAMETERS}
 _V4 = {name: name for name in _V5 if name not in (*_STARTS, "pseType")}
 _V3 = {name: name for name in _V4 if name not in (_QUERY_SCALE, _SINK, "queryQuantMode")}
+_V2 = {name: name for name in _V3 if name not in _ROTARY}
+_V1 = _short(
+    *(name for name in _V2 if name not in (*_QUANTIZED[7:], *_PREFIXES, _PREFIX_LENGTH, *_DEQUANTIZATIONS[1:]))
+)
 _TENSORS = "query", "key", "value", _BIAS, _MASK
+_SCALED = "numHeads", "scaleValue"
+_LAID_OUT = "inputLayout", "numKeyValueHeads"
+_OF_A2 = (Product.ATLAS_A2,)
+
+
+def _prompt(
+    name: str, *own: str, products: Collection[Product] = _OF_A2, ignored: Collection[str] = (_BIAS,)
+) -> Operator:
+    return _operator(
+        name,
+        _short(*own),
+        _checks(further=(rule("elements of a token: query", _token),)),
+        without=("as many tensors", "no null among them", "tensors of samples", "several queries", "pages"),
+        lists=False,
+        products=products,
+        ignored=ignored,
+    )
+
+
+def _increment(name: str, *own: str, products: Collection[Product] = _OF_A2, ignored: Collection[str] = ()) -> Operator:
+    others = {_LENGTHS[1]: "actualSeqLengths", _TABLE: "blocktable"}
+    others |= {f"deqScale{at}Optional": f"dequantScale{at}" for at in (1, 2)}
+    return _operator(
+        name,
+        _short(*own) | {of: other for of, other in others.items() if of in own},
+        _checks(
+            ("BSH", "BSND", "BNSD"),
+            2,
+            (rule("one query: query", _one_query),),
+            unpaired=ACLNN_ERR_INNER_TILING_ERROR,
+        ),
+        without=("several queries", *(() if _TABLE in own else ("pages",))),
+        products=products,
+        ignored=ignored,
+    )
+
 
 OPERATORS = (
-    _operator(
-        "fused_infer_attention_score_v2",
-        {name: name for name in _V3 if name not in _ROTARY},
-        _checks(absent=_QUANTIZED),
-    ),
-    _operator("fused_infer_attention_score_v3", _V3, _checks(absent=(*_QUANTIZED, *_ROTARY))),
-    _operator("fused_infer_attention_score_v4", _V4, _checks()),
+    _operator(_FUSED, _V1, _checks(absent=_QUANTIZED), products=_OF_A2),
+    _operator(f"{_FUSED}_v2", _V2, _checks(absent=_QUANTIZED)),
+    _operator(f"{_FUSED}_v3", _V3, _checks(absent=(*_QUANTIZED, *_ROTARY))),
+    _operator(f"{_FUSED}_v4", _V4, _checks()),
     _operator(
         _LATEST,
         _V5,
-        _checks(latest=(one_of("pseType", 0), rule("beside preTokens: nextTokens", _tokens))),
+        _checks(
+            latest=(one_of("pseType", 0), rule("beside preTokens: nextTokens", _tokens)),
+            unpaired=ACLNN_ERR_INNER_TILING_ERROR,
+        ),
         without=("several queries", "modes of dequantisation"),
         products=CLASS_950,
     ),
-    _operator(
-        _PROMPT,
-        _short(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], "numHeads", "scaleValue", "preTokens", "nextTokens")
-        | _short("inputLayout", "numKeyValueHeads", "sparseMode", "innerPrecise", "attentionOut"),
-        _checks(further=(rule("elements of a token: query", _token),)),
-        without=("no null among them", "tensors of samples", "several queries", "pages"),
-        lists=False,
+    _prompt(_PROMPT, *_TENSORS, _LENGTHS[0], *_SCALED, "preTokens", "nextTokens", *_LAID_OUT, "attentionOut"),
+    _prompt(
+        f"{_PROMPT}_v2",
+        *(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], *_SCALED, "preTokens", "nextTokens"),
+        *(*_LAID_OUT, "sparseMode", "attentionOut"),
     ),
-    _operator(
-        _INCREMENT,
-        _short(*_TENSORS, _LENGTHS[1], *_QUANTIZED[:7], _TABLE, _PADDINGS[1], "numHeads", "scaleValue", "inputLayout")
-        | _short("numKeyValueHeads", "blockSize", "innerPrecise", "attentionOut")
-        | {_LENGTHS[1]: "actualSeqLengths", _TABLE: "blocktable"}
-        | {f"deqScale{at}Optional": f"dequantScale{at}" for at in (1, 2)},
-        _checks(("BSH", "BSND", "BNSD"), 2, (rule("one query: query", _one_query),)),
-        without=("several queries",),
+    _prompt(
+        f"{_PROMPT}_v3",
+        *(*_TENSORS, *_LENGTHS, *_QUANTIZED[:5], *_SCALED, "preTokens", "nextTokens"),
+        *(*_LAID_OUT, "sparseMode", "innerPrecise", "attentionOut"),
+        products=A2_CLASS,
+        ignored=(),
+    ),
+    _increment(_INCREMENT, *_TENSORS, _LENGTHS[1], *_SCALED, *_LAID_OUT, "attentionOut", ignored=(_BIAS,)),
+    _increment(
+        f"{_INCREMENT}_v2",
+        *(*_TENSORS, _LENGTHS[1], *_QUANTIZED[:5], *_SCALED, *_LAID_OUT, "attentionOut"),
+        ignored=(_BIAS,),
+    ),
+    _increment(
+        f"{_INCREMENT}_v3",
+        *(*_TENSORS, _LENGTHS[1], *_QUANTIZED[:7], _TABLE, *_SCALED, *_LAID_OUT),
+        *("blockSize", "innerPrecise", "attentionOut"),
+    ),
+    _increment(
+        f"{_INCREMENT}_v4",
+        *(*_TENSORS, _LENGTHS[1], *_QUANTIZED[:7], _TABLE, _PADDINGS[1], *_SCALED, *_LAID_OUT),
+        *("blockSize", "innerPrecise", "attentionOut"),
+        products=A2_CLASS,
     ),
 )
