@@ -12,7 +12,7 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import attention, scores
 from aclnn.operators.library.drawing import random_bits
@@ -542,11 +542,8 @@ def test_ones_attend_to_ones() -> None:
     np.testing.assert_allclose(found["softmaxSumOut"], 256, rtol=2.0**-20)
 
 
-def test_a_mode_without_its_mask_is_refused() -> None:
-    call = _call("flash_attention_score", D.FLOAT) | {"attenMaskOptional": None, "sparseMode": 2}
-    arguments = {
-        name: Placed(np.zeros(value.shape, value.dtype.numpy), "contiguous").tensor if isinstance(value, T) else value
-        for name, value in call.items()
-    }
-    with pytest.raises(AclnnError, match="attenMaskOptional: expected a mask"):
-        prepare(BY_NAME["flash_attention_score"], arguments, Product.ATLAS_A2)
+@pytest.mark.parametrize("mode", range(1, 7))
+def test_a_mode_without_a_mask_masks_nothing(mode: int) -> None:
+    arrays = _arrays(14)
+    found = both(*arrays, version="", scaleValue=0.5, sparseMode=mode, preTokens=1, nextTokens=1)
+    assert_as_pytorch(found, arrays, 0.5)

@@ -31,7 +31,6 @@ from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.drawing import generator_of, random_bits
 from aclnn.operators.library.scores import (
     ADD_FIRST,
-    ALL,
     BAND,
     FIRST_BAND,
     LAST_BAND,
@@ -289,7 +288,7 @@ def _known_mode(call: Call) -> str | None:
     if got not in allowed:
         return f"sparseMode: expected {listing(map(str, allowed))} (inputLayout {_layout(call)}), got {got}"
     samples = len(_lengths(call, 0))
-    if got == SHORT_PREFIX and len(call["prefixOptional"] or ()) != samples:
+    if got == SHORT_PREFIX and given(call, "attenMaskOptional") and len(call["prefixOptional"] or ()) != samples:
         return (
             f"prefixOptional: expected {samples} numbers (one a sample, sparseMode {got}), got {call['prefixOptional']}"
         )
@@ -299,7 +298,7 @@ def _known_mode(call: Call) -> str | None:
 def _mask_shape(call: Call) -> str | None:
     mode = call["sparseMode"]
     if not given(call, "attenMaskOptional"):
-        return None if mode == ALL else f"attenMaskOptional: expected a mask (sparseMode {mode}), got none"
+        return None
     got, heads = call["attenMaskOptional"].shape, call["headNum"]
     expected: list[Shape] = [_COMPRESSED[mode]] if mode in _COMPRESSED else []
     if not expected:
