@@ -7,6 +7,7 @@ import json
 import os
 import threading
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -525,14 +526,49 @@ def test_layers_of_transformers_with_their_gradients(layer: str) -> None:
         torch.testing.assert_close(got, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_fused_attention_of_packed_sequences() -> None:
-    x, ends, mask = sample(torch.float32, 6, 2, 4), [2, 6], torch.ones(2048, 2048, dtype=torch.bool).triu(1)
-    packed = {"actual_seq_qlen": ends, "actual_seq_kvlen": ends, "atten_mask": mask.npu(), "sparse_mode": 3}
-    got = torch_npu.npu_fusion_attention(x.npu(), x.npu(), x.sin().npu(), 2, "TND", scale=0.5, **packed)[0]
-    for begin, end in ((0, 2), (2, 6)):
-        q, v = (each[begin:end].transpose(0, 1)[None] for each in (x, x.sin()))
-        wanted = F.scaled_dot_product_attention(q, q, v, is_causal=True, scale=0.5)
-        torch.testing.assert_close(got[begin:end].cpu(), wanted[0].transpose(0, 1), rtol=1e-5, atol=1e-5)
+def _of_sequences(ends: list[int], *tensors: Any) -> Any:
+    """PyTorch's causal attention of each sequence, scaled by a half."""
+    parts = []
+    for begin, end in pairwise((0, *ends)):
+        q, k, v = (each[begin:end].transpose(0, 1)[None] for each in tensors)
+        parts.append(F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.5)[0].transpose(0, 1))
+    return torch.cat(parts)
+
+
+def _packed(ends: list[int]) -> dict[str, Any]:
+    mask = torch.ones(2048, 2048, dtype=torch.bool).triu(1)
+    return {"actual_seq_qlen": ends, "actual_seq_kvlen": ends, "atten_mask": mask.npu(), "sparse_mode": 3, "scale": 0.5}
+
+
+@pytest.mark.parametrize("layout", ["", "TND"])
+def test_fused_attention_of_packed_sequences(layout: str) -> None:
+    ends, x = [2, 6], sample(torch.float32, 6, 2, 4)
+    given, leaves = ([each.to(device).requires_grad_() for each in (x, x.cos(), x.sin())] for device in ("npu", "cpu"))
+    got = torch_npu.npu_fusion_attention(*given, 2, "TND", softmax_layout=layout, **_packed(ends))[0]
+    wanted = _of_sequences(ends, *leaves)
+    got.backward(x.npu())
+    wanted.backward(x)
+    for found, exact in zip(
+        (got, *(each.grad for each in given)), (wanted, *(each.grad for each in leaves)), strict=True
+    ):
+        torch.testing.assert_close(found.detach().cpu(), exact.detach(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.skipif(ON_950, reason="rotary parts are not computed in aclnnFlashAttentionScoreV4, which is called there")
+def test_fused_attention_of_rotary_parts() -> None:
+    ends, x = [2, 6], sample(torch.bfloat16, 6, 2, 24)
+    given = [each.npu().requires_grad_() for each in (x[..., :16], x.cos()[..., :16], x.sin()[..., :16])]
+    ropes = [each.npu().requires_grad_() for each in (x[..., 16:], x.cos()[..., 16:])]
+    beside = dict(zip(("query_rope", "key_rope"), ropes, strict=True))
+    got = torch_npu.npu_fusion_attention_v2(*given, 2, "TND", **beside, **_packed(ends))[0]
+    leaves = [each.double().requires_grad_() for each in (x, x.cos(), x.sin()[..., :16])]
+    wanted = _of_sequences(ends, *leaves)
+    gradient = x[..., :16].cos()
+    got.backward(gradient.npu())
+    wanted.backward(gradient.double())
+    found = [torch.cat((one.grad, rope.grad), -1) for one, rope in zip(given, ropes, strict=False)]
+    for mine, exact in zip((got, *found, given[2].grad), (wanted, *(each.grad for each in leaves)), strict=True):
+        torch.testing.assert_close(mine.detach().cpu().double(), exact.detach(), rtol=2e-2, atol=2e-2)
 
 
 def test_dropout_of_attention_is_repeatable_and_has_its_gradients() -> None:

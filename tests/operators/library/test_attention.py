@@ -11,13 +11,19 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Operator
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import attention, scores
 from aclnn.operators.library.drawing import random_bits
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, torch
+from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Placed, Subject, described, torch
 
 TRAINED = (D.FLOAT, D.FLOAT16, D.BF16)
 FORWARD = {name: BY_NAME[name] for name in BY_NAME if name.startswith("flash") and "grad" not in name}
@@ -55,15 +61,16 @@ def _call(name: str, d: D, packs: bool = False) -> Arguments:
         else ((B, N, Q, E), (B, KV, K, E), (B, KV, K, V), (B, N, Q, V))
     )
     statistic, bias = T(D.FLOAT, (6, N, 8) if packed else (B, N, Q, 8)), None if packed else T(d, (B, N, Q, K))
-    sink = T(D.FLOAT, (N,))
+    beside_float = "grad" not in name or name.endswith("score_grad_v4")
+    sink = T(D.FLOAT, (N,)) if beside_float or d != D.FLOAT else None
     call: Arguments = ATTRIBUTES | (ENDS if packed else dict.fromkeys(ENDS))
     call |= {"query": T(d, query), "value": T(d, value), "inputLayout": "TND" if packed else "BNSD"}
     call |= dict.fromkeys(("key", "keyIn"), T(d, key)) | dict.fromkeys(("dy", "attentionInOptional"), T(d, out))
     call |= dict.fromkeys(("realShiftOptional", "pseShiftOptional", "dpseOut"), bias)
     call |= {"attenMaskOptional": T(D.BOOL, (4, 4) if packed else (Q, K)), "attentionOutOut": T(d, out)}
-    call |= dict.fromkeys(("sinkOptional", "sinkInOptional", "dsinkOut"), sink)
+    call |= dict.fromkeys(("sinkOptional", "sinkInOptional"), sink)
     call |= dict.fromkeys(("softmaxMaxOut", "softmaxSumOut", "softmaxMaxOptional", "softmaxSumOptional"), statistic)
-    call |= {"dqOut": T(d, query), "dkOut": T(d, key), "dvOut": T(d, value)}
+    call |= {"dqOut": T(d, query), "dkOut": T(d, key), "dvOut": T(d, value), "dsinkOut": T(D.FLOAT, (N,))}
     return {p.name: call.get(p.name) for p in BY_NAME[name].parameters}
 
 
@@ -111,7 +118,7 @@ def _reference(a: Mapping[str, Any]) -> list[Any]:
     if a["inputLayout"] == "TND":
         parts = []
         for q, k, v in zip(*_samples(a, "query", "key", "value"), strict=True):
-            parts.append(attended(q, k, v, scale, masked=mask[: q.shape[2], : k.shape[2]]))
+            parts.append(attended(q, k, v, scale, masked=mask[: q.shape[2], : k.shape[2]], sink=sink))
         largest, total, out = (torch.cat([part[at][0] for part in parts], 1) for at in range(3))
         return [largest.reshape(6, N, 8), total.reshape(6, N, 8), out.transpose(0, 1)]
     bias = scale * a["realShiftOptional"].double()
@@ -133,10 +140,30 @@ def _parameters(operator: Any) -> list[str]:
     return [p.name for p in operator.parameters]
 
 
+def _halves(operator: Any) -> dict[str, T]:
+    """Queries and keys of 16 elements a head, of which rotary parts have up to as many, with their gradients."""
+    query, key = T(D.BF16, (6, N, 16)), T(D.BF16, (7, KV, 16))
+    halves = dict.fromkeys(("query", "dqOut"), query) | dict.fromkeys(("key", "keyIn", "dkOut"), key)
+    return {name: value for name, value in halves.items() if name in _parameters(operator)}
+
+
+def _with_ropes(operator: Any, change: Mapping[str, Any]) -> dict[str, Any]:
+    query, key = T(D.BF16, (6, N, 8)), T(D.BF16, (7, KV, 8))
+    ropes = dict.fromkeys(("queryRope", "dqRopeOut"), query)
+    ropes |= dict.fromkeys(("keyRope", "keyInRope", "dkRopeOut"), key)
+    known = {name: value for name, value in ropes.items() if name in _parameters(operator)}
+    return {**_halves(operator), **known, **change}
+
+
 BREAKS: Mapping[str, Breaking] = {
+    "no private format": lambda o, name: (
+        Break(_with_ropes(o, {name: T(D.BF16, (6, N, 8), Format.FORMAT_FRACTAL_NZ)}), "ACL_FORMAT_ND", D.BF16)
+        if name.endswith("Rope")
+        else Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND")
+    ),
     "data type": lambda o, name: Break(
         {name: T(D.UINT8 if name == "query" else D.INT32, (Q, K))}
-        if name in ("attenMaskOptional", "dropMaskOptional", "query")
+        if name in ("attenMaskOptional", "dropMaskOptional", "query", "sinkInOptional")
         else dtype(D.INT32, name),
         "data type",
     ),
@@ -169,6 +196,30 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (2, 2))}, "shape ["),
     "not computed": lambda o, name: Break({name: T(D.FLOAT, (2, 2))}, "none"),
     "slopes of packed sequences": lambda o, name: Break(_packed_with(o, {name: T(D.FLOAT, (B, N, Q, K))}), "slopes"),
+    "slopes": lambda o, name: Break({name: None, "pseType": 2}, "slopes"),
+    "allowed value": lambda o, name: Break({name: "TND"}, "same_as_input"),
+    "of 16 bits only": lambda o, name: Break({name: T(D.FLOAT, (N,))}, "none beside query of ACL_FLOAT"),
+    "all or none": lambda o, name: Break(_with_ropes(o, {name: None}), "a tensor beside", D.BF16),
+    "of one data type": lambda o, name: Break(
+        _with_ropes(o, {each: value._replace(dtype=D.FLOAT16) for each, value in _halves(o).items()})
+        if name == "query"
+        else _with_ropes(o, {name: T(D.FLOAT16, (6, N, 8))}),
+        "ACL_BF16",
+        D.FLOAT16 if name == "query" else D.BF16,
+    ),
+    "elements of a rotary part": lambda o, name: Break(
+        _with_ropes(o, {name: T(D.BF16, (6, N, 24))}), "a multiple of 8 elements up to 16", D.BF16
+    ),
+    "goes with rotary parts": lambda o, name: Break(
+        _with_ropes(o, {name: 6, "prefixOptional": (1, 1)}), "another mode", D.BF16
+    ),
+    "masked": lambda o, name: Break(_with_ropes(o, {name: None}), "a mask", D.BF16),
+    "none beside rotary parts": lambda o, name: Break(
+        _with_ropes(o, {name: T(D.BF16 if name != "dropMaskOptional" else D.UINT8, (N,))}), "none beside", D.BF16
+    ),
+    "no dropout": lambda o, name: Break(_with_ropes(o, {name: 0.5}), "1 beside", D.BF16),
+    "shape of a rotary part": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (beside", D.BF16),
+    "shape of its gradient": lambda o, name: Break(_with_ropes(o, {name: T(D.BF16, (5, N, 8))}), "8] (as", D.BF16),
     "shape of the bias": lambda o, name: Break(
         {name: T(D.FLOAT, (7,))} | ({"pseType": 2} if "pseType" in _parameters(o) else {}), "shape ["
     ),
@@ -178,31 +229,54 @@ BREAKS: Mapping[str, Breaking] = {
         "a bit a score" if name == "dropMaskOptional" else "more than 0",
     ),
     "data type of a gradient": lambda o, name: Break({name: T(D.INT32, (1, 2))}, "ACL_FLOAT"),
-    "shape of a gradient": lambda o, name: Break({name: T(D.FLOAT, (1, 2))}, "shape ["),
-    "a number a head": lambda o, name: Break({name: T(D.FLOAT, (3,))}, "[4]"),
+    "shape of a gradient": lambda o, name: Break(
+        {name: T(D.FLOAT if name == "dsinkOut" else D.FLOAT16, (1, 2))}, "shape [", D.FLOAT16
+    ),
+    "a number a head": lambda o, name: Break({name: T(D.FLOAT, (3,))}, "[4]", D.FLOAT16),
 }
 
 
+#: Answered with one code by the forward functions, with another by those of gradients.
+OF_ROPES = (
+    *("of one data type", "elements of a rotary part", "goes with rotary parts", "none beside rotary parts"),
+    *("no dropout",),
+)
 TILING = (
-    *("as many", "shape of the attention", "shape of a statistic", "ends of sequences", "known mode"),
-    *("shape of the mask", "shape of the bias", "dropout", "a number a head", "shape of a gradient"),
+    *("shape of a rotary part", "as many", "shape of the attention", "shape of a statistic", "ends of sequences"),
+    *("known mode", "shape of the mask", "shape of the bias", "dropout", "a number a head", "shape of a gradient"),
+)
+COMMON = (
+    dict.fromkeys(TILING, ACLNN_ERR_INNER_TILING_ERROR)
+    | dict.fromkeys(("not computed", "slopes of packed sequences"), ACLNN_ERR_INNER_NULLPTR)
+    | dict.fromkeys(("all or none", "masked"), ACLNN_ERR_PARAM_NULLPTR)
 )
 
 
 class TestAttention(LibraryTests):
     subject = Subject(
-        attention.OPERATORS,
-        calls={name: lambda d, name=name: _call(name, d) for name in (*FORWARD, *BACKWARD)},
+        tuple(FORWARD.values()),
+        calls={name: lambda d, name=name: _call(name, d) for name in FORWARD},
         references=dict.fromkeys(FORWARD, _reference),
         default=TRAINED,
-        empty={name: _empty_call(name) for name in (*FORWARD, *BACKWARD)},
+        empty={name: _empty_call(name) for name in FORWARD},
         breaks=BREAKS,
         numbers=_unmasked_first,
-        elsewhere=[*BACKWARD],
         left=("softmaxOutOut",),
-        codes=dict.fromkeys(TILING, ACLNN_ERR_INNER_TILING_ERROR)
-        | dict.fromkeys(("not computed", "slopes of packed sequences"), ACLNN_ERR_INNER_NULLPTR),
+        codes=COMMON | dict.fromkeys(OF_ROPES, ACLNN_ERR_PARAM_NULLPTR),
         terms=8,
+    )
+
+
+class TestGradients(LibraryTests):
+    subject = Subject(
+        tuple(BACKWARD.values()),
+        references={},
+        calls={name: lambda d, name=name: _call(name, d) for name in BACKWARD},
+        default=TRAINED,
+        empty={name: _empty_call(name) for name in BACKWARD},
+        breaks=BREAKS,
+        elsewhere=[*BACKWARD],
+        codes=COMMON | {"slopes": ACLNN_ERR_INNER_TILING_ERROR},
     )
 
 
@@ -399,10 +473,10 @@ def test_slopes_are_times_distances(kind: int, dims: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("version", ["_v3", "_v4"])
 def test_a_sink_takes_part_and_adds_nothing(version: str) -> None:
-    arrays, sink = _arrays(7), np.array([-1, 0, 1, 5], np.float32)
+    arrays, sink = _arrays(7, d=np.float16), np.array([-1, 0, 1, 5], np.float32)
     found = both(*arrays, version=version, further={"sink": sink}, scaleValue=0.5, sparseMode=0)
     assert "dsinkOut" in found
-    assert_as_pytorch(found, arrays, 0.5, sink=sink)
+    assert_as_pytorch(found, arrays, 0.5, units=2.0**-9, sink=sink)
 
 
 def test_dropouts_take_bits_in_order_of_heads_queries_and_keys() -> None:
@@ -470,20 +544,27 @@ def _packed(seed: int) -> list[Any]:
     return [random.normal(size=each).astype(np.float32) for each in ((7, N, E), (9, KV, E), (9, KV, V), (7, N, V))]
 
 
-@pytest.mark.parametrize(("version", "text"), [("", None), ("_v2", None), ("_v4", ""), ("_v4", "same_as_input")])
+VAR_LEN = "var_len_score", "unpadding_score_grad"
+OF_ALL = "score", "score_grad"
+
+
+@pytest.mark.parametrize(
+    ("pair", "version", "text"),
+    [
+        *((VAR_LEN, version, None) for version in ("", "_v2", "_v3")),
+        *((pair, "_v4", text) for pair in (VAR_LEN, OF_ALL) for text in ("", "same_as_input")),
+        *((VAR_LEN, "_v5", text) for text in ("", "same_as_input")),
+    ],
+)
 @pytest.mark.parametrize("mode", [0, 3, 7, 8])
-def test_packed_sequences_are_samples(version: str, text: str | None, mode: int) -> None:
+def test_packed_sequences_are_samples(pair: tuple[str, str], version: str, text: str | None, mode: int) -> None:
     """Sequences of 2, 0 and 4 queries and of 3, 1 and 4 keys; the last query and key belong to none."""
     arrays = _packed(13)
     queries, keys, names = (2, 2, 6, 0), (3, 4, 8, 0), ("query", "key", "value")
-    new = version == "_v4"
-    forward, backward = (
-        f"flash_attention_{of}{version}"
-        for of in (("score", "score_grad") if new else ("var_len_score", "unpadding_score_grad"))
-    )
+    forward, backward = (f"flash_attention_{of}{version}" for of in pair)
     attributes: dict[str, Any] = {"inputLayout": "TND", "sparseMode": mode, "preTokens": 1, "nextTokens": 1}
     attributes |= {"actualSeqQLenOptional": queries, "actualSeqKvLenOptional": keys}
-    attributes |= {"softmaxOutLayout": text} if new else {}
+    attributes |= {} if text is None else {"softmaxOutLayout": text}
     mask = None if mode == 0 else np.zeros((2048, 2048), np.uint8)
     statistic = np.full((7, N, 8), np.nan, np.float32)
     found = computed(
@@ -493,7 +574,7 @@ def test_packed_sequences_are_samples(version: str, text: str | None, mode: int)
         | {"attentionOutOut": np.full_like(arrays[3], np.nan)},
         **attributes,
     )
-    attributes |= {"softmaxInLayout": attributes.pop("softmaxOutLayout")} if new else {}
+    attributes |= {} if text is None else {"softmaxInLayout": attributes.pop("softmaxOutLayout")}
     found |= computed(
         backward,
         dict(zip(("query", "keyIn", "value", "dy"), arrays, strict=True))
@@ -524,6 +605,44 @@ def test_packed_sequences_are_samples(version: str, text: str | None, mode: int)
     assert not any(found[name][-1:].any() for name in ("attentionOutOut", "dqOut", "dkOut", "dvOut"))
 
 
+@pytest.mark.parametrize("version", ["_v3", "_v5"])
+def test_rotary_parts_lie_beside_heads(version: str) -> None:
+    """Sequences of 3 and 4 queries and of 4 and 5 keys, in BF16, with a sink where a function has one."""
+    random, ends = np.random.default_rng(15), {"actualSeqQLenOptional": (3, 7), "actualSeqKvLenOptional": (4, 9)}
+    shapes = {"query": (7, N, 16), "queryRope": (7, N, 8), "key": (9, KV, 16), "keyRope": (9, KV, 8)}
+    shapes |= {"value": (9, KV, V), "dy": (7, N, V)}
+    arrays = {name: random.normal(size=of).astype(D.BF16.numpy) for name, of in shapes.items()}
+    mask = {"attenMaskOptional": np.triu(np.ones((4, 5), bool), 2)}
+    sink = np.array([-1, 0, 1, 2], np.float32) if version == "_v5" else None
+    attributes = ends | {"inputLayout": "TND", "sparseMode": 0, "scaleValue": 0.3}
+    given = {name: array for name, array in arrays.items() if name != "dy"} | mask
+    given |= dict.fromkeys(("softmaxMaxOut", "softmaxSumOut"), np.zeros((7, N, 8), np.float32))
+    given |= {"attentionOutOut": np.zeros_like(arrays["dy"]), "sinkOptional": sink}
+    forward = computed(f"flash_attention_var_len_score{version}", given, **attributes)
+    spelt = {"key": "keyIn", "keyRope": "keyInRope"}
+    given = {spelt.get(name, name): array for name, array in arrays.items()} | mask | {"sinkInOptional": sink}
+    given |= {"softmaxMaxOptional": forward["softmaxMaxOut"], "softmaxSumOptional": forward["softmaxSumOut"]}
+    given |= {"attentionInOptional": forward["attentionOutOut"]}
+    outs = {"dqOut": "query", "dqRopeOut": "queryRope", "dkOut": "key", "dkRopeOut": "keyRope", "dvOut": "value"}
+    given |= {name: np.zeros_like(arrays[of]) for name, of in outs.items()}
+    given |= {"dsinkOut": None if sink is None else np.zeros_like(sink)}
+    found = computed(f"flash_attention_unpadding_score_grad{version}", given, **attributes)
+    leaves = {name: _leaf(array) for name, array in arrays.items()}
+    q, k = (torch.cat((leaves[name], leaves[f"{name}Rope"]), -1) for name in ("query", "key"))
+    of_sink = None if sink is None else _leaf(sink)
+    parts = []
+    for rows, columns in ((range(3), range(4)), (range(3, 7), range(4, 9))):
+        own = (x[[*at]].transpose(0, 1)[None] for x, at in ((q, rows), (k, columns), (leaves["value"], columns)))
+        masked = torch.tensor(mask["attenMaskOptional"])[: len(rows), : len(columns)]
+        parts.append(attended(*own, 0.3, masked=masked, sink=of_sink)[2][0].transpose(0, 1))
+    out = torch.cat(parts)
+    out.backward(leaves["dy"].detach())
+    expected = {"attentionOutOut": out.detach()} | {name: leaves[of].grad for name, of in outs.items()}
+    expected |= {} if of_sink is None else {"dsinkOut": of_sink.grad}
+    for name, value in expected.items():
+        np.testing.assert_allclose((forward | found)[name].astype(float), value, 2.0**-6, 2.0**-4, err_msg=name)
+
+
 def test_ones_attend_to_ones() -> None:
     """The documents' example: 256 queries and keys of one head of 128 ones, in the layout SBH."""
     ones, eight = np.ones((1, 1, 256, 128), np.float32), np.float32(0.088388) * 128
@@ -547,3 +666,11 @@ def test_a_mode_without_a_mask_masks_nothing(mode: int) -> None:
     arrays = _arrays(14)
     found = both(*arrays, version="", scaleValue=0.5, sparseMode=mode, preTokens=1, nextTokens=1)
     assert_as_pytorch(found, arrays, 0.5)
+
+
+@pytest.mark.parametrize("operator", attention.OPERATORS, ids=lambda operator: operator.name)
+def test_outputs_without_elements_leave_nothing_to_do(operator: Operator) -> None:
+    """Whatever the other arguments are."""
+    call = _empty_call(operator.name) | {"headNum": 0, "attenMaskOptional": T(D.INT64, (3,))}
+    product = Product.ATLAS_A2 if Product.ATLAS_A2 in operator.support else Product.ASCEND_950
+    prepare(operator, described(call), product).run()

@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aclnn.core.checks import (
     FLOATING,
     dtype_in,
@@ -17,16 +19,24 @@ from aclnn.core.checks import (
     extents,
     floating,
     listing,
+    one_of,
     present,
     public_format,
+    restricted,
     rule,
     same_dtype,
     same_shape,
+    unless_empty,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
 from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.drawing import generator_of, random_bits
 from aclnn.operators.library.scores import (
@@ -55,6 +65,8 @@ FAR = 1 << 32
 _COMPRESSED = dict.fromkeys((LEFT, RIGHT, BAND, LAST_BAND, FIRST_BAND), (2048, 2048)) | {SHORT_PREFIX: (3072, 2048)}
 """Shapes of the compressed masks, which are not read: the mode itself says what is masked."""
 _PACKED_DATA = "same_as_input"
+_ROPE, _ROPE_GRADIENTS, _ROPE_STEP = "queryRope", ("dqRopeOut", "dkRopeOut"), 8
+"""Of rotary parts: that of query, gradients, and what divides their elements."""
 _QUERIES, _KEYS = "actualSeqQLenOptional", "actualSeqKvLenOptional"
 """Parameters with the ends of packed sequences, of queries and of keys."""
 _ABSENT = (
@@ -68,6 +80,8 @@ class _Names(NamedTuple):
     """Names of the tensors that forward and gradient spell differently."""
 
     key: str
+    rope: str
+    """What is put beside each head of key; that of query is queryRope in both."""
     bias: str
     sink: str
     largest: str
@@ -78,11 +92,19 @@ class _Names(NamedTuple):
 
 
 _FORWARD = _Names(
-    *("key", "realShiftOptional", "sinkOptional", "softmaxMaxOut", "softmaxSumOut", "attentionOutOut"),
+    *("key", "keyRope", "realShiftOptional", "sinkOptional", "softmaxMaxOut", "softmaxSumOut", "attentionOutOut"),
     outputs=("softmaxMaxOut", "softmaxSumOut", "attentionOutOut"),
 )
 _BACKWARD = _Names(
-    *("keyIn", "pseShiftOptional", "sinkInOptional", "softmaxMaxOptional", "softmaxSumOptional", "attentionInOptional"),
+    *(
+        "keyIn",
+        "keyInRope",
+        "pseShiftOptional",
+        "sinkInOptional",
+        "softmaxMaxOptional",
+        "softmaxSumOptional",
+        "attentionInOptional",
+    ),
     outputs=("dqOut", "dkOut", "dvOut"),
 )
 
@@ -170,9 +192,19 @@ def _inputs(call: Call) -> dict[str, str]:
     names = _names(call)
     found = {"query": "query", "key": names.key, "value": "value"}
     optional = {"bias": names.bias, "mask": "attenMaskOptional", "sink": names.sink}
+    optional |= {"query_rope": _ROPE, "key_rope": names.rope}
     if call["keepProb"] < 1:
         optional["bits"] = "dropMaskOptional"
     return found | _tensors(call, optional)
+
+
+def _with_ropes(arrays: dict[str, Any]) -> dict[str, Any]:
+    """Put rotary parts beside the heads of queries and keys: scores are sums of products of both."""
+    for word in ("query", "key"):
+        rope = arrays.pop(f"{word}_rope", None)
+        if rope is not None:
+            arrays[word] = np.concatenate((arrays[word], rope), -1)
+    return arrays
 
 
 def _forward_work(call: Call) -> Library | None:
@@ -184,7 +216,8 @@ def _forward_work(call: Call) -> Library | None:
     largest, total, attention = (call[name].shape for name in outputs)
 
     def compute(*arrays: Any) -> tuple[Any, ...]:
-        return attend(form, (largest, total, attention), draw() | dict(zip(words, arrays, strict=True)))
+        operands = _with_ropes(draw() | dict(zip(words, arrays, strict=True)))
+        return attend(form, (largest, total, attention), operands)
 
     return Library(compute, tuple(words.values()), outputs)
 
@@ -199,12 +232,18 @@ def _backward_work(call: Call) -> Library | None:
     outer = "bias" in words and form.bias_type not in (SLOPES, ROOTS)
     wanted = {"dbias": outer and given(call, "dpseOut"), "dsink": "sink" in words and given(call, "dsinkOut")}
     outputs += [name for name, is_wanted in zip(("dpseOut", "dsinkOut"), wanted.values(), strict=True) if is_wanted]
-    shapes = tuple(call[name].shape for name in outputs)
+    shapes = [call[name].shape for name in outputs]
+    ropes = _ROPE_GRADIENTS if _has_ropes(call) else ()
+    widths = [call[name].shape[-1] for name in outputs[: len(ropes)]]
+    for at, name in enumerate(ropes):
+        shapes[at] = (*shapes[at][:-1], widths[at] + call[name].shape[-1])
 
     def compute(*arrays: Any) -> tuple[Any, ...]:
-        return gradients(form, shapes, draw() | dict(zip(words, arrays, strict=True)) | wanted)
+        found = gradients(form, tuple(shapes), _with_ropes(draw() | dict(zip(words, arrays, strict=True))) | wanted)
+        parts = [np.split(each, (width,), -1) for each, width in zip(found, widths, strict=False)]
+        return (*(own for own, _ in parts), *found[len(parts) :], *(rope for _, rope in parts))
 
-    return Library(compute, tuple(words.values()), tuple(outputs))
+    return Library(compute, tuple(words.values()), (*outputs, *ropes))
 
 
 def _dimensions(call: Call) -> str | None:
@@ -310,13 +349,20 @@ def _mask_shape(call: Call) -> str | None:
     return f"attenMaskOptional: expected shape {listing(dict.fromkeys(map(extents, expected)))}, got {extents(got)}"
 
 
+def _slopes(call: Call) -> str | None:
+    name, kind = _names(call).bias, call["pseType"]
+    if kind not in (SLOPES, ROOTS) or given(call, name):
+        return None
+    return f"{name}: expected slopes (pseType {kind}), got none"
+
+
 def _bias_shape(call: Call) -> str | None:
     name, kind, heads = _names(call).bias, call.arguments.get("pseType", ADD_FIRST), call["headNum"]
     if kind not in range(4):
         return f"pseType: expected 0, 1, 2 or 3, got {kind}"
     inner = kind in (SLOPES, ROOTS)
     if not given(call, name):
-        return f"{name}: expected slopes (pseType {kind}), got none" if inner else None
+        return None
     got, queries, keys = call[name].shape, _lengths(call, 0), _lengths(call, 1)
     samples, rows, columns = len(queries), max(queries, default=0), max(keys, default=0)
     expected: list[Shape] = [(heads,), (samples, heads)]
@@ -379,11 +425,93 @@ def _absent(call: Call, name: str) -> str | None:
     return "expected none (not computed here), got a tensor" if given(call, name) else None
 
 
+def _has_ropes(call: Call) -> bool:
+    return given(call, _ROPE)
+
+
+def _unpaired(call: Call) -> str | None:
+    ropes = (_ROPE, _names(call).rope)
+    if not any(given(call, name) for name in ropes):
+        return None
+    wanted = (*ropes, *(_ROPE_GRADIENTS if "dy" in call.arguments else ()))
+    absent = next((name for name in wanted if not given(call, name)), None)
+    return absent and f"{absent}: expected a tensor beside those of rotary parts, got none"
+
+
+def _bf16(call: Call, name: str) -> str | None:
+    got = call[name].dtype
+    return None if got == D.BF16 else f"expected data type ACL_BF16 beside {_ROPE}, got {got.c_name}"
+
+
+def _rope_elements(call: Call, name: str) -> str | None:
+    got, most = call[name].shape, call["query"].shape[-1]
+    if len(got) == 3 and got[-1] <= most and got[-1] % _ROPE_STEP == 0:
+        return None
+    return f"expected heads of a multiple of {_ROPE_STEP} elements up to {most} (those of query), got {extents(got)}"
+
+
+def _rope_shape(call: Call, name: str) -> str | None:
+    of = "query" if name == _ROPE else _names(call).key
+    expected, got = (*call[of].shape[:-1], call[_ROPE].shape[-1]), call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)} (beside {of}), got {extents(got)}"
+
+
+def _rope_gradient_shape(call: Call, name: str) -> str | None:
+    of = (_ROPE, _names(call).rope)[_ROPE_GRADIENTS.index(name)]
+    expected, got = call[of].shape, call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)} (as {of}), got {extents(got)}"
+
+
+def _not_beside_ropes(call: Call, name: str) -> str | None:
+    return f"expected none beside {_ROPE}, got a tensor" if given(call, name) else None
+
+
+def _mode_beside_ropes(call: Call) -> str | None:
+    got = call["sparseMode"]
+    return f"sparseMode: expected another mode beside {_ROPE}, got {got}" if got == SHORT_PREFIX else None
+
+
+def _keep_beside_ropes(call: Call) -> str | None:
+    got = call["keepProb"]
+    return f"keepProb: expected 1 beside {_ROPE}, got {got}" if got < 1 else None
+
+
+def _mask_beside_ropes(call: Call) -> str | None:
+    name = "attenMaskOptional"
+    return None if given(call, name) else f"{name}: expected a mask beside {_ROPE}, got none"
+
+
+def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]:
+    """The rules of rotary parts, all of which the forward functions answer with one code."""
+    null, ropes = ACLNN_ERR_PARAM_NULLPTR, (_ROPE, names.rope)
+    code = ACLNN_ERR_PARAM_INVALID if gradients else null
+    return (
+        rule(f"all or none: {', '.join((*ropes, *gradients))}", _unpaired, null),
+        *restricted(
+            "with rotary parts",
+            _has_ropes,
+            each("of one data type", ("query", *ropes, *gradients), _bf16, code),
+            each("elements of a rotary part", ropes, _rope_elements, code),
+            rule("goes with rotary parts: sparseMode", _mode_beside_ropes, code),
+            rule("masked: attenMaskOptional", _mask_beside_ropes, null),
+            each("none beside rotary parts", (names.bias, "dropMaskOptional"), _not_beside_ropes, code),
+            rule("no dropout: keepProb", _keep_beside_ropes, code),
+            each("shape of a rotary part", ropes, _rope_shape, ACLNN_ERR_INNER_TILING_ERROR),
+            *([each("shape of its gradient", tuple(gradients), _rope_gradient_shape)] if gradients else []),
+        ),
+    )
+
+
+def _short_query(call: Call, name: str) -> str | None:
+    got = call["query"].dtype
+    return f"expected none beside query of {got.c_name}, got a tensor" if got == D.FLOAT and given(call, name) else None
+
+
 def _positive(call: Call) -> str | None:
     return None if call["headNum"] > 0 else f"headNum: expected at least 1, got {call['headNum']}"
 
 
-def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
+def _checks(names: _Names, parameters: Sequence[str]) -> tuple[Check, ...]:
     tiling, statistics, dy = ACLNN_ERR_INNER_TILING_ERROR, (names.largest, names.total), ("dy",)[: "dy" in parameters]
     inputs = "query", names.key, "value"
     gradients = names.outputs if dy else ()
@@ -391,22 +519,30 @@ def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
     sinks = tuple(name for name in (names.sink,) if name in parameters)
     ends = tuple(name for name in (_QUERIES, _KEYS) if name in parameters)
     only_packed = bool(ends) and "seed" not in parameters
-    further = tuple(name for name in ("dpseOut", "dsinkOut") if name in parameters and not only_packed)
+    outer = tuple(name for name in ("dpseOut",) if not only_packed)
+    further = tuple(name for name in (*outer, "dsinkOut") if name in parameters)
+    ropes = tuple(name for name in (_ROPE, names.rope) if name in parameters)
+    rope_gradients = tuple(name for name in _ROPE_GRADIENTS if name in parameters and ropes)
+    of_short = bool(dy) and "seed" not in parameters
     biased = not only_packed or "pseType" in parameters
     absent = tuple(name for name in _ABSENT if name in parameters)
-    return (
-        present(*inputs, *dy, "inputLayout", *statistics, names.attention, *gradients),
-        *elsewhere(CLASS_950, public_format(*inputs, *dy, *statistics, names.attention)),
+    slopeless = tiling if dy else ACLNN_ERR_PARAM_INVALID
+    checks = (
+        *([one_of(parameters[-1], "", _PACKED_DATA)] if parameters[-1] == "softmaxInLayout" else []),
+        *elsewhere(CLASS_950, public_format(*inputs, *ropes, *dy, *statistics, names.attention)),
         dtype_in(floating, "query"),
         *(same_dtype(name, "query") for name in (*inputs[1:], *results, *gradients)),
         *([each("data type of a gradient", further, _gradient_dtype)] if further else []),
         rule(f"data type of the bias: {names.bias}", _bias_dtype),
+        *([rule(f"slopes: {names.bias}", _slopes, slopeless)] if "pseType" in parameters else []),
         dtype_in({D.BOOL, D.UINT8}, "attenMaskOptional"),
         dtype_in({D.UINT8}, "dropMaskOptional"),
         dtype_in({D.FLOAT}, *statistics, *sinks),
+        *(each("of 16 bits only", (name,), _short_query) for name in sinks if of_short),
         rule("at least 1: headNum", _positive),
         rule(f"dimensions of the layout: inputLayout, {', '.join(inputs)}", _dimensions),
         rule(f"heads: headNum, {names.key}, value", _heads),
+        *(_rope_checks(names, rope_gradients) if ropes else ()),
         rule(f"as many: {'value' if only_packed else f'{names.key}, value'}", _as_many, tiling),
         each("shape of the attention", results, _has_attention_shape, tiling),
         each("shape of a statistic", statistics, _statistic_shape, tiling),
@@ -421,6 +557,8 @@ def _checks(names: _Names, parameters: Collection[str]) -> tuple[Check, ...]:
         *(rule(f"a number a head: {name}", _sink_shape, tiling) for name in sinks),
         *([each("shape of a gradient", further, _of_same_shape, tiling)] if further else []),
     )
+    needed = present(*inputs, *dy, "inputLayout", *statistics, names.attention, *gradients)
+    return (needed, *unless_empty(names.outputs, *checks, which="every output", among=all))
 
 
 def _tensor(name: str, meaning: str, optional: bool = False, kind: Kind = Kind.INPUT) -> Parameter:
@@ -431,8 +569,14 @@ def _array(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.INT_ARRAY, meaning, optional=True)
 
 
-_PACKED, _STARTS, _SINK, _ALL_IN_ONE = "packed", "starts", "sink", "all in one"
-"""Features of a variant: packed sequences, start indices with pseType, a sink, or all parameters."""
+_PACKED, _STARTS, _SINK, _ROPES, _ALL_IN_ONE = "packed", "starts", "sink", "ropes", "all in one"
+_TEXT, _TEXT_LAST = "layout", "layout behind the outputs"
+"""Features of a variant: packed sequences, start indices with pseType, a sink, rotary parts, all parameters, the layout
+of statistics."""
+
+
+def _text(name: str) -> Parameter:
+    return Parameter(name, name, Kind.STRING, '"same_as_input": statistics of packed sequences lie so', optional=True)
 
 
 def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
@@ -451,10 +595,7 @@ def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
         attribute("offset", Kind.INT64, "another stream of it"),
     )
     out_dtype = attribute("outDtype", Kind.INT64, "ignored")
-    text = Parameter(
-        layout, layout, Kind.STRING, '"same_as_input": statistics of packed sequences lie so', optional=True
-    )
-    forward = layout == "softmaxOutLayout"
+    text, forward = _text(layout), layout == "softmaxOutLayout"
     return (
         _array("prefixOptional", "columns that are never masked, for each sample (sparseMode 6)"),
         *(ends if everything or _PACKED in has else ()),
@@ -470,7 +611,7 @@ def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
         attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 8"),
         *((out_dtype,) if everything and forward else ()),
         *((bias_type,) if everything or _STARTS in has else ()),
-        *((text,) if everything and forward else ()),
+        *((text,) if (everything and forward) or _TEXT in has else ()),
         *(seeds if everything else ()),
         *((out_dtype,) if everything and not forward else ()),
     )
@@ -491,11 +632,20 @@ def _sink(name: str) -> Parameter:
     return _tensor(name, "a score for each head that takes part and adds nothing", True)
 
 
+def _ropes(has: Collection[str], names: _Names) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
+    of = {_ROPE: "q", names.rope: "k"}
+    query, key = (_tensor(name, f"what is beside {beside} in each head: BF16", True) for name, beside in of.items())
+    return ((query,), (key,)) if _ROPES in has else ((), ())
+
+
 def _score(name: str, has: Collection[str]) -> Operator:
     everything = _ALL_IN_ONE in has
+    query_rope, key_rope = _ropes(has, _FORWARD)
     parameters = (
         _tensor("query", "q"),
+        *query_rope,
         _tensor("key", "k"),
+        *key_rope,
         _tensor("value", "v"),
         _tensor("realShiftOptional", "the bias", True),
         *_MASKS,
@@ -512,13 +662,15 @@ def _score(name: str, has: Collection[str]) -> Operator:
 
 def _gradient(name: str, has: Collection[str]) -> Operator:
     everything = _ALL_IN_ONE in has
-    ropes = (
-        _tensor("dqRopeOut", "not written", True, Kind.OUTPUT),
-        _tensor("dkRopeOut", "not written", True, Kind.OUTPUT),
-    )
+    meaning = "the gradient for what is beside" if _ROPES in has else "not written"
+    ropes = tuple((_tensor(name, meaning, True, Kind.OUTPUT),) for name in _ROPE_GRADIENTS)
+    query_rope, key_rope = _ropes(has, _BACKWARD)
+    dq_rope, dk_rope = ropes if _ROPES in has else ((), ())
     parameters = (
         _tensor("query", "q"),
+        *query_rope,
         _tensor("keyIn", "k"),
+        *key_rope,
         _tensor("value", "v"),
         _tensor("dy", "the gradient of the attention"),
         _tensor("pseShiftOptional", "the bias", True),
@@ -531,11 +683,14 @@ def _gradient(name: str, has: Collection[str]) -> Operator:
         *(_nulls(_ABSENT) if everything else ()),
         *_attributes(has, "softmaxInLayout"),
         _tensor("dqOut", "the gradient for q", kind=Kind.OUTPUT),
+        *dq_rope,
         _tensor("dkOut", "the gradient for k", kind=Kind.OUTPUT),
+        *dk_rope,
         _tensor("dvOut", "the gradient for v", kind=Kind.OUTPUT),
-        *(ropes if everything else ()),
+        *((each for rope in ropes for each in rope) if everything else ()),
         _tensor("dpseOut", "the gradient for the bias, where that is no slope", True, Kind.OUTPUT),
         *((_tensor("dsinkOut", "the gradient for the sink", True, Kind.OUTPUT),) if everything or _SINK in has else ()),
+        *((_text("softmaxInLayout"),) if _TEXT_LAST in has else ()),
     )
     return _operator(name, "Gradients of attention.", _BACKWARD, parameters, _backward_work, everything)
 
@@ -569,10 +724,16 @@ OPERATORS = (
     _score("flash_attention_score_v4", (_ALL_IN_ONE,)),
     _score("flash_attention_var_len_score", (_PACKED,)),
     _score("flash_attention_var_len_score_v2", (_PACKED, _STARTS)),
+    _score("flash_attention_var_len_score_v3", (_PACKED, _STARTS, _ROPES)),
+    _score("flash_attention_var_len_score_v4", (_PACKED, _TEXT)),
+    _score("flash_attention_var_len_score_v5", (_PACKED, _STARTS, _ROPES, _SINK, _TEXT)),
     _gradient("flash_attention_score_grad", ()),
     _gradient("flash_attention_score_grad_v2", (_STARTS,)),
     _gradient("flash_attention_score_grad_v3", (_STARTS, _SINK)),
     _gradient("flash_attention_score_grad_v4", (_ALL_IN_ONE,)),
     _gradient("flash_attention_unpadding_score_grad", (_PACKED,)),
     _gradient("flash_attention_unpadding_score_grad_v2", (_PACKED, _STARTS)),
+    _gradient("flash_attention_unpadding_score_grad_v3", (_PACKED, _STARTS, _ROPES)),
+    _gradient("flash_attention_unpadding_score_grad_v4", (_PACKED, _TEXT_LAST)),
+    _gradient("flash_attention_unpadding_score_grad_v5", (_PACKED, _STARTS, _ROPES, _SINK, _TEXT)),
 )
