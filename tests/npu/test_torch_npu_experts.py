@@ -119,6 +119,22 @@ def test_grouped_products_by_lists_of_numbers() -> None:
             torch.testing.assert_close(got.cpu().double(), one, rtol=2e-3, atol=4e-3)
 
 
+@pytest.mark.parametrize("of_integers", [False, True])
+def test_grouped_products_of_weights_in_blocks(of_integers: bool) -> None:
+    """As vLLM's layers of experts call them after npu_format_cast."""
+    x, weight, ends = sample(10, 32).half(), sample(EXPERTS, 32, 64, seed=1).half(), torch.tensor([2, 2, 7, 10])
+    scales: dict[str, Any] = {}
+    if of_integers:
+        x, weight = (each.mul(16).clamp(-127, 127).to(torch.int8) for each in (x, weight))
+        scales = {"scale": [torch.full((EXPERTS, 64), 2.0**-8)], "per_token_scale": [torch.ones(10)]}
+    laid_out = torch_npu.npu_format_cast(weight.npu(), 29)
+    on_device = {name: [each.npu() for each in given] for name, given in scales.items()}
+    how = {"split_item": 3, "group_type": 0, "group_list": ends.npu(), "output_dtype": torch.float16}
+    found = torch_npu.npu_grouped_matmul([x.npu()], [laid_out], **on_device, **how)[0]
+    wanted = grouped(x.double(), weight.double(), ends) * (2.0**-8 if of_integers else 1)
+    torch.testing.assert_close(found.cpu().double(), wanted, rtol=2e-3, atol=4e-3)
+
+
 def test_a_layer_of_experts_trains_as_on_the_cpu() -> None:
     """Gates, permutation, grouped products around SwiGLU, and back; on the CPU written out."""
     losses = []

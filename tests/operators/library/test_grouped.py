@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -17,18 +18,18 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped
 from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, shape
-from tests.helpers.library import TRAINED, Break, LibraryTests, Subject, described, torch, wide
+from tests.helpers.library import TRAINED, Break, Breaking, LibraryTests, Subject, described, torch, wide
 
-FIRST, SECOND, OPERATOR, FOURTH, FIFTH = grouped.OPERATORS
+FIRST, SECOND, OPERATOR, FOURTH, FIFTH, IN_BLOCKS = grouped.OPERATORS
 OF_NUMBERS = (FIRST, SECOND)
 BIAS, GROUPS = "biasOptional", "groupListOptional"
 QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4 and V5, all null but with INT8.
+#: Of V4 and later, all null but with INT8.
 MORE = (
     *("perTokenScaleOptional", "activationInputOptional", "activationQuantScaleOptional"),
     *("activationQuantOffsetOptional", "activationFeatureOutOptional", "dynQuantScaleOutOptional"),
 )
-FLOAT = D.FLOAT
+FLOAT, HALF = D.FLOAT, D.FLOAT16
 
 
 def bias_type(d: D) -> D:
@@ -75,7 +76,7 @@ def integers(changes: Mapping[str, Any] | None = None) -> Arguments:
 
 
 def out(operator: Operator) -> str:
-    return "out" if operator in (FOURTH, FIFTH) else "y"
+    return "out" if operator in (FOURTH, FIFTH, IN_BLOCKS) else "y"
 
 
 def product(a: Mapping[str, Any]) -> Any:
@@ -97,9 +98,76 @@ def single(of: tuple[int, ...], strides: tuple[int, ...] | None = None) -> tuple
     return (Tensor(FLOAT, of, strides),)
 
 
+OF_FLOATS = grouped.OPERATORS[1:-1]
+
+BREAKS: Mapping[str, Breaking] = {
+    "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
+    "null": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
+    "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
+    "data type of a result": lambda o, name: Break(integers({name: (T(D.DOUBLE, (5, 4)),)}), "ACL_INT32"),
+    "one tensor of integers": lambda o, name: Break(integers({name: integers()[name] * 2}), "1 tensor"),
+    "scales": lambda o, name: Break(integers({name: None}), "1 tensors beside an output of ACL_BF16"),
+    "scales of rows": lambda o, name: Break(
+        integers({SCALE: None, "out": (T(D.INT32, (5, 4)),)}), "null beside an output of ACL_INT32"
+    ),
+    "data type of scales": lambda o, name: Break(integers({name: (T(HALF, (2, 4)),)}), "ACL_BF16"),
+    "data type of scales of rows": lambda o, name: Break(integers({name: (T(HALF, (5,)),)}), "ACL_FLOAT"),
+    "a row of scales for each group": lambda o, name: Break(integers({name: (T(D.BF16, (4,)),)}), r"[2, 4]"),
+    "one scale for each row": lambda o, name: Break(integers({name: (T(FLOAT, (4,)),)}), "[5]"),
+    "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
+    "allowed value": lambda o, name: Break(
+        *{"groupType": ({name: 1}, "-1, 0 or 2"), "groupListType": ({name: 2}, "0 or 1")}.get(name, ({name: 1}, "0"))
+    ),
+    "goes with groupType": lambda o, name: Break({name: 4 if o is SECOND else 0}, "2 or 3"),
+    "format of a weight": lambda o, name: Break(
+        {name: (T(FLOAT, (2, 3, 4), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+    ),
+    "numbers of groups": lambda o, name: Break({name: (1, 4)}, "2 numbers in order, from 0 on, the last 5"),
+    "rows of a group": lambda o, name: Break({name: (6,)}, "from 0 to 5"),
+    "as many outputs as splitItem says": lambda o, name: Break({name: (T(FLOAT, (5, 4)),) * 2}, "1 tensors"),
+    "as many as of weight, or one": lambda o, name: Break({name: (T(FLOAT, (5, 3)),) * 2}, "1 tensors"),
+    "one weight": lambda o, name: Break({"groupType": 2, name: (T(FLOAT, (3, 4)),) * 2}, "1 tensor"),
+    "public format of each": lambda o, name: Break(
+        {name: (T(FLOAT, (5, 3), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+    ),
+    "dimensions of each": lambda o, name: Break({name: (T(FLOAT, (5,)),)}, "2"),
+    "extents of each": lambda o, name: Break({name: (T(FLOAT, (2**31 - 7, 3)),)}, "2147483647"),
+    "16 bits": lambda o, name: Break({"weight": (T(FLOAT, (3, 4)),) * 2}, "ACL_FLOAT16"),
+    "shape of a weight": lambda o, name: Break({name: (T(FLOAT, (2, 5, 4)),)}, "[3, 4]"),
+    "enough columns in x": lambda o, name: Break(
+        {"groupType": 2, "splitItem": 0, name: (T(FLOAT, (2, 4)),) * 2, out(o): (T(FLOAT, (5, 4)),) * 2},
+        "3 rows in all",
+        product=Product.ASCEND_950,
+    ),
+    "shape of a product": lambda o, name: Break({name: (T(FLOAT, (4, 5)),)}, "[5, 4]"),
+    "as many biases as weights": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "1 tensors"),
+    "a row of a product": lambda o, name: Break({name: (T(FLOAT, (4,)),)}, "[2, 4]"),
+    "ends of groups": lambda o, name: Break({name: None}, "ends"),
+    "an end for each group": lambda o, name: Break(shape((3,), name), "[2]"),
+    "few groups": lambda o, name: Break(
+        {name: T(D.INT64, (1025,)), "weight": (T(FLOAT, (1025, 3, 4)),), BIAS: (T(FLOAT, (1025, 4)),)}, "1024"
+    ),
+    "whole blocks": lambda o, name: Break(
+        {name: (T(HALF, (2, 3, 4), Format.FORMAT_FRACTAL_NZ),)}, "multiples of 16 rows and of 16 columns", HALF
+    ),
+    "lie as groupType says": lambda o, name: Break({name: single((5, 3), (1, 5))}, "contiguous"),
+    "lie alike": lambda o, name: Break({name: single((2, 3, 4), (24, 8, 2))}, "contiguous or transposed"),
+    "short rows": lambda o, name: Break(
+        {"x": (T(FLOAT, (5, 1 << 16)),), "weight": (T(FLOAT, (2, 1 << 16, 4)),)}
+        if name == "x"
+        else {
+            name: (T(FLOAT, (2, 3, 1 << 16)),),
+            out(o): (T(FLOAT, (5, 1 << 16)),),
+            BIAS: (T(FLOAT, (2, 1 << 16)),),
+        },
+        "65535",
+    ),
+}
+
+
 class TestGrouped(LibraryTests):
     subject = Subject(
-        grouped.OPERATORS[1:],
+        OF_FLOATS,
         calls={
             SECOND.name: lambda d: call(d) | {GROUPS: (1, 5)},
             OPERATOR.name: call,
@@ -122,70 +190,74 @@ class TestGrouped(LibraryTests):
                 GROUPS: (0, 0) if o is SECOND else {"shape": (2,)},
                 **({"tuningConfigOptional": None} if o is FIFTH else {}),
             }
-            for o in grouped.OPERATORS[1:]
+            for o in OF_FLOATS
         },
-        breaks={
-            "few tensors": lambda o, name: Break({name: ()}, "1 to 128"),
-            "not computed": lambda o, name: Break({name: (T(D.UINT64, (2, 4)),)}, "null"),
-            "data type of a result": lambda o, name: Break(integers({name: (T(FLOAT, (5, 4)),)}), "ACL_INT32"),
-            "one tensor of integers": lambda o, name: Break(integers({name: integers()[name] * 2}), "1 tensor"),
-            "scales": lambda o, name: Break(integers({name: None}), "1 tensors beside an output of ACL_BF16"),
-            "scales of rows": lambda o, name: Break(
-                integers({SCALE: (T(D.UINT64, (2, 4)),), "out": (T(D.INT8, (5, 4)),)}), "null beside"
-            ),
-            "data type of scales": lambda o, name: Break(integers({name: (T(FLOAT, (2, 4)),)}), "ACL_BF16"),
-            "data type of scales of rows": lambda o, name: Break(integers({name: (T(HALF, (5,)),)}), "ACL_FLOAT"),
-            "a row of scales for each group": lambda o, name: Break(integers({name: (T(D.BF16, (4,)),)}), r"[2, 4]"),
-            "one scale for each row": lambda o, name: Break(integers({name: (T(FLOAT, (4,)),)}), "[5]"),
-            "data type beside x": lambda o, name: Break({name: (T(D.BF16, (2, 4)),)}, "ACL_FLOAT"),
-            "allowed value": lambda o, name: Break(
-                *{"groupType": ({name: 1}, "-1, 0 or 2"), "groupListType": ({name: 2}, "0 or 1")}.get(
-                    name, ({name: 1}, "0")
-                )
-            ),
-            "goes with groupType": lambda o, name: Break({name: 4 if o is SECOND else 0}, "2 or 3"),
-            "format of a weight": lambda o, name: Break(
-                {name: (T(FLOAT, (2, 3, 4), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
-            ),
-            "numbers of groups": lambda o, name: Break({name: (1, 4)}, "2 numbers in order, from 0 on, the last 5"),
-            "rows of a group": lambda o, name: Break({name: (6,)}, "from 0 to 5"),
-            "as many outputs as splitItem says": lambda o, name: Break({name: (T(FLOAT, (5, 4)),) * 2}, "1 tensors"),
-            "as many as of weight, or one": lambda o, name: Break({name: (T(FLOAT, (5, 3)),) * 2}, "1 tensors"),
-            "one weight": lambda o, name: Break({"groupType": 2, name: (T(FLOAT, (3, 4)),) * 2}, "1 tensor"),
-            "public format of each": lambda o, name: Break(
-                {name: (T(FLOAT, (5, 3), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
-            ),
-            "dimensions of each": lambda o, name: Break({name: (T(FLOAT, (5,)),)}, "2"),
-            "extents of each": lambda o, name: Break({name: (T(FLOAT, (2**31 - 7, 3)),)}, "2147483647"),
-            "16 bits": lambda o, name: Break({"weight": (T(FLOAT, (3, 4)),) * 2}, "ACL_FLOAT16"),
-            "shape of a weight": lambda o, name: Break({name: (T(FLOAT, (2, 5, 4)),)}, "[3, 4]"),
-            "enough columns in x": lambda o, name: Break(
-                {"groupType": 2, "splitItem": 0, name: (T(FLOAT, (2, 4)),) * 2, out(o): (T(FLOAT, (5, 4)),) * 2},
-                "3 rows in all",
-                product=Product.ASCEND_950,
-            ),
-            "shape of a product": lambda o, name: Break({name: (T(FLOAT, (4, 5)),)}, "[5, 4]"),
-            "as many biases as weights": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "1 tensors"),
-            "a row of a product": lambda o, name: Break({name: (T(FLOAT, (4,)),)}, "[2, 4]"),
-            "ends of groups": lambda o, name: Break({name: None}, "ends"),
-            "an end for each group": lambda o, name: Break(shape((3,), name), "[2]"),
-            "few groups": lambda o, name: Break(
-                {name: T(D.INT64, (1025,)), "weight": (T(FLOAT, (1025, 3, 4)),), BIAS: (T(FLOAT, (1025, 4)),)}, "1024"
-            ),
-            "lie as groupType says": lambda o, name: Break({name: single((5, 3), (1, 5))}, "contiguous"),
-            "lie alike": lambda o, name: Break({name: single((2, 3, 4), (24, 8, 2))}, "contiguous or transposed"),
-            "short rows": lambda o, name: Break(
-                {"x": single((5, 1 << 16)), "weight": single((2, 1 << 16, 4))}
-                if name == "x"
-                else {name: single((2, 3, 1 << 16)), out(o): single((5, 1 << 16)), BIAS: single((2, 1 << 16))},
-                "65535",
-            ),
-        },
+        breaks=BREAKS,
         codes={"not computed": NO_KERNEL},
     )
 
 
-HALF = D.FLOAT16
+def in_blocks(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """A call of 16 bits instead of 32, and of 16 instead of 3 rows of weights and 32 instead of 4 columns."""
+    extents = {3: 16, 4: 32}
+
+    def widened(value: Any) -> Any:
+        if type(value) is tuple:
+            return tuple(map(widened, value))
+        shape = tuple(extents.get(extent, extent) for extent in value.shape)
+        dtype = HALF if value.dtype == FLOAT else value.dtype
+        return T(dtype, shape) if isinstance(value, T) else Tensor(dtype, shape, value.strides)
+
+    listed = ("x", "weight", BIAS, "out", SCALE)
+    return {name: widened(value) if name in listed and value else value for name, value in arguments.items()}
+
+
+def break_in_blocks(broken: Breaking) -> Breaking:
+    def widened(o: Operator, name: str) -> Break:
+        change, expected, *others = broken(o, name)
+        return Break(in_blocks(change), expected.replace("3, 4]", "16, 4]").replace(", 4]", ", 32]"), *others)
+
+    return widened
+
+
+class TestInBlocks(LibraryTests):
+    subject = Subject(
+        (IN_BLOCKS,),
+        calls={
+            IN_BLOCKS.name: lambda d: (
+                in_blocks(fifth(call(d), 1)) | {BIAS: (T(bias_type(d), (2, 32)),), "quantGroupSize": 0}
+            )
+        },
+        references={IN_BLOCKS.name: product},
+        default=TRAINED[1:],
+        plain=(IN_BLOCKS.name,),
+        numbers=lambda operator, name, array: np.array([1, 3]) if name == GROUPS else array,
+        empty={
+            IN_BLOCKS.name: {
+                "x": (T(HALF, (0, 16)),),
+                "out": (T(HALF, (0, 32)),),
+                GROUPS: {"shape": (2,)},
+                "tuningConfigOptional": None,
+            }
+        },
+        breaks={
+            **{title: break_in_blocks(broken) for title, broken in BREAKS.items()},
+            "one data type": lambda o, name: Break({name: (T(HALF, (3, 4)), T(D.BF16, (3, 4)))}, "ACL_FLOAT16"),
+            "public format of each": lambda o, name: Break(
+                {name: (T(HALF, (5, 3), Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+            ),
+            "allowed value": lambda o, name: Break(
+                *{"groupType": ({name: 2}, "-1 or 0"), "groupListType": ({name: 2}, "0 or 1")}.get(
+                    name, ({name: 1}, "0")
+                )
+            ),
+            "whole blocks": lambda o, name: Break(
+                {name: (T(HALF, (2, 16, 24)),), "out": (T(HALF, (5, 24)),), BIAS: (T(HALF, (2, 24)),)},
+                "multiples of 16 rows and of 16 columns",
+            ),
+        },
+        codes={"not computed": NO_KERNEL},
+    )
 
 
 class TestFirst(LibraryTests):
@@ -221,6 +293,9 @@ class TestFirst(LibraryTests):
             "as many biases as weights": lambda o, name: Break({name: (T(HALF, (4,)),)}, "2 tensors"),
             "a row of a product": lambda o, name: Break({name: (T(HALF, (5,)),) * 2}, "[4]"),
             "numbers of groups": lambda o, name: Break({name: None}, "the ends of groups"),
+            "whole blocks": lambda o, name: Break(
+                {name: (T(HALF, (3, 4), Format.FORMAT_FRACTAL_NZ),) * 2}, "multiples of 16 rows"
+            ),
             "lie as groupType says": lambda o, name: Break({name: (Tensor(HALF, (5, 3), (1, 5)),)}, "contiguous"),
             "lie alike": lambda o, name: Break({name: (Tensor(HALF, (3, 4), (8, 2)),) * 2}, "contiguous or transposed"),
             "short rows": lambda o, name: Break(
@@ -467,9 +542,10 @@ def test_an_x_of_its_own_may_have_more_dimensions() -> None:
 
 
 def test_weights_of_16_bits_may_be_called_blocks() -> None:
-    weight = (Tensor(HALF, (2, 3, 4), format=Format.FORMAT_FRACTAL_NZ),)
-    arguments = fifth(described(call(HALF)), 0) | {"weight": weight}
+    weight = (Tensor(HALF, (2, 16, 32), format=Format.FORMAT_FRACTAL_NZ),)
+    arguments = described(in_blocks(fifth(call(HALF), 0))) | {"weight": weight}
     prepare(FIFTH, arguments, Product.ATLAS_A2)
+    prepare(IN_BLOCKS, arguments | {"quantGroupSize": 0}, Product.ASCEND_950)
     with pytest.raises(AclnnError, match=r"weight\[0\]: expected a format such as ACL_FORMAT_ND"):
         prepare(FIFTH, arguments, Product.ASCEND_950)
 
@@ -502,6 +578,26 @@ def whole_total(bias: Any = 0) -> Any:
 
 
 ROWS = np.repeat([0, 1], [2, 1])
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_blocks_of_integers(transposed: bool) -> None:
+    """A label of blocks leaves the elements in their old order; blocks of transposed matrices are transposed."""
+    x, weight, scale = whole(5, 64), whole(2, 64, 32), np.full((2, 32), 2**-12, np.float32)
+    y = placed(np.full((5, 32), 7, np.float16))
+    listed = {"x": x, SCALE: scale, ROW_SCALE: np.ones(5, np.float32)}
+    arguments = in_blocks(fifth(call(HALF), 1)) | {name: (placed(each),) for name, each in listed.items()}
+    arguments |= {"weight": (placed(weight, transposed),), BIAS: None, GROUPS: placed(np.array([2, 1])), "out": (y,)}
+    arguments |= {"quantGroupSize": 0, "tuningConfigOptional": None}
+    prepare(IN_BLOCKS, arguments, Product.ATLAS_A2).run()
+    expected = np.concatenate([x[:2].astype(int) @ weight[0], x[2:3].astype(int) @ weight[1]]) * 2.0**-12
+    np.testing.assert_allclose(y.owner[:3], expected, rtol=2**-8)
+    narrow = {"weight": (placed(whole(2, 64, 16), transposed),), SCALE: (placed(scale[:, :16]),)}
+    arguments |= narrow | {"out": (placed(np.zeros((5, 16), np.float16)),)}
+    text = r"weight\[0\]: expected multiples of 16 rows and of 32 columns, got \[64, 16\]"
+    with nullcontext() if transposed else pytest.raises(AclnnError, match=text):
+        prepare(IN_BLOCKS, arguments, Product.ATLAS_A2)
+    prepare(IN_BLOCKS, arguments, Product.ASCEND_950)
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -554,13 +650,14 @@ NOTHING: tuple[tuple[Tensor | None, ...], ...] = ((), (Tensor(FLOAT, (0,)),), (N
         (OPERATOR, call(FLOAT)),
         (FOURTH, fourth(call(FLOAT), 1)),
         (FIFTH, fifth(call(FLOAT), 1)),
+        (IN_BLOCKS, in_blocks(fifth(call(HALF), 1)) | {"quantGroupSize": 0}),
     ],
     ids=lambda given: given.name if isinstance(given, Operator) else "",
 )
 def test_optional_lists_of_nothing_count_as_null(operator: Operator, arguments: Arguments) -> None:
     """Of no tensors, of one of shape [0], or before the 950 products of null; these refuse any null among tensors."""
     given = described(arguments)
-    for name in (BIAS, *QUANTIZATION, *(MORE[:1] if operator in (FOURTH, FIFTH) else ())):
+    for name in (BIAS, *QUANTIZATION, *(MORE[:1] if out(operator) == "out" else ())):
         for tensors in NOTHING[:2]:
             prepare(operator, given | {name: tensors}, Product.ASCEND_950)
         for tensors in NOTHING:

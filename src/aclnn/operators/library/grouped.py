@@ -1,4 +1,7 @@
-"""Products of matrices in groups, as mixtures of experts need them: aclnnGroupedMatmul to aclnnGroupedMatmulV5."""
+"""Products of matrices in groups, as mixtures of experts need them.
+
+They are aclnnGroupedMatmul, its V2 to V5, and aclnnGroupedMatmulWeightNz.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from aclnn.core.checks import (
     elsewhere,
     extents,
     listing,
+    null,
     one_of,
     present,
     rule,
@@ -28,7 +32,7 @@ from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 from aclnn.operators.library.quantization import product_scale
-from aclnn.operators.library.quantized_products import integer_product
+from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
 _BIAS, _GROUPS = "biasOptional", "groupListOptional"
 _TUNING = "tuningConfigOptional"
@@ -41,7 +45,7 @@ TUNED = Parameter(
     c_type="aclIntArray *",
 )
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4 and V5 alone, and null: before the list of groups, after it, results.
+#: Of V4 and later alone, and null: before the list of groups, after it, results.
 _MORE = (
     ("perTokenScaleOptional",),
     ("activationInputOptional", "activationQuantScaleOptional", "activationQuantOffsetOptional"),
@@ -50,11 +54,19 @@ _MORE = (
 _SCALE, _ROW_SCALE = _QUANTIZATION[0], _MORE[0][0]
 _BITS = (D.UINT64, D.INT64)
 """Data types of scales as aclnnTransQuantParamV2 makes them."""
-_VERSIONS = {"grouped_matmul": 1, **{f"grouped_matmul_v{number}": number for number in range(2, 6)}}
+_IN_BLOCKS = 6
+"""The version whose weights are blocks, whatever their format is called."""
+_VERSIONS = {
+    "grouped_matmul": 1,
+    **{f"grouped_matmul_v{number}": number for number in range(2, _IN_BLOCKS)},
+    "grouped_matmul_weight_nz": _IN_BLOCKS,
+}
 _MOST_TENSORS, _MOST_TENSORS_950, _MOST_GROUPS = 128, 1024, 1024
 _MOST_DIMS = 6
 _MOST_INNER = 2**16 - 1
 _MOST, _ALIGNED_BYTES = 2**31 - 1, 32
+_BLOCK = (16, 16)
+"""Rows and columns of a block of 16 bits."""
 #: What groups divide: nothing, the rows of x, the columns of x with the rows of the weight.
 _NONE, _ROWS, _INNER = -1, 0, 2
 _NO_ENDS = f"{_GROUPS}: expected the ends of groups, got null"
@@ -134,9 +146,14 @@ def _of_given_lists(check: Check) -> Check:
 
 
 def _few(call: Call, name: str) -> str | None:
-    most = _MOST_TENSORS_950 if call.product in CLASS_950 and _version(call) in (2, 4, 5) else _MOST_TENSORS
+    most = _MOST_TENSORS_950 if call.product in CLASS_950 and _version(call) not in (1, 3) else _MOST_TENSORS
     count = len(call[name])
     return None if 1 <= count <= most else f"expected 1 to {most} tensors, got {count}"
+
+
+def _in_blocks(call: Call) -> bool:
+    """True where weights are called blocks."""
+    return _version(call) == _IN_BLOCKS or call["weight"][0].format == Format.FORMAT_FRACTAL_NZ
 
 
 def _of_integers(call: Call) -> bool:
@@ -156,7 +173,7 @@ def _absent(call: Call, name: str) -> str | None:
 def _result_dtype(call: Call, name: str, at: int) -> str | None:
     if not _of_integers(call):
         return alike("x")(call, name, at)
-    allowed, got = (D.FLOAT16, D.BF16, D.INT8, D.INT32), call[name][at].dtype
+    allowed, got = (D.FLOAT16, D.BF16, D.INT32, *(() if _in_blocks(call) else (D.INT8,))), call[name][at].dtype
     if got in allowed:
         return None
     return f"expected data type {listing(dtype.c_name for dtype in allowed)} beside ACL_INT8 (x[0]), got {got.c_name}"
@@ -190,7 +207,7 @@ def _scale_dtype(call: Call, name: str, at: int) -> str | None:
         allowed = floats if by_rows else (*floats, *_BITS)
     else:
         allowed = {D.BF16: (D.BF16,), D.FLOAT16: (D.FLOAT,)}.get(out, _BITS)
-        if out == D.BF16 and call["weight"][0].format == Format.FORMAT_FRACTAL_NZ:
+        if out == D.BF16 and _in_blocks(call):
             allowed = (D.BF16, D.FLOAT)
     if got in allowed:
         return None
@@ -232,8 +249,7 @@ def _bias_beside_scales(call: Call) -> tuple[D, ...]:
         return (D.INT32,)
     if call.product in CLASS_950:
         return D.INT32, out, D.FLOAT
-    in_blocks = out == D.BF16 and call["weight"][0].format == Format.FORMAT_FRACTAL_NZ
-    return (D.INT32, D.BF16) if in_blocks else (D.INT32,)
+    return (D.INT32, D.BF16) if out == D.BF16 and _in_blocks(call) else (D.INT32,)
 
 
 def _bias_dtype(call: Call, name: str, at: int) -> str | None:
@@ -303,6 +319,19 @@ def _weight_format(call: Call, name: str, at: int) -> str | None:
     if tensor.format == Format.FORMAT_FRACTAL_NZ and tensor.dtype != D.FLOAT and call.product not in CLASS_950:
         return None
     return public(call, name, at)
+
+
+def _whole_blocks(call: Call, name: str, at: int) -> str | None:
+    tensor = call[name][at]
+    if not _in_blocks(call) or (call.product in CLASS_950 and _of_integers(call)):
+        return None
+    rows, columns = BLOCK if tensor.dtype == D.INT8 else _BLOCK
+    if tensor.is_transposed:
+        rows, columns = columns, rows
+    k, n = tensor.shape[-2:]
+    if k % rows == n % columns == 0 or not all(any(each.size for each in call[of]) for of in ("x", "weight")):
+        return None
+    return f"expected multiples of {rows} rows and of {columns} columns, got {extents((k, n))}"
 
 
 def _extents(call: Call, name: str, at: int) -> str | None:
@@ -573,14 +602,16 @@ _OF_SCALES = (
 
 def _grouped(name: str) -> Operator:
     version = _VERSIONS[name]
-    of_numbers, has_more = version < 3, version > 3
-    out, dtypes = "out" if has_more else "y", FLOATING if version > 1 else (D.FLOAT16, D.BF16)
+    of_numbers, has_more, in_blocks = version < 3, version > 3, version == _IN_BLOCKS
+    out, dtypes = "out" if has_more else "y", (D.FLOAT16, D.BF16) if version == 1 or in_blocks else FLOATING
+    may_divide_columns = version > 1 and not in_blocks
     lists = ("x", "weight", out)
     operands = lists[:2] if has_more else lists
     before, after, more = _MORE if has_more else ((), (), ())
     optional = (_BIAS, *_QUANTIZATION, *before)
     meanings = {_SCALE: "factors of INT8's products", _ROW_SCALE: "a factor for each row of these"} if has_more else {}
-    kinds = attribute("groupType", Kind.INT64, "-1: no groups, 0: of rows of x, 2: of columns of x")
+    of_columns = ", 2: of columns of x" * may_divide_columns
+    kinds = attribute("groupType", Kind.INT64, f"-1: no groups, 0: of rows of x{of_columns}")
     groups: tuple[Check, ...] = (
         rule("ends of groups: groupListOptional", _group_list),
         each("an end for each group", (_GROUPS,), _group_count),
@@ -590,25 +621,26 @@ def _grouped(name: str) -> Operator:
         present(*lists),
         each("few tensors", lists, _few),
         each_of("no null among them", (*lists, *optional), not_null, ACLNN_ERR_PARAM_NULLPTR),
-        each("not computed", (*optional[1:], *after, *more), _absent, ACLNN_ERR_INNER_NULLPTR),
+        *((null(*after, *more),) * has_more),
+        each("not computed", optional[1:], _absent, ACLNN_ERR_INNER_NULLPTR),
         each_of("data type of each", operands, of_types((*dtypes, D.INT8) if has_more else dtypes)),
         each_of("one data type", operands, alike("x")),
         *(_OF_INTEGERS * has_more),
         each_of("data type beside x", (_BIAS,), _bias_dtype),
         *(() if of_numbers else (dtype_in({D.INT64}, _GROUPS),)),
-        *((one_of("groupType", _NONE, _ROWS, _INNER),) if version > 1 else ()),
+        *((one_of("groupType", _NONE, _ROWS, *((_INNER,) * may_divide_columns)),) if version > 1 else ()),
         *((one_of("groupListType", _ENDS, _SIZES), one_of("actType", 0)) if has_more else ()),
         rule("goes with groupType: splitItem", _split),
         rule(f"as many outputs as splitItem says: {out}", _outputs),
         rule("as many as of weight, or one: x", _inputs),
-        *((rule("one weight: weight", _single_weight),) if version > 1 else ()),
+        *((rule("one weight: weight", _single_weight),) * may_divide_columns),
         each_of("public format of each", ("x", out, _BIAS), public),
-        each_of("format of a weight", ("weight",), _weight_format),
+        *(() if in_blocks else (each_of("format of a weight", ("weight",), _weight_format),)),
         each_of("dimensions of each", lists, _ranks),
         each_of("extents of each", ("x", "weight"), _extents),
-        *(elsewhere(CLASS_950, rule("16 bits: x", _together)) if version > 1 else ()),
+        *(elsewhere(CLASS_950, rule("16 bits: x", _together)) * may_divide_columns),
         each_of("shape of a weight", ("weight",), _weight_shape),
-        *((rule("enough columns in x: weight", _enough_columns),) if version > 1 else ()),
+        *((rule("enough columns in x: weight", _enough_columns),) * may_divide_columns),
         each_of("shape of a product", (out,), _output_shape),
         rule("as many biases as weights: biasOptional", _bias_count),
         each_of("a row of a product", (_BIAS,), _bias_shape),
@@ -618,6 +650,7 @@ def _grouped(name: str) -> Operator:
         rule("lie as groupType says: x", _orientation),
         rule("lie alike: weight", _alike_oriented),
         *elsewhere(CLASS_950, each_of("short rows", ("x", "weight"), _short)),
+        each_of("whole blocks", ("weight",), _whole_blocks),
     )
     return Operator(
         name=name,
@@ -645,6 +678,7 @@ def _grouped(name: str) -> Operator:
                 else ()
             ),
             *((TUNED,) if version > 4 else ()),
+            *((attribute("quantGroupSize", Kind.INT64, "ignored"),) * in_blocks),
             Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if has_more else Kind.INPUT_LIST.value),
             *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),
