@@ -13,12 +13,15 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped_gates
+from aclnn.operators.library.four_bits import packed
 from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, LibraryTests, Placed, Subject, torch, wide
 
 NAME = "grouped_matmul_swiglu_quant_weight_nz"
+PLAIN = NAME.removesuffix("_weight_nz")
 FLOAT, INT8 = D.FLOAT, D.INT8
 
 
@@ -35,8 +38,23 @@ def _call(d: D) -> Arguments:
     }
 
 
+def _in_blocks(d: D) -> Arguments:
+    return _call(d) | {"weight": T(INT8, (2, 1, 1, 16, 32), Format.FORMAT_FRACTAL_NZ)}
+
+
+#: A call with weights of four bits, eight in an INT32.
+FOUR_BITS: Mapping[str, Any] = {
+    "weight": T(D.INT32, (2, 3, 1)),
+    "weightScale": T(D.UINT64, (2, 8)),
+    "bias": T(FLOAT, (2, 8)),
+    "output": T(INT8, (5, 4)),
+}
+
+
 def _gated(a: Mapping[str, Any]) -> tuple[Any, ...]:
     x, weight = wide(a["x"]).double(), wide(a["weight"]).double()
+    if weight.ndim == 5:
+        weight = weight[:, 0, 0, :3, :4]
     parts = [x[rows] @ weight[at] * wide(a["weightScale"])[at] for at, rows in enumerate((slice(1), slice(1, 4)))]
     left, right = (torch.cat(parts) * wide(a["xScale"])[:4, None]).chunk(2, -1)
     y = torch.nn.functional.silu(left) * right
@@ -52,38 +70,64 @@ def _ends(operator: Operator, name: str, array: Any) -> Any:
 class TestGroupedGates(LibraryTests):
     subject = Subject(
         grouped_gates.OPERATORS,
-        calls={NAME: _call},
-        references={NAME: _gated},
+        calls={NAME: _call, PLAIN: _in_blocks},
+        references=dict.fromkeys((NAME, PLAIN), _gated),
         default=(INT8,),
         left=("outputOffset",),
         numbers=_ends,
         empty={
-            NAME: {
+            name: {
                 "x": {"shape": (0, 3)},
-                "weight": {"shape": (2, 3, 4)},
+                "weight": {"shape": of},
                 "weightScale": {"shape": (2, 4)},
                 "groupList": {"shape": (2,)},
                 **{name: {"shape": (0,)} for name in ("xScale", "outputScale")},
                 **dict.fromkeys(("bias", "offset", "outputOffset")),
                 "output": {"shape": (0, 2)},
             }
+            for name, of in ((NAME, (2, 3, 4)), (PLAIN, (2, 1, 1, 16, 32)))
         },
         breaks={
             "null": lambda o, name: Break({name: T(FLOAT, (2, 4))}, "null"),
-            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
-            "public format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
+            "present": lambda o, name: Break({**(FOUR_BITS if name == "bias" else {}), name: None}, "an object"),
+            "data type": lambda o, name: Break(
+                {**FOUR_BITS, name: T(D.DOUBLE, (2, 8))} if name == "bias" else dtype(D.DOUBLE, name), "ACL_"
+            ),
+            "data type beside weight": lambda o, name: Break(
+                dtype(D.UINT64, name), "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16 beside ACL_INT8"
+            ),
+            "no private format": lambda o, name: Break(
+                {**FOUR_BITS, name: T(FLOAT, (2, 8), Format.FORMAT_FRACTAL_NZ)}
+                if name == "bias"
+                else {name: {"format": Format.FORMAT_FRACTAL_NZ}},
+                "ACL_FORMAT",
+            ),
+            "blocks": lambda o, name: Break({name: T(INT8, (2, 3, 4))}, "ACL_FORMAT_FRACTAL_NZ of ACL_INT8"),
+            "scales of parts": lambda o, name: Break({**FOUR_BITS, name: T(D.UINT64, (2, 2, 8))}, "a divisor of 3"),
+            "whole bytes": lambda o, name: Break(
+                {**FOUR_BITS, name: Tensor(D.INT4, (2, 3, 8), (48, 16, 1))}, "contiguous"
+            ),
+            "shape is a row of each group": lambda o, name: Break({**FOUR_BITS, name: T(FLOAT, (2, 4))}, "[2, 8]"),
+            "2 to 3 dimensions": lambda o, name: Break(shape((4,), name), "2 to 3"),
             "2 dimensions": lambda o, name: Break(shape((5,), name), "2"),
             "3 to 5 dimensions": lambda o, name: Break(shape((3, 4), name), "3 to 5"),
             "1 dimension": lambda o, name: Break(shape((2, 1), name), "1"),
             "no dimension of 0": lambda o, name: Break(
-                shape((0, 3, 4) if name == "weight" else (0, 4), name), "no dimension of 0"
+                shape(((0, 3, 4) if o.name == NAME else (0, 1, 1, 16, 32)) if name == "weight" else (0, 4), name),
+                "no dimension of 0",
             ),
-            "shape": lambda o, name: Break(shape((2, 4, 3), name), "[2, 3, 4] or, in blocks, [2, 1, 1, 16, 32]"),
+            "shape": lambda o, name: Break(
+                shape((2, 4, 3) if o.name == NAME else (2, 1, 1, 32, 16), name),
+                "[2, 3, 4] or, in blocks, [2, 1, 1, 16, 32]",
+            ),
             "short rows": lambda o, name: Break(
-                {name: {"shape": (5, 1 << 16)}, "weight": {"shape": (2, 1 << 16, 4)}}, "65535 columns"
+                {name: {"shape": (5, 1 << 16)}}
+                | shape((2, 1 << 16, 4) if o.name == NAME else (2, 1, 1 << 12, 16, 32), "weight"),
+                "65535 columns",
             ),
             "few columns": lambda o, name: Break(
-                {name: {"shape": (2, 5)}, "weight": {"shape": (2, 3, 5)}}, "even number of at most 10240"
+                shape((2, 5), name) | (shape((2, 3, 5), "weight") if o.name == NAME else {}),
+                "even number of at most 10240",
             ),
             "few groups": lambda o, name: Break(shape((3,), name), "2 groups"),
             "shape is a factor for each row": lambda o, name: Break(shape((4,), name), "[5]"),
@@ -92,12 +136,15 @@ class TestGroupedGates(LibraryTests):
     )
 
 
-def _compute(weight: Any, ends: tuple[int, ...], x: Any, factors: Any) -> tuple[Any, Any]:
-    arrays = {"x": x, "weight": weight, "weightScale": factors, "xScale": np.full(len(x), 0.01, np.float32)}
-    arrays |= {"groupList": np.array(ends), "output": np.full((len(x), factors.shape[1] // 2), 7, np.int8)}
-    placed = {name: Placed(x, "contiguous") for name, x in (arrays | {"outputScale": np.zeros(len(x), "f4")}).items()}
-    given = dict.fromkeys(("bias", "offset", "outputOffset")) | {name: of.tensor for name, of in placed.items()}
-    prepare(BY_NAME[NAME], given, Product.ATLAS_A2).run()
+def _compute(weight: Any, ends: tuple[int, ...], x: Any, factors: Any, bias: Any = None, name: str = NAME) -> Any:
+    """The integers and their scales, of numbers of four bits in the bytes or the words that ``weight`` has."""
+    arrays = {"x": x, "weightScale": factors, "xScale": np.full(len(x), 0.01, np.float32)}
+    arrays |= {"groupList": np.array(ends), "output": np.full((len(x), factors.shape[-1] // 2), 7, np.int8)}
+    arrays |= {"outputScale": np.zeros(len(x), "f4")} | ({} if bias is None else {"bias": bias})
+    arrays |= {} if isinstance(weight, Tensor) else {"weight": weight}
+    placed = {name: Placed(x, "contiguous") for name, x in arrays.items()}
+    given = dict.fromkeys(("bias", "offset", "outputOffset")) | {"weight": weight}
+    prepare(BY_NAME[name], given | {name: of.tensor for name, of in placed.items()}, Product.ATLAS_A2).run()
     return placed["output"].view, placed["outputScale"].view
 
 
@@ -126,3 +173,31 @@ def test_rows_of_zeros_and_groups_without_rows() -> None:
 def test_ends_lie_within_rows() -> None:
     with pytest.raises(AclnnError, match=r"groupList\[1\]: expected an end from 1, .* to 3, got 4"):
         _compute(np.ones((2, 3, 4), np.int8), (1, 4), np.ones((3, 3), np.int8), np.ones((2, 4), np.float32))
+
+
+@pytest.mark.parametrize("parts", [None, 2])
+@pytest.mark.parametrize("in_blocks", [False, True])
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("name", [NAME, PLAIN])
+def test_weights_of_four_bits(name: str, words: bool, in_blocks: bool, parts: int | None) -> None:
+    """What is taken from x comes back with the bias that programs compute of the weights."""
+    random = np.random.default_rng(4)
+    x, weight = random.integers(-128, 128, (6, 32), np.int8), random.integers(-8, 8, (2, 32, 128), np.int8)
+    factors = np.exp2(random.integers(-6, -2, (2, parts or 1, 128))).astype(np.float32)
+    scaled = weight * np.repeat(factors, 32 // (parts or 1), 1)
+    stored = weight.reshape(2, 2, 16, 2, 64).transpose(0, 3, 1, 2, 4) if in_blocks else weight
+    held = packed(np.ascontiguousarray(stored))
+    held = held.view(np.int32) if words else held
+    shape = held.shape if words else stored.shape
+    form = Format.FORMAT_FRACTAL_NZ if in_blocks else Format.FORMAT_ND
+    dtype = D.INT32 if words else D.INT4
+    tensor = Tensor(dtype, shape, address=held.ctypes.data, owner=held, format=form)
+    bits = factors.view(np.uint32).astype(np.uint64)
+    bits, bias = bits if parts else bits[:, 0], (8 * scaled.sum(1)).astype(np.float32)
+    found, scale = _compute(tensor, (2, 5), x, bits, bias, name)
+    total = np.concatenate([x[:2].astype(float) @ scaled[0], x[2:5].astype(float) @ scaled[1]]) * np.float32(0.01)
+    left, right = np.split(total, 2, -1)
+    wanted = left / (1 + np.exp(-left)) * right
+    np.testing.assert_allclose(scale[:5], np.abs(wanted).max(-1) / 127, rtol=1e-6)
+    assert np.abs(found[:5] - wanted / scale[:5, None]).max() < 0.51
+    assert (found[5] == 7).all()

@@ -1,52 +1,100 @@
-"""SwiGLU of products of groups of rows, quantised again: aclnnGroupedMatmulSwigluQuantWeightNZ."""
+"""SwiGLU of products of groups of rows, quantised again: aclnnGroupedMatmulSwigluQuant and its variant WeightNZ."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
     extents,
+    listing,
     no_zero_dims,
     null,
     present,
     public_format,
+    restricted,
     rule,
     shape_is,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Library, Operator, Shape
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Library, Operator, Shape
 from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.grouped import parts_between
-from aclnn.operators.library.quantization import dynamically
+from aclnn.operators.library.quantization import dynamically, product_scale, whole_bytes
 from aclnn.operators.library.quantized_gates import gated
 from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
-_RESERVED = ("bias", "offset")
-_MOST_INNER, _MOST_COLUMNS = 2**16 - 1, 10240
+_FOUR_BITS, _BITS = (D.INT4, D.INT32), (D.UINT64, D.INT64)
+_BLOCK_OF_FOUR_BITS = (16, 64)
+_MOST_INNER, _MOST_INNER_OF_FOUR_BITS, _MOST_COLUMNS = 2**16 - 1, 19999, 10240
+_HALF = 8
+"""What is taken from x beside weights of four bits, and comes back with ``bias``: its lower halves are unsigned."""
+
+
+def _has_four_bits(call: Call) -> bool:
+    return call["weight"].dtype in _FOUR_BITS
+
+
+def _of_four_bits(*checks: Check) -> tuple[Check, ...]:
+    return restricted("of four bits", _has_four_bits, *checks)
+
+
+def _of_eight_bits(*checks: Check) -> tuple[Check, ...]:
+    return restricted("of INT8", lambda call: not _has_four_bits(call), *checks)
 
 
 def _columns(call: Call) -> int:
     """The columns of a product, which blocks may exceed."""
     shape: Shape = call["weightScale"].shape
-    return shape[1]
+    return shape[-1]
+
+
+def _scale_dtype(call: Call) -> str | None:
+    allowed, got = _BITS if _has_four_bits(call) else FLOATING, call["weightScale"].dtype
+    if got in allowed:
+        return None
+    beside, names = call["weight"].dtype.c_name, listing(dtype.c_name for dtype in allowed)
+    return f"weightScale: expected data type {names} beside {beside}, got {got.c_name}"
+
+
+def _scale_rows(call: Call) -> str | None:
+    inner, got = call["x"].shape[1], call["weightScale"].shape
+    if len(got) == 2 or (_has_four_bits(call) and inner % got[1] == 0):
+        return None
+    expected = f"2 dimensions, or a divisor of {inner} in dimension 1 of 3" if _has_four_bits(call) else "2 dimensions"
+    return f"weightScale: expected {expected}, got {extents(got)}"
+
+
+def _weight_layout(call: Call) -> str | None:
+    weight = call["weight"]
+    in_blocks, got = weight.format == Format.FORMAT_FRACTAL_NZ, len(weight.shape)
+    if not in_blocks and not _has_four_bits(call):
+        return f"weight: expected format ACL_FORMAT_FRACTAL_NZ of ACL_INT8, got {weight.format.c_name}"
+    expected = 5 if in_blocks else 3
+    return None if got == expected else f"weight: expected {expected} dimensions in {weight.format.c_name}, got {got}"
 
 
 def _weight_shape(call: Call) -> str | None:
-    (_, inner), (groups, columns), got = call["x"].shape, call["weightScale"].shape, call["weight"].shape
-    rows, width = BLOCK
-    expected = {3: (groups, inner, columns), 5: (groups, -(-columns // width), -(-inner // rows), rows, width)}
-    if got == expected.get(len(got)):
+    inner, groups, columns = call["x"].shape[1], call["weightScale"].shape[0], _columns(call)
+    rows, width = _BLOCK_OF_FOUR_BITS if _has_four_bits(call) else BLOCK
+    words, got = IN_INT32 if call["weight"].dtype == D.INT32 else 1, call["weight"].shape
+    blocks = (-(-columns // width), -(-inner // rows), rows, width // words)
+    expected = {3: (groups, inner, columns // words), 5: (groups, *blocks)}
+    if got == expected.get(len(got)) and columns % words == 0:
         return None
     return f"weight: expected shape {extents(expected[3])} or, in blocks, {extents(expected[5])}, got {extents(got)}"
 
 
 def _short(call: Call) -> str | None:
-    got = call["x"].shape[1]
-    return None if got <= _MOST_INNER else f"x: expected at most {_MOST_INNER} columns, got {got}"
+    most, got = _MOST_INNER_OF_FOUR_BITS if _has_four_bits(call) else _MOST_INNER, call["x"].shape[1]
+    return None if got <= most else f"x: expected at most {most} columns, got {got}"
 
 
 def _few(call: Call) -> str | None:
@@ -69,25 +117,38 @@ def _matrix(weight: Any, inner: int, columns: int) -> Any:
     return whole.reshape(whole.shape[0] * whole.shape[1], -1)[:inner, :columns]
 
 
+def _product(x: Any, matrix: Any, factors: Any) -> Any:
+    """Multiply integers; as many rows of the matrix for each row of factors have these."""
+    parts = zip(np.split(x, len(factors), -1), np.split(matrix, len(factors)), factors, strict=True)
+    return sum(integer_product(left, right, (len(x), matrix.shape[1])) * row for left, right, row in parts)
+
+
 def _work(call: Call) -> Library | None:
     if call["output"].size == 0:
         return None
-    inner, columns = call["x"].shape[1], _columns(call)
+    inner, columns, four_bits = call["x"].shape[1], _columns(call), _has_four_bits(call)
+    dtype, shape = call["weight"].dtype, call["weight"].shape
 
-    def multiply(x: Any, weight: Any, factors: Any, row_factors: Any, ends: Any, y: Any, scale: Any) -> Any:
+    def multiply(
+        x: Any, weight: Any, factors: Any, row_factors: Any, ends: Any, y: Any, scale: Any, bias: Any = None
+    ) -> Any:
         y, scale = y.copy(), scale.copy()
+        if four_bits:
+            weight = unpacked(weight, shape) if dtype == D.INT4 else unpacked_words(weight)
+            x, factors = x.astype(np.int16) - _HALF, product_scale(factors)[0]
         for at, rows in enumerate(parts_between(ends, len(x), "groupList")):
             if rows.start < rows.stop:
-                matrix = _matrix(weight[at], inner, columns)
-                total = integer_product(x[rows], matrix, (rows.stop - rows.start, columns))
+                total = _product(x[rows], _matrix(weight[at], inner, columns), np.atleast_2d(factors[at]))
+                if bias is not None:
+                    total += bias[at]
                 total *= row_factors[rows, None]
-                total *= factors[at]
                 y[rows], of_rows = dynamically(gated(total, left=True), -1, D.INT8)
                 scale[rows] = of_rows[:, 0]
         return y, scale
 
     outputs = ("output", "outputScale")
-    return Library(multiply, ("x", "weight", "weightScale", "xScale", "groupList", *outputs), outputs)
+    further = ("bias",) if four_bits else ()
+    return Library(multiply, ("x", "weight", "weightScale", "xScale", "groupList", *outputs, *further), outputs)
 
 
 def _result_shape(call: Call) -> Shape:
@@ -99,19 +160,24 @@ def _rows(call: Call) -> Shape:
     return shape[:1]
 
 
-OPERATORS = (
-    Operator(
-        name="grouped_matmul_swiglu_quant_weight_nz",
-        function="aclnnGroupedMatmulSwigluQuantWeightNZ",
+def _operator(name: str, function: str, *layout: Check) -> Operator:
+    return Operator(
+        name=name,
+        function=function,
         summary="Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.",
-        formula="a, b = halves of x @ weight[group] * xScale * weightScale[group],  "
+        formula="a, b = halves of x @ weight[group] * weightScale[group] * xScale, of four bits of "
+        "((x - 8) @ weight[group] * weightScale[group] + bias[group]) * xScale; "
         "output = round(swish(a) * b / outputScale)",
         parameters=(
             tensor_in("x", "the rows; INT8"),
-            tensor_in("weight", "(groups, K, N), or in blocks of 16 rows and 32 columns; INT8"),
-            optional_in("bias", "null"),
+            tensor_in(
+                "weight",
+                "(groups, K, N), or in blocks of 16 rows and 32 columns; INT8, or INT4, 64 columns a block; INT32 "
+                "holds eight of INT4",
+            ),
+            optional_in("bias", "of four bits, (groups, N), 8 times the sums of weight * weightScale; FLOAT"),
             optional_in("offset", "null"),
-            tensor_in("weightScale", "(groups, N) factors"),
+            tensor_in("weightScale", "(groups, N) factors, of four bits UINT64, (groups, parts of K, N) too"),
             tensor_in("xScale", "a factor for each row; FLOAT"),
             tensor_in("groupList", "where groups end; INT64"),
             tensor_out("output", "the integers; INT8"),
@@ -121,24 +187,43 @@ OPERATORS = (
         support=support((D.INT8,), A2_CLASS),
         checks=(
             present("x", "weight", "weightScale", "xScale", "groupList", "output", "outputScale"),
-            null(*_RESERVED, why="of weights of INT8"),
-            dtype_in({D.INT8}, "x", "weight", "output"),
-            dtype_in(FLOATING, "weightScale"),
-            dtype_in({D.FLOAT}, "xScale", "outputScale"),
+            *_of_four_bits(present("bias")),
+            *_of_eight_bits(null("bias", why="of weights of INT8")),
+            null("offset", why="reserved"),
+            dtype_in({D.INT8}, "x", "output"),
+            dtype_in({D.INT8, *_FOUR_BITS}, "weight"),
+            rule("data type beside weight: weightScale", _scale_dtype),
+            dtype_in({D.FLOAT}, "bias", "xScale", "outputScale"),
             dtype_in({D.INT64}, "groupList"),
-            public_format("x", "weightScale", "xScale", "groupList", "output", "outputScale"),
-            dims_between(2, 2, "x", "weightScale", "output"),
+            public_format("x", "bias", "weightScale", "xScale", "groupList", "output", "outputScale"),
+            dims_between(2, 2, "x", "output"),
+            dims_between(2, 3, "weightScale"),
             dims_between(3, 5, "weight"),
             dims_between(1, 1, "groupList"),
             no_zero_dims("weight", "weightScale"),
+            *layout,
+            rule("scales of parts: weightScale", _scale_rows),
             rule("shape: weight", _weight_shape),
+            whole_bytes("weight"),
             rule("short rows: x", _short),
             rule("few columns: weightScale", _few),
             rule("few groups: groupList", _count),
+            *_of_four_bits(
+                shape_is("a row of each group", lambda call: (call["weight"].shape[0], _columns(call)), "bias")
+            ),
             shape_is("a factor for each row", _rows, "xScale", "outputScale"),
             shape_is("half of the products", _result_shape, "output"),
         ),
         work=_work,
         leaves=True,
+    )
+
+
+OPERATORS = (
+    _operator(
+        "grouped_matmul_swiglu_quant",
+        "aclnnGroupedMatmulSwigluQuant",
+        rule("blocks: weight", _weight_layout),
     ),
+    _operator("grouped_matmul_swiglu_quant_weight_nz", "aclnnGroupedMatmulSwigluQuantWeightNZ"),
 )
