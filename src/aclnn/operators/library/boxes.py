@@ -137,7 +137,7 @@ OPERATORS = (
                 present("bBoxes", "gtBoxes", "overlap", "atanSub"),
                 dtype_in((D.FLOAT, D.FLOAT16), "bBoxes"),
                 *(same_dtype(name, "bBoxes") for name in ("gtBoxes", "overlap", "atanSub")),
-                each("format of no meaning", ("bBoxes", "gtBoxes", "overlap", "atanSub"), _plain),
+                format_is(Format.FORMAT_ND, "bBoxes", "gtBoxes", "overlap", "atanSub"),
                 one_of("isCross", False),
                 _TEXT,
                 one_of("mode", "iou", "iof"),
