@@ -394,6 +394,21 @@ class Subject:
         return placed
 
 
+def labelled(call: Callable[[D], Arguments]) -> Callable[[D], Arguments]:
+    """Make a function of valid calls whose tensors have the formats that arrays of their ranks have."""
+
+    def label(value: Any) -> Any:
+        return value._replace(format=Format.of_rank(len(value.shape))) if isinstance(value, T) else value
+
+    return lambda d: {name: label(value) for name, value in call(d).items()}
+
+
+def label_by_rank(placed: Mapping[str, Placed]) -> None:
+    """Give tensors the formats that arrays of their ranks have."""
+    for each in placed.values():
+        each.tensor.format = Format.of_rank(len(each.tensor.shape))
+
+
 def computed(name: str, arguments: Mapping[str, Any], product: Product = Product.ATLAS_A2) -> dict[str, Array]:
     """Run an operator on arrays in the place of tensors; return all of them as they are then."""
     placed = {

@@ -301,6 +301,17 @@ def public_format(*names: str) -> Check:
     return each("no private format", names, complain)
 
 
+def format_of_rank(*names: str) -> Check:
+    """Require the storage format that names as many dimensions as the tensor has, as ACL_FORMAT_NCHW does four."""
+
+    def complain(call: Call, name: str) -> str | None:
+        expected, got = Format.of_rank(len(call[name].shape)), call[name].format
+        dims = f"(of {len(call[name].shape)} dimensions)"
+        return None if got == expected else f"expected format {expected.c_name} {dims}, got {got.c_name}"
+
+    return each("format of the dimensions", names, complain)
+
+
 _ND_FORMATS = (
     Format.FORMAT_ND,
     Format.FORMAT_NCHW,

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, rule, where_supported
+from aclnn.core.checks import FLOATING, listing, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
@@ -196,6 +196,31 @@ def add_rows(total: Any, rows: Any, values: Any) -> None:
 
 
 CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
+#: In the operands' type; in less if the unit prefers it; in FLOAT16; in HFLOAT32.
+KEEP_DTYPE, ALLOW_DOWN_PRECISION, USE_FP16, USE_HF32 = range(4)
+_WITHOUT_CUBES_OF_FLOAT = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
+
+
+def cube_math(*names: str, further: Collection[int] = (), before_950: Collection[int] = ()) -> Check:
+    """Require a precision that the product's cube unit has for these operands.
+
+    Args:
+        names: the operands.
+        further: more numbers that the function takes.
+        before_950: more that it takes before Ascend 950, of FLOAT only where the unit multiplies that.
+    """
+
+    def complain(call: Call) -> str | None:
+        given, allowed = call["cubeMathType"], {KEEP_DTYPE, ALLOW_DOWN_PRECISION, USE_FP16, USE_HF32, *further}
+        if call.product not in CLASS_950:
+            allowed.update(before_950)
+        if call.product in _WITHOUT_CUBES_OF_FLOAT and D.FLOAT in [call[name].dtype for name in names]:
+            allowed.difference_update((KEEP_DTYPE, USE_HF32, *before_950))
+        if given in allowed:
+            return None
+        return f"cubeMathType: expected {listing(map(str, sorted(allowed)))} on {call.product.title}, got {given}"
+
+    return rule("allowed value: cubeMathType", complain)
 
 
 def camel(name: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,15 +19,32 @@ from aclnn.core.checks import (
     FLOATING,
     THREE_MASK_VALUES,
     dtype_in,
+    each,
     extents,
     floating,
+    format_of_rank,
+    listing,
+    on,
     present,
-    public_format,
+    restricted,
     rule,
     same_dtype,
+    with_code,
 )
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.operators.library.common import CUBE, WITH_INFERENCE, camel, support, tensor_in, tensor_out
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import (
+    CUBE,
+    MODERN,
+    WITH_INFERENCE,
+    camel,
+    cube_math,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 Shape = tuple[int, ...]
 Index = tuple[Any, ...]
@@ -132,7 +150,7 @@ def _result_shape(call: Call) -> Shape:
     windows, x, w = _windows(call), call["input"].shape, call["weight"].shape
     if not call["transposed"]:
         return (x[0], w[0], *windows.counts(x[2:]))
-    spatial = zip(x[2:], w[2:], windows.stride, windows.padding, windows.dilation, call["outputPadding"], strict=True)
+    spatial = zip(x[2:], w[2:], windows.stride, windows.padding, windows.dilation, call["outputPadding"], strict=False)
     return (
         x[0],
         w[1] * call["groups"],
@@ -149,25 +167,55 @@ def _ranks(call: Call) -> str | None:
     return f"weight: expected {len(x)} dimensions (as many as input), got {len(w)}: {extents(w)}"
 
 
+def _is_gradient(call: Call) -> bool:
+    return "gradOutput" in call.arguments
+
+
+def _arrays(call: Call) -> tuple[str, ...]:
+    """The arrays that are looked at."""
+    return _ARRAYS if call["transposed"] or _is_gradient(call) else _ARRAYS[:3]
+
+
 def _lengths(call: Call) -> str | None:
-    rank = len(call["input"].shape) - 2
-    for name in ("stride", "padding", "dilation", "outputPadding"):
-        allowed = (2, 4) if name == "padding" and rank == 2 else (rank,)
+    rank, gradient = len(call["input"].shape) - 2, _is_gradient(call)
+    for name in _arrays(call):
+        of_both_ends = name == "padding" and (rank == 2 or (rank == 1 and not gradient and not call["transposed"]))
+        of_both_ends |= name == "outputPadding" and rank == 2 and gradient
+        allowed = (rank, 2 * rank) if of_both_ends else (rank,)
         if len(call[name]) not in allowed:
             return f"{name}: expected {' or '.join(map(str, allowed))} numbers, got {len(call[name])}"
     return None
 
 
 def _sizes(call: Call) -> str | None:
-    for name, least in (("stride", 1), ("padding", 0), ("dilation", 1), ("outputPadding", 0)):
-        if any(number < least for number in call[name]):
-            return f"{name}: expected numbers of at least {least}, got {list(call[name])}"
+    least = {"stride": 1, "padding": 0, "dilation": 1, "outputPadding": 0}
+    for name in _arrays(call):
+        if any(number < least[name] for number in call[name]):
+            return f"{name}: expected numbers of at least {least[name]}, got {list(call[name])}"
+    if "outputPadding" not in _arrays(call):
+        return None
     most = (max(pair) for pair in zip(call["stride"], call["dilation"], strict=True))
-    numbers = zip(call["outputPadding"], most, strict=True)
-    if all(more < end if call["transposed"] else not more for more, end in numbers):
+    numbers = zip(call["outputPadding"], most, strict=False)
+    if all(more < end for more, end in numbers) if call["transposed"] else not any(call["outputPadding"]):
         return None
     text = "less than the stride or the dilation" if call["transposed"] else "0 unless transposed"
     return f"outputPadding: expected {text}, got {list(call['outputPadding'])}"
+
+
+def _reach(call: Call) -> str | None:
+    """Complain of padding that the kernels of transposed convolutions do not take."""
+    if not call["transposed"] or 0 in (call["input"].size, call["weight"].size, call["output"].size):
+        return None
+    windows = _windows(call)
+    reaches = [
+        d * (k - 1) - before
+        for k, (before, _), d in zip(windows.kernel, windows.padding, windows.dilation, strict=True)
+    ]
+    # Of volumes neither the depth is looked at nor may padding reach beyond the kernels.
+    looked_at, least = (reaches[1:], 0) if len(reaches) == _VOLUMES else (reaches, min(reaches))
+    if all(least <= reach <= _MOST_REACH for reach in looked_at):
+        return None
+    return f"padding: expected {least} to {_MOST_REACH} elements of kernels beyond it, got {looked_at}"
 
 
 def _groups(call: Call) -> str | None:
@@ -183,16 +231,23 @@ def _groups(call: Call) -> str | None:
 def _shape_of(name: str) -> Check:
     def complain(call: Call) -> str | None:
         expected, got = _result_shape(call), call[name].shape
-        if got == expected and min(expected[2:]) > 0:
+        if got == expected and (min(expected[2:]) > 0 or not (call["input"].size and call["weight"].size)):
             return None
         return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
 
     return rule(f"shape of the convolution: {name}", complain)
 
 
-def _cube(call: Call) -> str | None:
-    given = call["cubeMathType"]
-    return None if given in range(4) else f"cubeMathType: expected 0, 1, 2 or 3, got {given}"
+def _nothing(call: Call) -> str | None:
+    if call["output"].size == 0 or (call["input"].size and call["weight"].size):
+        return None
+    return f"output: expected no elements (as input or weight has none), got {extents(call['output'].shape)}"
+
+
+def _bias_format(call: Call, name: str) -> str | None:
+    got = call[name].format
+    expected = listing(each.c_name for each in _BIAS_FORMATS)
+    return None if got in _BIAS_FORMATS else f"expected format {expected}, got {got.c_name}"
 
 
 def _bias(call: Call) -> str | None:
@@ -203,11 +258,15 @@ def _bias(call: Call) -> str | None:
 
 
 _ARRAYS = ("stride", "padding", "dilation", "outputPadding")
+_VOLUMES = 3
+"""Dimensions of a volume."""
+_MOST_REACH = 255
+"""How far the kernels of a transposed convolution may reach beyond its padding."""
 _NUMBERS = {
     name: Parameter(name, snake, Kind.INT_ARRAY, meaning)
     for name, snake, meaning in (
         ("stride", "stride", "steps from window to window"),
-        ("padding", "padding", "zeros on both sides of each dimension, or on each side of two"),
+        ("padding", "padding", "zeros on both sides of each dimension, or on each side of one or two"),
         ("dilation", "dilation", "steps from element to element of a window"),
         ("outputPadding", "output_padding", "more elements of a transposed convolution's result"),
     )
@@ -215,6 +274,8 @@ _NUMBERS = {
 _TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "true for a transposed convolution")
 _DTYPES = FLOATING
 _GRADIENTS = ("gradInput", "gradWeight", "gradBias")
+_LIKE = ("input", "weight", "gradOutput")
+_BIAS_FORMATS = (Format.FORMAT_ND, Format.FORMAT_NCL, Format.FORMAT_NCHW, Format.FORMAT_NCDHW)
 
 
 def _checks(*shapes: Check) -> tuple[Check, ...]:
@@ -224,7 +285,7 @@ def _checks(*shapes: Check) -> tuple[Check, ...]:
         rule("at least: stride, padding, dilation, outputPadding", _sizes),
         rule("channels: groups, input, weight", _groups),
         *shapes,
-        rule("0 to 3: cubeMathType", _cube),
+        cube_math("input", "weight"),
     )
 
 
@@ -267,17 +328,18 @@ def _all(functions: Sequence[Callable[..., Any]], *operands: Any) -> tuple[Any, 
     return tuple(function(*operands) for function in functions)
 
 
-def _shape_like(name: str, at: int) -> Check:
-    def complain(call: Call) -> str | None:
-        if not call["outputMask"][at]:
-            return None
-        if call[name] is None:
+def _wanted(call: Call) -> str | None:
+    for name, is_wanted in zip(_GRADIENTS, call["outputMask"], strict=True):
+        if is_wanted and call[name] is None:
             return f"{name}: expected a tensor, which outputMask asks for, got null"
-        expected = (_result_shape(call)[1],) if name == "gradBias" else call[("input", "weight")[at]].shape
-        got = call[name].shape
-        return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
+    return None
 
-    return rule(f"wanted: {name}", complain)
+
+def _shape_like(call: Call, name: str) -> str | None:
+    like = {"gradInput": "input", "gradWeight": "weight"}
+    expected = call[like[name]].shape if name in like else (_result_shape(call)[1],)
+    got = call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _pairs(call: Call) -> str | None:
@@ -389,17 +451,24 @@ OPERATORS = (
             Parameter("bias", "bias", Kind.INPUT, "what is added to each channel", optional=True),
             *(_NUMBERS[name] for name in _ARRAYS[:3]),
             _TRANSPOSED,
-            _NUMBERS["outputPadding"],
+            replace(_NUMBERS["outputPadding"], optional=True),
             Parameter("groups", "groups", Kind.INT64, "groups of channels that are convolved on their own"),
             Parameter("output", "output", Kind.OUTPUT, "the result"),
             CUBE,
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
-            present("input", "weight", *_ARRAYS, "output"),
+            present("input", "weight", *_ARRAYS[:3], "output"),
+            *restricted("transposed", lambda call: call["transposed"], present("outputPadding")),
             dtype_in(floating, "input", "weight", "bias", "output"),
-            public_format("input", "weight", "output"),
-            *_checks(_shape_of("output"), rule("one a channel: bias", _bias)),
+            format_of_rank("input", "weight", "output"),
+            each("format of a bias", ("bias",), _bias_format),
+            *_checks(
+                _shape_of("output"),
+                rule("nothing of nothing: output", _nothing),
+                rule("one a channel: bias", _bias),
+                rule("within the kernels' reach: padding", _reach),
+            ),
         ),
         work=_forward,
     ),
@@ -426,12 +495,18 @@ OPERATORS = (
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
             present("gradOutput", "input", "weight", *_ARRAYS, "outputMask"),
+            *with_code(ACLNN_ERR_PARAM_NULLPTR, THREE_MASK_VALUES, rule(f"wanted: {', '.join(_GRADIENTS)}", _wanted)),
             dtype_in(floating, "gradOutput", "input", "weight", *_GRADIENTS),
-            public_format("gradOutput", "input", "weight"),
-            THREE_MASK_VALUES,
+            *on(CLASS_950, *(same_dtype(name, like) for name, like in zip(_GRADIENTS, _LIKE, strict=True))),
+            format_of_rank("gradOutput", "input", "weight", "gradInput", "gradWeight"),
+            *restricted(
+                "not transposed, from Atlas A2 on",
+                lambda call: call.product in MODERN and not call["transposed"],
+                format_of_rank("gradBias"),
+            ),
             *_checks(
                 _shape_of("gradOutput"),
-                *(_shape_like(name, at) for at, name in enumerate(_GRADIENTS)),
+                each("shape of what it is the gradient of", _GRADIENTS, _shape_like),
             ),
         ),
         work=_backward,

@@ -28,7 +28,6 @@ from aclnn.core.checks import (
     format_is,
     has_zero,
     limited_dims,
-    listing,
     one_of,
     only_if,
     present,
@@ -53,14 +52,17 @@ from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     CUBE,
     FORMS,
+    KEEP_DTYPE,
     MODERN,
     NUMBERS,
     REAL,
+    USE_FP16,
     WITH_INFERENCE,
     WITH_TRAINING,
     Form,
     attribute,
     camel,
+    cube_math,
     library_operator,
     on_950,
     promoted,
@@ -77,35 +79,23 @@ _DTYPES = FLOATING
 _DOTTED = (*FLOATING, D.INT8, D.INT32, D.UINT8)
 _CROSSED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 _OUT = tensor_out()
-_OLD = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
 _HALVES = (D.FLOAT16, D.BF16)
 _MULTIPLIED = support(FLOATING)
 _WEIGHED = {**support(FLOATING, A2_CLASS), **support(_HALVES, LAID_OUT - A2_CLASS)}
 """Data types that aclnnMatmulWeightNz takes."""
-_KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD, _INTERNAL = 0, 1, 2, 3, 4, -1
+_USE_FP32_ADD, _INTERNAL = 4, -1
 
 Shape = tuple[int, ...]
 Shapes = Callable[[Call], tuple[Shape, Shape]]
 
 
 def _cube(first: str, second: str) -> Check:
-    def complain(call: Call) -> str | None:
-        given, single = call["cubeMathType"], D.FLOAT in (call[first].dtype, call[second].dtype)
-        allowed = {_KEEP_DTYPE, _ALLOW_DOWN_PRECISION, _USE_FP16, _USE_HF32, _USE_FP32_ADD}
-        if call.product not in CLASS_950:
-            allowed.add(_INTERNAL)
-        if call.product in _OLD and single:
-            allowed -= {_KEEP_DTYPE, _USE_HF32, _INTERNAL}
-        if given in allowed:
-            return None
-        return f"cubeMathType: expected {listing(map(str, sorted(allowed)))} on {call.product.title}, got {given}"
-
-    return rule("allowed value: cubeMathType", complain)
+    return cube_math(first, second, further=(_USE_FP32_ADD,), before_950=(_INTERNAL,))
 
 
 def _keeps_dtype(first: str, out: str = "out") -> Check:
     def complain(call: Call) -> str | None:
-        keeps = call["cubeMathType"] == _KEEP_DTYPE and call[first].dtype == D.FLOAT
+        keeps = call["cubeMathType"] == KEEP_DTYPE and call[first].dtype == D.FLOAT
         if not keeps or call[out].dtype != D.FLOAT16:
             return None
         return f"{out}: expected data type ACL_FLOAT (that of {first}, which cubeMathType 0 keeps), got ACL_FLOAT16"
@@ -252,7 +242,7 @@ def _level2(call: Call) -> str | None:
 
 
 def _narrowed(operand: Any, cube: int) -> Any:
-    return operand.astype(np.float16).astype(np.float32) if cube == _USE_FP16 else operand
+    return operand.astype(np.float16).astype(np.float32) if cube == USE_FP16 else operand
 
 
 def _product(self: Any, mat2: Any, cube: int, out: Any = None) -> Any:
@@ -367,7 +357,7 @@ def _vector_sum_work(call: Call) -> Library | None:
     """aclnnAddmv, of numbers of any real type; booleans are multiplied by "and" and added by "or"."""
     product_type = promoted(call, "mat", "vec")
     beta, alpha = (np.asarray(call[name].value) for name in ("beta", "alpha"))
-    cube = call["cubeMathType"] if product_type in FLOATING else _KEEP_DTYPE
+    cube = call["cubeMathType"] if product_type in FLOATING else KEEP_DTYPE
 
     def compute(self: Any, mat: Any, vec: Any) -> Any:
         terms = [convert(beta, self.dtype) * self] if beta else []
