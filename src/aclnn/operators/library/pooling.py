@@ -10,6 +10,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from functools import partial, reduce
 from typing import Any
 
@@ -19,18 +20,22 @@ from aclnn.core.checks import (
     FLOATING,
     dtype_in,
     each,
+    elsewhere,
     extents,
     floating,
+    format_of_rank,
     listing,
+    on,
     one_of,
     present,
     public_format,
     rule,
     same_dtype,
+    same_format,
     same_shape,
-    where_supported,
 )
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
@@ -39,8 +44,8 @@ from aclnn.operators.library.common import (
     MODERN,
     add_at,
     camel,
+    cube_math,
     expect_within,
-    support,
     tensor_in,
     tensor_out,
 )
@@ -59,6 +64,9 @@ _STRIDE = _array("stride", "stride", "steps from window to window; none for the 
 _PADDING = _array("padding", "padding", "elements around the plane")
 _DILATION = _array("dilation", "dilation", "steps from element to element of a window")
 _CEIL = Parameter("ceilMode", "ceil_mode", Kind.BOOL, "true if a last window may begin inside and end outside")
+_CHANNELS_LAST = (Format.FORMAT_NHWC, Format.FORMAT_NDHWC)
+_PLANES = (Format.FORMAT_NCL, Format.FORMAT_NCHW)
+_BOTH_INDICES = (D.INT32, D.INT64)
 
 
 def _rank(call: Call) -> int:
@@ -71,6 +79,37 @@ def _all(call: Call, numbers: Sequence[int]) -> Numbers:
     return tuple(numbers) * (_rank(call) if len(numbers) == 1 else 1)
 
 
+def _has_channels_last(call: Call) -> bool:
+    """Return true where the formats of the operator's tensors say so; others are labels that do not count."""
+    return call.operator.name in _BY_FORMAT and call["self"].format in _CHANNELS_LAST
+
+
+def _plane(call: Call) -> Numbers:
+    """The extents of the pooled dimensions."""
+    shape, rank = call["self"].shape, _rank(call)
+    return tuple(shape[-rank - 1 : -1] if _has_channels_last(call) else shape[-rank:])
+
+
+def _pooled_shape(call: Call) -> Numbers:
+    """The shape of one element for each window."""
+    shape, rank = call["self"].shape, _rank(call)
+    if _has_channels_last(call):
+        return (*shape[: -rank - 1], *_count(call), shape[-1])
+    return (*shape[:-rank], *_count(call))
+
+
+def _channels_first(function: Callable[..., Any], rank: int) -> Callable[..., Any]:
+    """Make a function of arrays whose channels are last from one of arrays whose channels come before the plane."""
+
+    def compute(*arrays: Any) -> Any:
+        found = function(*(np.moveaxis(array, -1, -1 - rank) for array in arrays))
+        if isinstance(found, tuple):
+            return tuple(np.moveaxis(each, -1 - rank, -1) for each in found)
+        return np.moveaxis(found, -1 - rank, -1)
+
+    return compute
+
+
 def _windows(call: Call) -> Windows:
     """The windows, with as many elements after the plane as the last of them need."""
     if "kernelShape" in call.arguments:
@@ -79,7 +118,7 @@ def _windows(call: Call) -> Windows:
         kernel = _all(call, call["kernelSize"])
         stride, margins = _all(call, call["stride"] or kernel), tuple((p, p) for p in _all(call, call["padding"]))
     dilation = _all(call, call["dilation"] if "dilation" in call.arguments else (1,))
-    plane = call["self"].shape[-_rank(call) :]
+    plane = _plane(call)
     padding = []
     for n, k, s, (before, behind), d in zip(plane, kernel, stride, margins, dilation, strict=True):
         reach = d * (k - 1) + 1
@@ -93,7 +132,7 @@ def _windows(call: Call) -> Windows:
 
 def _count(call: Call) -> Numbers:
     # Of padding that reaches further than the last window nothing more is taken.
-    return _windows(call).counts(call["self"].shape[-_rank(call) :])
+    return _windows(call).counts(_plane(call))
 
 
 def _planes(x: Any, rank: int) -> Any:
@@ -255,7 +294,9 @@ def _adaptive_maxima(x: Any, plane: Sequence[int]) -> tuple[Any, Any]:
 
 def _ranks(call: Call) -> str | None:
     shape, rank = call["self"].shape, _rank(call)
-    if len(shape) - rank in (1, 2) and 0 not in shape[1:]:
+    # Channels may be none where volumes are averaged.
+    extents_that_are = shape[-rank:] if call.operator.name.startswith("avg_pool3d") else shape[1:]
+    if len(shape) - rank in (1, 2) and 0 not in extents_that_are:
         return None
     plane = "C, D, H, W" if rank == 3 else "C, H, W"
     return f"self: expected ({plane}) or (N, {plane}), got {extents(shape)}"
@@ -265,11 +306,11 @@ def _numbers(call: Call) -> str | None:
     for name, least in (("kernelSize", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
         if name not in call.arguments:
             continue
-        rank = _rank(call)
-        if len(call[name]) not in (1, rank) and (call[name] or name != "stride"):
-            return f"{name}: expected 1 or {rank} numbers, got {len(call[name])}"
-        if any(number < least for number in call[name]):
-            return f"{name}: expected numbers of at least {least}, got {list(call[name])}"
+        rank, given = _rank(call), call[name] or ()
+        if len(given) not in (1, rank) and (given or name != "stride"):
+            return f"{name}: expected 1 or {rank} numbers, got {len(given)}"
+        if any(number < least for number in given):
+            return f"{name}: expected numbers of at least {least}, got {list(given)}"
     kernel, padding = _all(call, call["kernelSize"]), _all(call, call["padding"])
     if all(2 * p <= k for p, k in zip(padding, kernel, strict=True)):
         return None
@@ -292,9 +333,46 @@ def _at_least(least: int, *names: str) -> Check:
     return each(f"at least {least}", names, complain)
 
 
-def _undilated(call: Call) -> str | None:
-    got = list(call["dilations"])
-    return f"dilations: expected only 1, got {got}" if any(number != 1 for number in got) else None
+def _undilated(name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        got = list(call[name])
+        return f"{name}: expected only 1, got {got}" if any(number != 1 for number in got) else None
+
+    return rule(f"only 1: {name}", complain)
+
+
+def _within_volume(call: Call) -> str | None:
+    kernel, volume = _all(call, call["kernelSize"]), _plane(call)
+    if all(k <= n for k, n in zip(kernel, volume, strict=True)):
+        return None
+    return f"kernelSize: expected at most the extents {extents(volume)} of self, got {list(call['kernelSize'])}"
+
+
+def _plane_format(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    allowed = _PLANES[1:] if len(tensor.shape) > _rank(call) + 1 and name != "self" else _PLANES
+    expected = listing(each.c_name for each in allowed)
+    return None if tensor.format in allowed else f"expected format {expected}, got {tensor.format.c_name}"
+
+
+def _volume_format(call: Call, name: str) -> str | None:
+    further = (Format.FORMAT_ND,) if call.product in CLASS_950 else ()
+    allowed, got = (*further, Format.FORMAT_NCHW, Format.FORMAT_NCDHW), call[name].format
+    return None if got in allowed else f"expected format {listing(each.c_name for each in allowed)}, got {got.c_name}"
+
+
+def _channels_are_first(call: Call, name: str) -> str | None:
+    got = call[name].format
+    return f"expected channels before the plane, got {got.c_name}" if got in _CHANNELS_LAST else None
+
+
+def _alike(*names: str) -> tuple[Check, ...]:
+    """Require one format, which is not private."""
+    return public_format(*names), *(same_format(name, names[0]) for name in names[1:])
+
+
+def _for_older_products(call: Call) -> str | None:
+    return f"product: expected one before {call.product.title}, which has aclnnMaxPool2dWithIndices, got this one"
 
 
 def _padding_within_kernel(call: Call) -> str | None:
@@ -316,11 +394,10 @@ _SIZES = rule("sizes of windows: kernelSize, stride, padding", _numbers)
 
 def _pooled(*names: str) -> Check:
     def complain(call: Call) -> str | None:
-        rank = _rank(call)
-        expected = (*call["self"].shape[:-rank], *_count(call))
+        expected = _pooled_shape(call)
         for name in names:
             got = call[name].shape
-            if got != expected or min(expected[-rank:]) < 1:
+            if got != expected or min(_count(call)) < 1:
                 return f"{name}: expected shape {extents(expected)} of at least one window, got {extents(got)}"
         return None
 
@@ -361,32 +438,42 @@ def _operator(
     checks: tuple[Check, ...],
     inputs: tuple[str, ...],
     function: Callable[[Call], Callable[..., Any]],
-    index_types: Collection[D] = (D.INT32, D.INT64),
+    index_types: Callable[[Product], Collection[D]] = lambda product: _BOTH_INDICES,
+    taken: Callable[[Product], Collection[D]] = floating,
     products: Collection[Product] = MODERN,
+    types: tuple[Check, ...] | None = None,
+    formats: tuple[Check, ...] | None = None,
 ) -> Operator:
+    """Make an operator of one data type and one format, where ``types`` and ``formats`` do not say otherwise."""
     outputs = tuple(parameter.name for parameter in parameters if parameter.kind is Kind.OUTPUT)
-    types = tuple(
-        p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and not p.name.startswith("indices")
-    )
-    arrays = tuple(p.name for p in parameters if p.kind is Kind.INT_ARRAY)
-    tensors = tuple(p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT))
+    tensors = tuple(p.name for p in parameters if p.is_tensor)
+    indices = tuple(each for each in tensors if each.startswith("indices"))
+    others = tuple(each for each in tensors if each not in ("self", *indices))
+    required = tuple(p.name for p in parameters if (p.is_tensor or p.kind is Kind.INT_ARRAY) and not p.optional)
+
+    def work(call: Call) -> Library | None:
+        if call[outputs[0]].size == 0:
+            return None
+        compute = function(call)
+        return Library(_channels_first(compute, _rank(call)) if _has_channels_last(call) else compute, inputs, outputs)
+
     return Operator(
         name=name,
         function=camel(name),
         summary=summary,
         formula="of each window",
         parameters=parameters,
-        support=support(_DTYPES, products),
+        support={product: frozenset(taken(product)) for product in products},
         checks=(
-            present(*tensors, *arrays),
-            dtype_in(floating, "self"),
-            *(same_dtype(each, "self") for each in types if each != "self"),
-            *(dtype_in(where_supported(index_types), each) for each in tensors if each.startswith("indices")),
-            public_format(*types),
+            present(*required),
+            dtype_in(taken, "self"),
+            *((same_dtype(each, "self") for each in others) if types is None else types),
+            *(dtype_in(index_types, each) for each in indices),
+            *(_alike("self", *others) if formats is None else formats),
             rule("channels: self", _ranks),
             *checks,
         ),
-        work=lambda call: None if call[outputs[0]].size == 0 else Library(function(call), inputs, outputs),
+        work=work,
         in_header_of=re.sub("^avg_pool", "avgpool", name.replace("with_mask", "with_indices")),
     )
 
@@ -395,6 +482,8 @@ _X = tensor_in("self", "planes, of channels, of samples")
 _DY = tensor_in("gradOutput", "the gradient arriving at the output")
 _DX = Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of self")
 _SIZE = _array("outputSize", "output_size", "how many, along each dimension")
+#: Functions that look at the format to tell which dimension the channels are.
+_BY_FORMAT = ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_argmax")
 _INDICES = Parameter("indices", "indices", Kind.OUTPUT, "the index in the plane of each")
 _AVERAGE = (
     _KERNEL,
@@ -405,6 +494,22 @@ _AVERAGE = (
     Parameter("divisorOverride", "divisor_override", Kind.INT64, "what sums are divided by; 0 for the windows' sizes"),
     CUBE,
 )
+
+#: What functions that look at the format take, before Ascend 950.
+_BEFORE_950 = elsewhere(CLASS_950, each("channels before the plane", ("self",), _channels_are_first))
+_UNDILATED = elsewhere(CLASS_950, _undilated("dilation"))
+_DEPRECATED = on(CLASS_950, rule("product before Ascend 950", _for_older_products))
+_WITHIN_VOLUME = rule("at most the extents of self: kernelSize", _within_volume)
+
+
+def _indices(product: Product) -> Collection[D]:
+    return _BOTH_INDICES if product in CLASS_950 else (D.INT32,)
+
+
+def _stride_of_gradient(parameter: Parameter, rank: str) -> Parameter:
+    """Of planes the stride may be null, for that of the kernel."""
+    return replace(parameter, optional=True) if rank == "2d" and parameter is _STRIDE else parameter
+
 
 _PLANE_TYPES = {
     **dict.fromkeys(CLASS_950, frozenset({*_DTYPES, *INTEGERS, D.UINT16})),
@@ -433,14 +538,14 @@ OPERATORS = (
             present("self", "kernelShape", "strides", "pads", "dilations", "out"),
             dtype_in(lambda product: _PLANE_TYPES.get(product, _DTYPES), "self"),
             same_dtype("out", "self"),
-            public_format("self", "out"),
+            *_alike("self", "out"),
             rule("channels: self", _ranks),
             _length("kernelShape", 1, 2),
             _length("strides", 0, 1, 2),
             _length("pads", 0, 1, 2, 4),
             _length("dilations", 0, 1, 2, 4),
             one_of("autoPad", 0),
-            rule("only 1: dilations", _undilated),
+            _undilated("dilations"),
             _at_least(1, "kernelShape", "strides"),
             _at_least(0, "pads"),
             rule("at most kernelShape: pads", _padding_within_kernel),
@@ -459,7 +564,7 @@ OPERATORS = (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
             _INDICES,
         ),
-        (_SIZES, _pooled("out", "indices")),
+        (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
         lambda call: partial(_maxima, windows=_windows(call), count=_count(call)),
     ),
@@ -470,9 +575,12 @@ OPERATORS = (
             *(_DY, _X, tensor_in("indices", "those that the forward function wrote")),
             *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
         ),
-        (_SIZES, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
+        (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
         ("gradOutput", "self", "indices"),
         lambda call: _scattered,
+        _indices,
+        lambda product: _DTYPES if product in CLASS_950 else (D.FLOAT,),
+        formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
     ),
     _operator(
         "max_pool2d_with_mask",
@@ -481,11 +589,12 @@ OPERATORS = (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
             Parameter("indices", "indices", Kind.OUTPUT, "for the gradient; no document says what its bytes are"),
         ),
-        (_SIZES, _pooled("out"), rule("room for the mask: indices", _mask)),
+        (_SIZES, *_UNDILATED, _pooled("out"), rule("room for the mask: indices", _mask)),
         ("self",),
         lambda call: partial(_masked, windows=_windows(call), count=_count(call), shape=call["indices"].shape),
-        (D.INT8,),
-        A2_CLASS,
+        lambda product: (D.INT8,),
+        products=A2_CLASS,
+        types=(*_DEPRECATED, same_dtype("out", "self")),
     ),
     _operator(
         "max_pool2d_with_mask_backward",
@@ -494,20 +603,26 @@ OPERATORS = (
             *(_DY, _X, tensor_in("indices", "what the forward function wrote")),
             *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
         ),
-        (_SIZES, _pooled("gradOutput"), rule("room for the mask: indices", _mask), same_shape("gradInput", "self")),
+        (
+            *(_SIZES, *_UNDILATED, _pooled("gradOutput")),
+            *(rule("room for the mask: indices", _mask), same_shape("gradInput", "self")),
+        ),
         ("gradOutput", "self", "indices"),
         lambda call: partial(_unmasked, windows=_windows(call), count=_count(call)),
-        (D.INT8,),
-        A2_CLASS,
+        lambda product: (D.INT8,),
+        products=A2_CLASS,
+        types=(*_DEPRECATED, same_dtype("gradOutput", "self"), same_dtype("gradInput", "self")),
+        formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
     ),
     _operator(
         "max_pool3d_with_argmax",
         "The largest element of each window of a volume, and its index in it.",
         (_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out(), _INDICES),
-        (_SIZES, _pooled("out", "indices")),
+        (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
         lambda call: partial(_maxima, windows=_windows(call), count=_count(call)),
-        (D.INT32,),
+        _indices,
+        formats=_alike("self", "out", "indices"),
     ),
     _operator(
         "max_pool3d_with_argmax_backward",
@@ -519,27 +634,38 @@ OPERATORS = (
         (_SIZES, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
         ("gradOutput", "self", "indices"),
         lambda call: partial(_scattered, rank=3),
-        (D.INT32,),
+        _indices,
+        formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
     ),
     *(
-        each
-        for rank, average in (("2d", _AVERAGE), ("3d", _AVERAGE[:-1]))
-        for each in (
+        pooling
+        for rank, average, more in (("2d", _AVERAGE, (cube_math("self"),)), ("3d", _AVERAGE[:-1], (_WITHIN_VOLUME,)))
+        for pooling in (
             _operator(
                 f"avg_pool{rank}",
                 "The mean of each window.",
                 (_X, *average, tensor_out()),
-                (_SIZES, _pooled("out")),
+                (_SIZES, *more, _pooled("out")),
                 ("self",),
                 lambda call: partial(_means, covered=_covered(call), divisors=_divisors(call)),
+                formats=(format_of_rank("self", "out"),) if rank == "2d" else None,
             ),
             _operator(
                 f"avg_pool{rank}_backward",
                 "Gradient of average pooling with respect to its input.",
-                (_DY, _X, *average, _DX),
-                (_SIZES, _pooled("gradOutput"), same_shape("gradInput", "self")),
+                (_DY, _X, *(_stride_of_gradient(each, rank) for each in average), _DX),
+                (_SIZES, *(more if rank == "2d" else ()), _pooled("gradOutput"), same_shape("gradInput", "self")),
                 ("gradOutput",),
                 lambda call: partial(_spread, covered=_covered(call), divisors=_divisors(call)),
+                types=(
+                    dtype_in(floating, "gradOutput", "gradInput"),
+                    *((same_dtype("gradInput", "gradOutput"),) if rank == "2d" else ()),
+                ),
+                formats=(
+                    (each("format of planes", ("gradOutput", "self", "gradInput"), _plane_format),)
+                    if rank == "2d"
+                    else _alike("gradOutput", "gradInput")
+                ),
             ),
             _operator(
                 f"adaptive_avg_pool{rank}",
@@ -548,6 +674,7 @@ OPERATORS = (
                 (_given_plane("out"),),
                 ("self",),
                 lambda call: partial(_adaptive_means, plane=call["outputSize"]),
+                formats=(format_of_rank("self", "out"),) if rank == "2d" else None,
             ),
             _operator(
                 f"adaptive_avg_pool{rank}_backward",
@@ -556,6 +683,7 @@ OPERATORS = (
                 (rule("the planes of self: gradOutput", _same_planes), same_shape("out", "self")),
                 ("gradOutput", "self"),
                 lambda call: partial(_adaptive_spread, rank=_rank(call)),
+                formats=(public_format("gradOutput", "self", "out"),),
             ),
             _operator(
                 f"adaptive_max_pool{rank}",
@@ -564,6 +692,13 @@ OPERATORS = (
                 (_given_plane("outputOut", "indicesOut"),),
                 ("self",),
                 lambda call: partial(_adaptive_maxima, plane=call["outputSize"]),
+                (lambda product: (D.INT64,)) if rank == "2d" else _indices,
+                (lambda product: (*floating(product), D.DOUBLE)) if rank == "2d" else floating,
+                formats=(
+                    (public_format("self", "outputOut"),)
+                    if rank == "2d"
+                    else (each("format of volumes", ("self",), _volume_format), same_format("outputOut", "self"))
+                ),
             ),
             _operator(
                 f"adaptive_max_pool{rank}_backward",
@@ -576,6 +711,7 @@ OPERATORS = (
                 ),
                 ("gradOutput", "self", "indices"),
                 lambda call: partial(_scattered, rank=_rank(call)),
+                formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
             ),
         )
     ),
