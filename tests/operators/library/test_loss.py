@@ -92,6 +92,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         name: lambda d: {"target": T(d, (3,)), "reduction": 1, "beta": 1.5, "logTarget": False, "out": T(d, ())}
         for name in PAIRWISE
     },
+    "binary_cross_entropy_with_logits": lambda d: {"reduction": 1, "out": T(d, ())},
     **{
         f"{name}_backward": lambda d: {"gradOutput": T(d, ()), "reduction": 1, "beta": 1.5, "logTarget": False}
         for name in PAIRWISE
@@ -192,7 +193,14 @@ BREAKS: Mapping[str, Breaking] = {
     "samples and classes": lambda o, name: Break(shape((2, 1, 3), name), "expected"),
     "one element, or one a sample": lambda o, name: Break(shape((2,), name), "one element"),
     "classes": lambda o, name: Break(shape((2, 0), name) | shape((0,), "weight"), "classes"),
-    "shape of the loss": lambda o, name: Break(shape((1,), name), "shape []"),
+    "shape of the loss": lambda o, name: Break(shape((2,), name), "shape []"),
+    "types of distances": lambda o, name: (
+        Break(dtype(D.INT64, "self", "target"), "to average")
+        if name == "self"
+        else Break(dtype(D.DOUBLE, name), "promotes to a floating-point one")
+    ),
+    "0 or more": lambda o, name: Break({name: -1.0}, "0 or more"),
+    "broadcasts to self": lambda o, name: Break(shape((4, 1, 3), name), "broadcasts to [2, 3]"),
     "broadcasts to the others": lambda o, name: Break(shape((4, 1, 3), name), "broadcasts to"),
     "same data type as target": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "same shape as target": lambda o, name: Break(shape((4,), name), "that of target"),
@@ -299,3 +307,34 @@ def test_a_negative_probability_has_no_divergence() -> None:
     wanted.nansum().backward()
     found = computed("kl_div_backward", call | {"gradOutput": np.ones(3, np.float32)})["out"]
     np.testing.assert_array_equal(found, -target)
+
+
+def test_distances_of_integers_are_exact() -> None:
+    """Integers were refused."""
+    x, y = np.array([2**60 + 1, -5]), np.array([0, 4], np.int32)
+    for reduction, out, wanted in ((0, np.zeros(2, np.int64), [2**60 + 1, 9]), (2, np.array(0), 2**60 + 10)):
+        assert (
+            computed("l1_loss", {"self": x, "target": y, "reduction": reduction, "out": out})["out"].tolist() == wanted
+        )
+
+
+@pytest.mark.parametrize("name", ["smooth_l1_loss", "binary_cross_entropy_with_logits", "kl_div"])
+def test_a_mean_may_have_a_dimension(name: str) -> None:
+    given = {key: np.full((2, 3), 0.5, np.float32) for key in ("self", "target")} | {"reduction": 1}
+    given |= {"beta": 1.0, "logTarget": False, "weightOptional": None, "posWeightOptional": None}
+    call = {p.name: given[p.name] for p in BY_NAME[name].parameters if p.name != "out"}
+    found = [computed(name, call | {"out": np.zeros(shape, np.float32)})["out"] for shape in ((1,), ())]
+    assert found[0].tolist() == [found[1].item()]
+
+
+def test_the_gradient_of_a_divergence_is_summed_where_self_was_broadcast() -> None:
+    """It had to have the broadcast shape."""
+    random = np.random.default_rng(3)
+    x, target, gradient = (random.random(shape).astype(np.float32) for shape in ((3,), (2, 3), (2, 1)))
+    leaf = torch.tensor(x, requires_grad=True)
+    torch.nn.functional.kl_div(leaf.expand(2, 3), torch.tensor(target), reduction="none").backward(
+        torch.tensor(gradient).expand(2, 3)
+    )
+    call = {"gradOutput": gradient, "self": x, "target": target, "reduction": 0, "logTarget": False}
+    found = computed("kl_div_backward", call | {"out": np.zeros(3, np.float32)})["out"]
+    np.testing.assert_allclose(found, leaf.grad, rtol=1e-6)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,21 +15,26 @@ from aclnn.core.checks import (
     castable_from,
     dims_between,
     dtype_in,
+    each,
     extents,
     floating,
     limited_dims,
     listing,
     present,
+    promotable,
     public_format,
     rule,
     same_dtype,
+    same_format,
     same_shape,
     shape_is,
     single,
+    unless_empty,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.promotion import is_floating
 from aclnn.operators.library.common import (
     MODERN,
     WITH_INFERENCE,
@@ -38,6 +43,7 @@ from aclnn.operators.library.common import (
     expect_within,
     library_operator,
     logistic,
+    promoted,
     support,
     tensor_in,
     tensor_out,
@@ -215,6 +221,13 @@ def _pairwise(
     weights: tuple[Parameter, ...] = (),
     numbers: tuple[Parameter, ...] = (),
     most: int = _SUM,
+    types: tuple[Check, ...] = (),
+    checks: tuple[Check, ...] = (),
+    shapes: tuple[Check, ...] = (broadcastable("target", "self"),),
+    gradient_checks: tuple[Check, ...] = (),
+    gradient_shapes: tuple[Check, ...] = (),
+    may_be_1d: bool = False,
+    dtypes: Collection[D] = _DTYPES,
 ) -> tuple[Operator, Operator]:
     """A loss of pairs of elements and its gradient.
 
@@ -227,6 +240,13 @@ def _pairwise(
         weights: optional tensors.
         numbers: after the reduction.
         most: the greatest reduction: 3, the sum divided by the first extent, for one that has it.
+        types: of the loss's tensors, in the place of floating-point ones.
+        checks: further ones of the loss.
+        shapes: those of its shapes but out's.
+        gradient_checks: further ones of the gradient.
+        gradient_shapes: those of its shapes, in the place of the broadcast shape of all.
+        may_be_1d: the mean or sum may have one dimension of 1.
+        dtypes: what the loss's kernel takes.
     """
     pair = (tensor_in("self", "the first"), tensor_in("target", "the second"))
     tensors = ("self", "target", *(each.name for each in weights))
@@ -237,7 +257,9 @@ def _pairwise(
         attributes = [call[each.name] for each in numbers]
 
         def compute(*arrays: Any) -> Any:
-            found = dict(zip(given, (array.astype(np.float64) for array in arrays), strict=True))
+            whole = all(array.dtype.kind in "iu" for array in arrays)
+            widest = np.int64 if whole else np.float64
+            found = dict(zip(given, (array.astype(widest) for array in arrays), strict=True))
             return function(*map(found.get, tensors), *attributes)
 
         return compute, given
@@ -248,15 +270,26 @@ def _pairwise(
         compute, given = values(call, loss)
         if call["reduction"] == _NONE:
             return Library(compute, tuple(given), ("out",))
-        count = _divisor(call, tensors)
-        return Library(lambda *arrays: np.divide(compute(*arrays).sum(), count), tuple(given), ("out",))
+        count, shape = _divisor(call, tensors), call["out"].shape
+
+        def reduce(*arrays: Any) -> Any:
+            total = compute(*arrays).sum()
+            return (total if call["reduction"] == _SUM else np.divide(total, count)).reshape(shape)
+
+        return Library(reduce, tuple(given), ("out",))
 
     def gradient_work(call: Call) -> Library | None:
-        if call["out"].size == 0:
+        if call["out"].size == 0 or call["self"].size == 0:
             return None
         compute, given = values(call, slope)
-        count = _divisor(call, tensors)
-        return Library(lambda gradient, *arrays: compute(*arrays) * gradient / count, ("gradOutput", *given), ("out",))
+        count, shape = _divisor(call, tensors), call["out"].shape
+        common = _common(call, (*tensors, "gradOutput")) or ()
+
+        def differentiate(gradient: Any, *arrays: Any) -> Any:
+            slopes = compute(*arrays) * gradient / count
+            return slopes if common == shape else _summed_to(shape, np.broadcast_to(slopes, common))
+
+        return Library(differentiate, ("gradOutput", *given), ("out",))
 
     def shape(call: Call) -> str | None:
         got, common = call["out"].shape, _common(call, tensors)
@@ -264,7 +297,9 @@ def _pairwise(
         if common is None:
             return f"target: expected shapes that broadcast, got {extents(call['target'].shape)}"
         assert expected is not None
-        return None if got == expected else f"out: expected shape {extents(expected)}, got {extents(got)}"
+        if got == expected or (may_be_1d and got == (1,) and not expected and call["reduction"] != _NONE):
+            return None
+        return f"out: expected shape {extents(expected)}, got {extents(got)}"
 
     def gradient_shape(call: Call) -> str | None:
         expected, got = _common(call, (*tensors, "gradOutput")), call["out"].shape
@@ -282,13 +317,14 @@ def _pairwise(
         summary=f"{title}, their mean or sum.",
         formula=f"out = {formula}; mean or sum of them",
         parameters=(*pair, *weights, reduced, *numbers, tensor_out("out", "the loss")),
-        support=support(_DTYPES, WITH_INFERENCE),
+        support=support(dtypes, WITH_INFERENCE),
         checks=(
             present("self", "target", "out"),
-            dtype_in(floating, "self", "target", *(each.name for each in weights), "out"),
+            *(types or (dtype_in(floating, "self", "target", *(each.name for each in weights), "out"),)),
             reduction,
             limited_dims("self", "target"),
-            broadcastable("target", "self"),
+            *checks,
+            *shapes,
             rule("shape of the loss: out", shape),
         ),
         work=work,
@@ -312,12 +348,36 @@ def _pairwise(
             dtype_in(floating, "gradOutput", "self", "target", *(each.name for each in weights), "out"),
             reduction,
             limited_dims("gradOutput", "self", "target"),
-            rule("broadcast shape of all: out", gradient_shape),
+            *gradient_checks,
+            *(gradient_shapes or (rule("broadcast shape of all: out", gradient_shape),)),
         ),
         work=gradient_work,
         in_header_of=f"{name}_backward",
     )
     return forward, backward
+
+
+def _distances(call: Call) -> str | None:
+    dtype, reduction = promoted(call, "self", "target"), call["reduction"]
+    if dtype not in (*floating(call.product), D.INT64):
+        return f"target: expected a data type that promotes to a floating-point one or ACL_INT64, got {dtype.c_name}"
+    if is_floating(call["self"].dtype):
+        return None
+    if reduction == _NONE and is_floating(call["target"].dtype):
+        return f"target: expected an integer beside self, got one of {call['target'].dtype.c_name}"
+    if reduction == _MEAN and not is_floating(dtype):
+        return f"self: expected floating-point numbers to average, got {dtype.c_name}"
+    return None
+
+
+def _broadcasts_to_self(*names: str) -> Check:
+    def complain(call: Call, name: str) -> str | None:
+        expected, got = call["self"].shape, call[name].shape
+        if broadcast_shape(expected, got) == expected:
+            return None
+        return f"expected a shape that broadcasts to {extents(expected)} (that of self), got {extents(got)}"
+
+    return each("broadcasts to self", names, complain)
 
 
 def _weighted(losses: Any, weight: Any) -> Any:
@@ -434,6 +494,11 @@ def _labels(call: Call) -> str | None:
 
 _WEIGHT_OF_EACH = Parameter("weightOptional", "weight", Kind.INPUT, "the weight of each element", optional=True)
 _POSITIVE = Parameter("posWeightOptional", "pos_weight", Kind.INPUT, "the weight of positive targets", optional=True)
+
+_NOT_NEGATIVE = rule(
+    "0 or more: beta", lambda call: None if call["beta"] >= 0 else f"beta: expected 0 or more, got {call['beta']}"
+)
+_HOLDS = castable_from(lambda call: promoted(call, "self", "target"), "out")
 
 OPERATORS = (
     library_operator(
@@ -587,6 +652,7 @@ OPERATORS = (
         "(self - target)^2",
         lambda self, target: np.square(self - target),
         lambda self, target: 2.0 * (self - target),
+        gradient_checks=(same_dtype("gradOutput", "self"), same_dtype("target", "self")),
     ),
     *_pairwise(
         "l1_loss",
@@ -594,6 +660,8 @@ OPERATORS = (
         "|self - target|",
         lambda self, target: np.abs(self - target),
         lambda self, target: np.sign(self - target),
+        types=(promotable("self", "target"), rule("types of distances: self, target", _distances), _HOLDS),
+        dtypes=(*_DTYPES, D.INT64),
     ),
     *_pairwise(
         "smooth_l1_loss",
@@ -602,6 +670,9 @@ OPERATORS = (
         _smooth,
         _smooth_slope,
         numbers=(Parameter("beta", "beta", Kind.FLOAT, "below which distance the square counts; 0: never"),),
+        checks=(_NOT_NEGATIVE,),
+        gradient_checks=(_NOT_NEGATIVE,),
+        may_be_1d=True,
     ),
     *_pairwise(
         "soft_margin_loss",
@@ -617,6 +688,12 @@ OPERATORS = (
         _entropy,
         _entropy_slope,
         (_WEIGHT_OF_EACH,),
+        gradient_checks=(same_format("target", "self"), same_format(_WEIGHT_OF_EACH.name, "self")),
+        gradient_shapes=unless_empty(
+            ("self",),
+            same_shape("out", "self"),
+            _broadcasts_to_self("target", "gradOutput", _WEIGHT_OF_EACH.name),
+        ),
     ),
     *_pairwise(
         "binary_cross_entropy_with_logits",
@@ -625,6 +702,16 @@ OPERATORS = (
         _logit_entropy,
         _logit_entropy_slope,
         (_WEIGHT_OF_EACH, _POSITIVE),
+        checks=(same_dtype("out", "target"),),
+        shapes=(same_shape("target", "self"),),
+        gradient_checks=(same_dtype("out", "target"), same_format("target", "self"), same_format("out", "self")),
+        gradient_shapes=unless_empty(
+            ("self",),
+            same_shape("target", "self"),
+            same_shape("out", "self"),
+            _broadcasts_to_self("gradOutput", _WEIGHT_OF_EACH.name, _POSITIVE.name),
+        ),
+        may_be_1d=True,
     ),
     *_pairwise(
         "kl_div",
@@ -634,6 +721,8 @@ OPERATORS = (
         _divergence_slope,
         numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),),
         most=_BATCH_MEAN,
+        gradient_shapes=(rule("broadcasts to the others: gradOutput", _target_shapes), same_shape("out", "self")),
+        may_be_1d=True,
     ),
     Operator(
         name="kl_div_target_backward",
