@@ -202,9 +202,12 @@ class TestQuantization(LibraryTests):
             "few groups": lambda o, name: Break(shape((1025,), name), "1 to 1024", None, on_product(o)),
             "shape is one for each column": lambda o, name: Break(shape((15,), name), "16]", None, on_product(o)),
             "shape is one for each scale": lambda o, name: Break(shape((16,), name), "[4]", None, on_product(o)),
-            "beside groups": lambda o, name: Break({name: None}, "an object", None, on_product(o)),
+            **dict.fromkeys(
+                ("with groups", "tiled with groups"),
+                lambda o, name: Break({name: None}, "an object", None, on_product(o)),
+            ),
         },
-        codes={"beside groups": 561002},
+        codes={"tiled with groups": 561002},
     )
 
 
@@ -310,3 +313,14 @@ def test_a_scale_comes_back_with_its_offset() -> None:
     scale, offset = quantization.product_scale(out)
     assert scale.tolist() == [0.5] * 5
     assert offset.tolist() == [-256, -2, 0, 1, 255]
+
+
+def test_no_numbers_may_have_no_groups() -> None:
+    """They were refused."""
+    call = {"x": tensor(np.zeros((0, 8), np.float16)), "smoothScalesOptional": tensor(np.zeros((0, 8), np.float16))}
+    call |= {
+        "groupIndexOptional": tensor(np.zeros(0, np.int32)),
+        "dstType": 2,
+        "yOut": tensor(np.zeros((0, 8), np.int8)),
+    }
+    run("dynamic_quant_v2", **call, scaleOut=tensor(np.zeros(0, np.float32)))

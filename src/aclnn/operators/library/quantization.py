@@ -30,12 +30,13 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     some_dims,
+    unless_empty,
 )
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpacked_words
 
@@ -376,8 +377,12 @@ def _dynamic(version: int) -> Operator:
             dtype_in({D.INT32, D.INT64}, _GROUPS),
             dtype_in({D.FLOAT}, "offsetOut"),
         ]
-        groups = [dims_between(1, 1, _GROUPS), each("few groups", (_GROUPS,), _few_groups)]
-        needed = [rule(f"beside groups: {_SMOOTH}", _groups_need, ACLNN_ERR_INNER_TILING_ERROR)]
+        groups = [dims_between(1, 1, _GROUPS), *unless_empty(("x",), each("few groups", (_GROUPS,), _few_groups))]
+        # Of the later versions, tiling finds it.
+        title, code = (
+            ("with", ACLNN_ERR_PARAM_INVALID) if version == 2 else ("tiled with", ACLNN_ERR_INNER_TILING_ERROR)
+        )
+        needed = [rule(f"{title} groups: {_SMOOTH}", _groups_need, code)]
     if version > 2:
         parameters += [
             attribute("isSymmetrical", Kind.BOOL, "0 stays 0"),
