@@ -69,8 +69,8 @@ def _gru_back(gradient: Arrays, kept: Arrays, state: Arrays) -> tuple[Any, Any, 
     return np.concatenate((dr, dz, dn), -1), np.concatenate((dr, dz, dn * r), -1), (dh * z,)
 
 
-_LSTM = Cell(4, ("iOut", "jOut", "fOut", "oOut", "hOut", "cOut", "tanhCOut"), (4, 5), _lstm_step, _lstm_back)
-_GRU = Cell(3, ("rOut", "zOut", "nOut", "hnOut", "hOut"), (4,), _gru_step, _gru_back)
+LSTM = Cell(4, ("iOut", "jOut", "fOut", "oOut", "hOut", "cOut", "tanhCOut"), (4, 5), _lstm_step, _lstm_back)
+GRU = Cell(3, ("rOut", "zOut", "nOut", "hnOut", "hOut"), (4,), _gru_step, _gru_back)
 
 
 def _run(
@@ -234,7 +234,7 @@ def _lists(call: Call, names: Sequence[str]) -> list[str]:
 def _hidden_names(cell: Cell, call: Call) -> list[str]:
     if call["hx"] is None:
         return []
-    return ["hx"] if cell is _GRU else _lists(call, ("hx",))
+    return ["hx"] if cell is GRU else _lists(call, ("hx",))
 
 
 def _forward_work(cell: Cell) -> Callable[[Call], Library | None]:
@@ -308,7 +308,7 @@ def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
         state = (cells, form.batch, form.hidden)
         if call["hx"] is not None:
             for name, tensor in zip(
-                _hidden_names(cell, call), [call["hx"]] if cell is _GRU else call["hx"], strict=True
+                _hidden_names(cell, call), [call["hx"]] if cell is GRU else call["hx"], strict=True
             ):
                 yield name, tensor, state
         for name in ("hy", "cy", "dh", "dc", "dhPrevOut", "dcPrevOut"):
@@ -349,7 +349,7 @@ def _counts(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
             got = len(call[name] or ()) if name in call.arguments else count
             if got != count and not (got == 0 and name.endswith("Out") and name in cell.kept):
                 return f"{name}: expected {count} tensors, got {got}"
-        if cell is _LSTM and call["hx"] is not None and len(call["hx"]) != 2:
+        if cell is LSTM and call["hx"] is not None and len(call["hx"]) != 2:
             return f"hx: expected 2 tensors, got {len(call['hx'])}"
         return None
 
@@ -405,7 +405,7 @@ def _recurrent(
     optional = [p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and p.optional and p.name != sizes]
     lists = [p.name for p in parameters if p.kind in LISTS]
     required = [p.name for p in parameters if p.kind in LISTS and not p.optional]
-    words = "long short-term memory" if cell is _LSTM else "gated recurrent units"
+    words = "long short-term memory" if cell is LSTM else "gated recurrent units"
     return Operator(
         name=name,
         function=function,
@@ -429,7 +429,7 @@ def _recurrent(
 def _of_sizes(cell: Cell, name: str, backward: bool) -> tuple[Check, ...]:
     """Sequences of several lengths; gradients of such are not there on Ascend 950."""
     unpacked = rule(f"null: {name}", _unpacked(name))
-    if cell is _GRU:
+    if cell is GRU:
         return (unpacked,)
     steps = (dtype_in((D.INT64,), name), each("steps", (name,), _steps))
     return (*steps, *on(CLASS_950, unpacked)) if backward else steps
@@ -455,19 +455,19 @@ OPERATORS = (
     _recurrent(
         "lstm",
         "aclnnLSTM",
-        _LSTM,
+        LSTM,
         (
             *(_INPUT, _PARAMS, _HX_LIST, replace(_SIZES, meaning=_LSTM_SIZES), *_numbers("bidirectional", True)),
             *(tensor_out("output", "the states h of the last layer"), _HY, tensor_out("cy", "the last states c")),
-            *_kept_parameters(_LSTM),
+            *_kept_parameters(LSTM),
         ),
-        _LSTM.kept,
+        LSTM.kept,
         "batchSizes",
     ),
     _recurrent(
         "lstm_backward",
         "aclnnLstmBackward",
-        _LSTM,
+        LSTM,
         (
             *(_INPUT, _list("hx", "the first states h and c"), _PARAMS, _DY, _DHY),
             Parameter("dc", "dc", Kind.INPUT, "the gradient of the last states c; null: zeros", optional=True),
@@ -483,19 +483,19 @@ OPERATORS = (
     _recurrent(
         "gru",
         "aclnnGRU",
-        _GRU,
+        GRU,
         (
             *(_INPUT, _PARAMS, _HX, _SIZES, *_numbers("bidirection", True)),
             *(tensor_out("output", "the states of the last layer"), _HY),
-            *_kept_parameters(_GRU),
+            *_kept_parameters(GRU),
         ),
-        _GRU.kept,
+        GRU.kept,
         "batchSizes",
     ),
     _recurrent(
         "gru_backward",
         "aclnnGRUBackward",
-        _GRU,
+        GRU,
         (
             *(_INPUT, _PARAMS, tensor_in("hx", "the first states"), _DY, _DHY),
             *(_list(name, "what the forward function kept") for name in _GRU_KEPT),
@@ -531,7 +531,7 @@ def _dynamic(
     x, of_input, of_state, b, h, c = _wide((x, of_input, of_state, b, h, c))
     weights = [*_from_columns((of_input, of_state, b), order), np.zeros_like(b)]
     state = h.reshape(h.shape[-2:]), c.reshape(c.shape[-2:])
-    _, (i, g, f, o, h, c, tanh) = _run(_LSTM, x, state, weights, lasts, reverse)
+    _, (i, g, f, o, h, c, tanh) = _run(LSTM, x, state, weights, lasts, reverse)
     return np.where(lasts, h, 0), h, c, i, g, f, o, tanh
 
 
@@ -543,7 +543,7 @@ def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
     weights = [*_from_columns((of_input, of_state), order), *np.zeros((2, 4 * state[-1]))]
     first, arriving = ((each.reshape(state), other.reshape(state)) for each, other in ((h0, c0), (dh, dc)))
     kept = (i, g, f, o, h, c, tanh)
-    dx, before, found = _run_back(_LSTM, x, first, weights, kept, dy, arriving, lasts, reverse)
+    dx, before, found = _run_back(LSTM, x, first, weights, kept, dy, arriving, lasts, reverse)
     return (*_to_columns(found[:3], order), dx, *(each.reshape(h0.shape) for each in before))
 
 
