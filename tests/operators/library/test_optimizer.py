@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
@@ -64,6 +65,21 @@ def _fused(a: Mapping[str, Any]) -> Any:
     return [x for each in lists for x in each]
 
 
+SGD = ("paramsRef", "gradsRef", "momentumBufferListOptionalRef")
+SGD_STEP: Arguments = {"weightDecay": 0.25, "momentum": 0.5, "lr": 0.125, "dampening": 0.25}
+SGD_STEP |= {"nesterov": False, "maximize": True, "isFirstStep": False}
+
+
+def _sgd(a: Mapping[str, Any]) -> Any:
+    lists = [[wide(x) for x in a[name] or ()] for name in SGD]
+    torch._fused_sgd_(
+        *lists, weight_decay=a["weightDecay"], momentum=a["momentum"], lr=a["lr"], dampening=a["dampening"],
+        nesterov=a["nesterov"], maximize=a["maximize"], is_first_step=a["isFirstStep"],
+        grad_scale=a["gradScaleOptional"],
+    )  # fmt: skip
+    return [x for each in lists for x in each]
+
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "amp_update_scale": lambda d: (
         {name: T(d, (1,)) for name in ("currentScale", "foundInf", "updatedScale")}
@@ -78,6 +94,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         | {name: T(D.FLOAT, (1,)) for name in ("gradScaleOptional", "foundInfOptional")}
         | STEP
     ),
+    "fused_sgd": lambda d: (
+        {name: (T(d, GRID), T(d, (4,))) for name in SGD} | {"gradScaleOptional": T(D.FLOAT, (1,))} | SGD_STEP
+    ),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -85,6 +104,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "apply_adam_w": _adam_by_numbers,
     "apply_adam_w_v2": lambda a: _adam(a),
     "fused_adam": lambda a: _fused(a),
+    "fused_sgd": lambda a: _sgd(a),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -96,6 +116,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "apply_adam_w_v2": {"step": {"shape": (1,)}},
     "fused_adam": {name: (T(D.FLOAT, (0, 3)),) for name in FUSED}
     | {"stateSteps": (T(D.FLOAT, (1,)),), "gradScaleOptional": None, "foundInfOptional": None},
+    "fused_sgd": {name: (T(D.FLOAT, (0, 3)),) for name in SGD},
 }
 
 BREAKS: Mapping[str, Breaking] = {
@@ -104,6 +125,9 @@ BREAKS: Mapping[str, Breaking] = {
     "same shape as varRef": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "at least 1": lambda o, name: Break({name: 0}, "at least 1"),
     "same data type as currentScale": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "0 or more": lambda o, name: Break({name: -1.0}, "0 or more"),
+    "a momentum and no dampening": lambda o, name: Break({name: True}, "dampening 0"),
+    "by momentumBufferListOptionalRef": lambda o, name: Break({name: 0.0}, "more than 0"),
     "as varRef, with amsgrad": lambda o, name: Break({name: None}, "an object with amsgrad"),
 }
 
@@ -115,7 +139,7 @@ NOT_NEGATIVE = (
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    if operator == "fused_adam" and name.endswith("Optional"):
+    if operator.startswith("fused") and name.endswith("Optional"):
         return np.full(array.shape, 2.5 if name == "gradScaleOptional" else 0)
     if operator == "apply_adam_w" and name in NUMBERS:
         return np.full(array.shape, NUMBERS[name])
@@ -147,3 +171,31 @@ def test_a_step_with_an_infinite_gradient_leaves_everything() -> None:
     }
     prepare(BY_NAME["fused_adam"], call, Product.ASCEND_950).run()
     assert [each.view[0] for each in lists.values()] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("flags", "scale", "buffered"),
+    [
+        ({"isFirstStep": True}, 2.0, True),
+        ({"nesterov": True, "dampening": 0.0}, None, True),
+        ({"momentum": 0.0, "maximize": False}, None, False),
+    ],
+    ids=["first", "nesterov", "plain"],
+)
+def test_gradients_are_descended_with_and_without_momentum(
+    flags: Mapping[str, Any], scale: float | None, buffered: bool
+) -> None:
+    random = np.random.default_rng(4)
+    lists = {name: [random.normal(size=of).astype(np.float32) for of in ((2, 3), (0,), (4,))] for name in SGD}
+    scales = None if scale is None else np.array([scale], np.float32)
+    call = SGD_STEP | flags
+    given = {name: [torch.tensor(x) for x in lists[name]] for name in SGD[: 2 + buffered]}
+    wanted = _sgd({SGD[2]: ()} | call | given | {"gradScaleOptional": None if scales is None else torch.tensor(scales)})
+    placed = {name: [Placed(x, "contiguous") for x in arrays] for name, arrays in lists.items()}
+    tensors: dict[str, Any] = {name: tuple(each.tensor for each in views) for name, views in placed.items()}
+    tensors |= {} if buffered else {SGD[2]: None}
+    tensors["gradScaleOptional"] = None if scales is None else Placed(scales, "contiguous").tensor
+    prepare(BY_NAME["fused_sgd"], call | tensors, Product.ATLAS_A2).run()
+    found = [each.view for name in SGD[: 2 + buffered] for each in placed[name]]
+    for got, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

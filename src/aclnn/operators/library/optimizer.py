@@ -1,4 +1,7 @@
-"""Steps of optimisers: aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam; aclnnAmpUpdateScale: the scale of losses."""
+"""Steps of optimisers: aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam, aclnnFusedSgd.
+
+aclnnAmpUpdateScale finds the scale of losses.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     dtype_in,
+    each,
     extents,
     floating,
     present,
@@ -23,7 +27,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import alike, as_many, each_of, few_dims, not_null, of_same_shape, of_types
 
 _STATE = ("varRef", "mRef", "vRef")
@@ -140,6 +144,70 @@ def _fused_work(call: Call) -> Library | None:
         return tuple(each for column in zip(*results, strict=True) for each in column)
 
     return Library(update, (*flags, *(f"stateSteps[{at}]" for at in places), *names), written)
+
+
+_BUFFERS = "momentumBufferListOptionalRef"
+_SCALE = "gradScaleOptional"
+_LEAST = 1e-6
+"""Less counts as 0."""
+
+
+def _has_buffers(call: Call) -> bool:
+    return bool(call[_BUFFERS])
+
+
+def _not_negative(call: Call, name: str) -> str | None:
+    return None if call[name] >= 0 else f"expected 0 or more, got {call[name]}"
+
+
+def _nesterov(call: Call) -> str | None:
+    if not call["nesterov"] or (call["momentum"] > 0 and abs(call["dampening"]) < _LEAST):
+        return None
+    return "nesterov: expected false unless momentum is more than 0 and dampening 0, got true"
+
+
+def _momentum(call: Call) -> str | None:
+    momentum, buffered = call["momentum"], _has_buffers(call)
+    if (momentum >= _LEAST) == buffered:
+        return None
+    expected = f"more than 0 beside {_BUFFERS}" if buffered else f"0 without {_BUFFERS}"
+    return f"momentum: expected {expected}, got {momentum}"
+
+
+def _sgd_work(call: Call) -> Library | None:
+    places = [at for at, tensor in enumerate(call["paramsRef"]) if tensor.size]
+    if not places:
+        return None
+    decay, momentum, rate, dampening = (call[name] for name in ("weightDecay", "momentum", "lr", "dampening"))
+    nesterov, sign, first = call["nesterov"], -1.0 if call["maximize"] else 1.0, call["isFirstStep"]
+    scaled = call[_SCALE] is not None and call[_SCALE].size > 0
+    lists = ("paramsRef", "gradsRef", *((_BUFFERS,) if _has_buffers(call) else ()))
+    names = tuple(f"{name}[{at}]" for name in lists for at in places)
+    written = tuple(name for name in names if scaled or not name.startswith("gradsRef"))
+
+    def step(var: Any, grad: Any, *buffer: Any) -> tuple[Any, ...]:
+        gradient = sign * grad + decay * var
+        kept = [gradient if first else momentum * each + (1.0 - dampening) * gradient for each in buffer]
+        taken = gradient + momentum * kept[0] if nesterov else kept[0] if kept else gradient
+        return (var - rate * taken, *((grad,) if scaled else ()), *kept)
+
+    def update(*arrays: Any) -> tuple[Any, ...]:
+        scale, state = (float(arrays[0].reshape(-1)[0]), arrays[1:]) if scaled else (1.0, arrays)
+        results = []
+        for at in range(len(places)):
+            var, grad, *buffer = (array.astype(np.float64) for array in state[at :: len(places)])
+            results.append(step(var, grad / scale, *buffer))
+        return tuple(each for column in zip(*results, strict=True) for each in column)
+
+    return Library(update, (*((_SCALE,) if scaled else ()), *names), written)
+
+
+def _with_tensors(*checks: Check) -> tuple[Check, ...]:
+    return restricted("unless paramsRef is empty", lambda call: bool(call["paramsRef"]), *checks)
+
+
+def _with_buffers(*checks: Check) -> tuple[Check, ...]:
+    return restricted(f"with {_BUFFERS}", lambda call: bool(call["paramsRef"]) and _has_buffers(call), *checks)
 
 
 def _number(name: str, meaning: str) -> Parameter:
@@ -294,6 +362,52 @@ OPERATORS = (
             ),
         ),
         work=_fused_work,
+    ),
+    Operator(
+        name="fused_sgd",
+        function=camel("fused_sgd"),
+        summary="A step of gradient descent for lists of parameters, these and the momentum in place.",
+        formula="v = momentum * v + (1 - dampening) * (gradsRef + weightDecay * paramsRef), paramsRef -= lr * v",
+        parameters=(
+            *(
+                Parameter(name, name, Kind.OUTPUT_LIST, meaning, optional, "const aclTensorList *")
+                for name, meaning, optional in (
+                    ("paramsRef", "the parameters", False),
+                    ("gradsRef", "the gradients, replaced by what gradScaleOptional leaves of them", False),
+                    (_BUFFERS, "the momentum; null or none: without", True),
+                )
+            ),
+            optional_in(_SCALE, "what gradients are divided by"),
+            _number("weightDecay", "how much of the parameters is added to their gradients"),
+            _number("momentum", "how much of the momentum stays"),
+            _number("lr", "the learning rate"),
+            _number("dampening", "how much less of the gradient is added to the momentum"),
+            Parameter("nesterov", "nesterov", Kind.BOOL, "go on by the momentum after the step"),
+            Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+            Parameter("isFirstStep", "is_first_step", Kind.BOOL, "the momentum begins as the gradient"),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=(
+            present("paramsRef"),
+            *_with_tensors(
+                each("0 or more", ("weightDecay", "momentum", "lr"), _not_negative),
+                rule("a momentum and no dampening: nesterov", _nesterov),
+                rule(f"by {_BUFFERS}: momentum", _momentum),
+                each_of("no null among them", ("paramsRef",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+                present("gradsRef"),
+                each_of("no null among them", ("gradsRef", _BUFFERS), not_null, ACLNN_ERR_PARAM_NULLPTR),
+                as_many("paramsRef", ("gradsRef",)),
+            ),
+            *_with_buffers(as_many("paramsRef", (_BUFFERS,))),
+            *_with_tensors(
+                each_of("data type of each", ("paramsRef",), of_types(FLOATING)),
+                each_of("one data type", ("paramsRef", "gradsRef", _BUFFERS), alike("paramsRef")),
+                dtype_in(floating, _SCALE),
+                each_of("at most 8 dimensions each", ("paramsRef",), few_dims),
+                each_of("same shape each", ("gradsRef", _BUFFERS), of_same_shape("paramsRef")),
+            ),
+        ),
+        work=_sgd_work,
     ),
     Operator(
         name="amp_update_scale",
