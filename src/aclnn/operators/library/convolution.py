@@ -99,7 +99,7 @@ class Windows(NamedTuple):
         return padded[self.inside(spatial)].swapaxes(0, 1)
 
 
-def _correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) -> Any:
+def correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) -> Any:
     """The ordinary convolution of x (N, C, …) with w (O, C / groups, …)."""
 
     def one(x: Any, w: Any) -> Any:
@@ -293,7 +293,7 @@ def _forward(call: Call) -> Library | None:
     if call["output"].size == 0:
         return None
     windows, groups, spatial = _windows(call), call["groups"], call["output"].shape[2:]
-    function = _correlation_input if call["transposed"] else _correlation
+    function = _correlation_input if call["transposed"] else correlation
 
     def compute(x: Any, w: Any, bias: Any = None) -> Any:
         y = function(x, w, windows, groups, spatial)
@@ -310,7 +310,7 @@ def _backward(call: Call) -> Library | None:
     if not wanted:
         return None
     if call["transposed"]:
-        input_gradient = lambda dy, x, w: _correlation(dy, w, windows, groups, x.shape[2:])  # noqa: E731
+        input_gradient = lambda dy, x, w: correlation(dy, w, windows, groups, x.shape[2:])  # noqa: E731
         weight_gradient = lambda dy, x, w: _correlation_weight(x, dy, windows, groups)  # noqa: E731
     else:
         input_gradient = lambda dy, x, w: _correlation_input(dy, w, windows, groups, x.shape[2:])  # noqa: E731
