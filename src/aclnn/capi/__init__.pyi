@@ -68,6 +68,7 @@ class aclrtMemHandleType(IntEnum):
     """The enumeration ``aclrtMemHandleType``."""
 
     ACL_MEM_HANDLE_TYPE_NONE = 0
+    ACL_MEM_HANDLE_TYPE_POSIX = 2
 
 class aclrtMemAllocationType(IntEnum):
     """The enumeration ``aclrtMemAllocationType``."""
@@ -79,6 +80,24 @@ class aclrtMemLocationType(IntEnum):
 
     ACL_MEM_LOCATION_TYPE_HOST = 0
     ACL_MEM_LOCATION_TYPE_DEVICE = 1
+    ACL_MEM_LOCATION_TYPE_UNREGISTERED = 2
+    ACL_MEM_LOCATION_TYPE_MANAGED = 3
+    ACL_MEM_LOCATION_TYPE_HOST_NUMA = 4
+
+class aclrtMallocAttrType(IntEnum):
+    """The enumeration ``aclrtMallocAttrType``."""
+
+    ACL_RT_MEM_ATTR_RSV = 0
+    ACL_RT_MEM_ATTR_MODULE_ID = 1
+    ACL_RT_MEM_ATTR_DEVICE_ID = 2
+    ACL_RT_MEM_ATTR_VA_FLAG = 3
+
+class aclrtHostRegisterType(IntEnum):
+    """The enumeration ``aclrtHostRegisterType``."""
+
+    ACL_HOST_REGISTER_MAPPED = 0
+    ACL_HOST_REGISTER_IOMEMORY = 4
+    ACL_HOST_REGISTER_READONLY = 8
 
 class aclrtMemGranularityOptions(IntEnum):
     """The enumeration ``aclrtMemGranularityOptions``."""
@@ -164,6 +183,61 @@ class aclDeviceInfo(IntEnum):
     ACL_DEVICE_INFO_AI_CORE_NUM = 0
     ACL_DEVICE_INFO_VECTOR_CORE_NUM = 1
     ACL_DEVICE_INFO_L2_SIZE = 2
+
+class aclrtDevAttr(IntEnum):
+    """The enumeration ``aclrtDevAttr``."""
+
+    ACL_DEV_ATTR_AICPU_CORE_NUM = 1
+    ACL_DEV_ATTR_AICORE_CORE_NUM = 101
+    ACL_DEV_ATTR_CUBE_CORE_NUM = 102
+    ACL_DEV_ATTR_VECTOR_CORE_NUM = 201
+    ACL_DEV_ATTR_WARP_SIZE = 202
+    ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE = 203
+    ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE = 204
+    ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE = 204
+    ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE = 301
+    ACL_DEV_ATTR_L2_CACHE_SIZE = 302
+    ACL_DEV_ATTR_SMP_ID = 401
+    ACL_DEV_ATTR_PHY_CHIP_ID = 402
+    ACL_DEV_ATTR_SUPER_POD_DEVICE_ID = 403
+    ACL_DEV_ATTR_SUPER_POD_SERVER_ID = 404
+    ACL_DEV_ATTR_SUPER_POD_ID = 405
+    ACL_DEV_ATTR_CUST_OP_PRIVILEGE = 406
+    ACL_DEV_ATTR_MAINBOARD_ID = 407
+    ACL_DEV_ATTR_IS_VIRTUAL = 501
+    ACL_DEV_ATTR_NPU_ARCH = 601
+
+class aclrtDeviceStatus(IntEnum):
+    """The enumeration ``aclrtDeviceStatus``."""
+
+    ACL_RT_DEVICE_STATUS_NORMAL = 0
+    ACL_RT_DEVICE_STATUS_ABNORMAL = 1
+    ACL_RT_DEVICE_STATUS_END = 65535
+
+class aclrtErrorType(IntEnum):
+    """The enumeration ``aclrtErrorType``."""
+
+    ACL_RT_NO_ERROR = 0
+    ACL_RT_ERROR_MEMORY = 1
+    ACL_RT_ERROR_L2 = 2
+    ACL_RT_ERROR_AICORE = 3
+    ACL_RT_ERROR_LINK = 4
+    ACL_RT_ERROR_L3_PORT = 5
+    ACL_RT_ERROR_OTHERS = 65535
+
+class aclrtAicoreErrorType(IntEnum):
+    """The enumeration ``aclrtAicoreErrorType``."""
+
+    ACL_RT_AICORE_ERROR_UNKNOWN = 0
+    ACL_RT_AICORE_ERROR_SW = 1
+    ACL_RT_AICORE_ERROR_HW_LOCAL = 2
+
+class aclrtTsId(IntEnum):
+    """The enumeration ``aclrtTsId``."""
+
+    ACL_TS_ID_AICORE = 0
+    ACL_TS_ID_AIVECTOR = 1
+    ACL_TS_ID_RESERVED = 2
 
 class aclrtDevResLimitType(IntEnum):
     """The enumeration ``aclrtDevResLimitType``."""
@@ -341,9 +415,20 @@ ACL_MEM_P2P_NORMAL: Final = aclrtMemAttr.ACL_MEM_P2P_NORMAL
 ACL_MEM_P2P_HUGE: Final = aclrtMemAttr.ACL_MEM_P2P_HUGE
 ACL_MEM_P2P_HUGE1G: Final = aclrtMemAttr.ACL_MEM_P2P_HUGE1G
 ACL_MEM_HANDLE_TYPE_NONE: Final = aclrtMemHandleType.ACL_MEM_HANDLE_TYPE_NONE
+ACL_MEM_HANDLE_TYPE_POSIX: Final = aclrtMemHandleType.ACL_MEM_HANDLE_TYPE_POSIX
 ACL_MEM_ALLOCATION_TYPE_PINNED: Final = aclrtMemAllocationType.ACL_MEM_ALLOCATION_TYPE_PINNED
 ACL_MEM_LOCATION_TYPE_HOST: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_HOST
 ACL_MEM_LOCATION_TYPE_DEVICE: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_DEVICE
+ACL_MEM_LOCATION_TYPE_UNREGISTERED: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_UNREGISTERED
+ACL_MEM_LOCATION_TYPE_MANAGED: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_MANAGED
+ACL_MEM_LOCATION_TYPE_HOST_NUMA: Final = aclrtMemLocationType.ACL_MEM_LOCATION_TYPE_HOST_NUMA
+ACL_RT_MEM_ATTR_RSV: Final = aclrtMallocAttrType.ACL_RT_MEM_ATTR_RSV
+ACL_RT_MEM_ATTR_MODULE_ID: Final = aclrtMallocAttrType.ACL_RT_MEM_ATTR_MODULE_ID
+ACL_RT_MEM_ATTR_DEVICE_ID: Final = aclrtMallocAttrType.ACL_RT_MEM_ATTR_DEVICE_ID
+ACL_RT_MEM_ATTR_VA_FLAG: Final = aclrtMallocAttrType.ACL_RT_MEM_ATTR_VA_FLAG
+ACL_HOST_REGISTER_MAPPED: Final = aclrtHostRegisterType.ACL_HOST_REGISTER_MAPPED
+ACL_HOST_REGISTER_IOMEMORY: Final = aclrtHostRegisterType.ACL_HOST_REGISTER_IOMEMORY
+ACL_HOST_REGISTER_READONLY: Final = aclrtHostRegisterType.ACL_HOST_REGISTER_READONLY
 ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM
 ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED
 ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF: Final = aclrtMemGranularityOptions.ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF
@@ -381,6 +466,41 @@ ACL_DEVICE_INFO_UNDEFINED: Final = aclDeviceInfo.ACL_DEVICE_INFO_UNDEFINED
 ACL_DEVICE_INFO_AI_CORE_NUM: Final = aclDeviceInfo.ACL_DEVICE_INFO_AI_CORE_NUM
 ACL_DEVICE_INFO_VECTOR_CORE_NUM: Final = aclDeviceInfo.ACL_DEVICE_INFO_VECTOR_CORE_NUM
 ACL_DEVICE_INFO_L2_SIZE: Final = aclDeviceInfo.ACL_DEVICE_INFO_L2_SIZE
+ACL_DEV_ATTR_AICPU_CORE_NUM: Final = aclrtDevAttr.ACL_DEV_ATTR_AICPU_CORE_NUM
+ACL_DEV_ATTR_AICORE_CORE_NUM: Final = aclrtDevAttr.ACL_DEV_ATTR_AICORE_CORE_NUM
+ACL_DEV_ATTR_CUBE_CORE_NUM: Final = aclrtDevAttr.ACL_DEV_ATTR_CUBE_CORE_NUM
+ACL_DEV_ATTR_VECTOR_CORE_NUM: Final = aclrtDevAttr.ACL_DEV_ATTR_VECTOR_CORE_NUM
+ACL_DEV_ATTR_WARP_SIZE: Final = aclrtDevAttr.ACL_DEV_ATTR_WARP_SIZE
+ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE: Final = aclrtDevAttr.ACL_DEV_ATTR_MAX_THREAD_PER_VECTOR_CORE
+ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE: Final = aclrtDevAttr.ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE
+ACL_DEV_ATTR_LOCAL_MEM_PER_VECTOR_CORE: Final = aclrtDevAttr.ACL_DEV_ATTR_UBUF_PER_VECTOR_CORE
+ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE: Final = aclrtDevAttr.ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE
+ACL_DEV_ATTR_L2_CACHE_SIZE: Final = aclrtDevAttr.ACL_DEV_ATTR_L2_CACHE_SIZE
+ACL_DEV_ATTR_SMP_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_SMP_ID
+ACL_DEV_ATTR_PHY_CHIP_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_PHY_CHIP_ID
+ACL_DEV_ATTR_SUPER_POD_DEVICE_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_SUPER_POD_DEVICE_ID
+ACL_DEV_ATTR_SUPER_POD_SERVER_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_SUPER_POD_SERVER_ID
+ACL_DEV_ATTR_SUPER_POD_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_SUPER_POD_ID
+ACL_DEV_ATTR_CUST_OP_PRIVILEGE: Final = aclrtDevAttr.ACL_DEV_ATTR_CUST_OP_PRIVILEGE
+ACL_DEV_ATTR_MAINBOARD_ID: Final = aclrtDevAttr.ACL_DEV_ATTR_MAINBOARD_ID
+ACL_DEV_ATTR_IS_VIRTUAL: Final = aclrtDevAttr.ACL_DEV_ATTR_IS_VIRTUAL
+ACL_DEV_ATTR_NPU_ARCH: Final = aclrtDevAttr.ACL_DEV_ATTR_NPU_ARCH
+ACL_RT_DEVICE_STATUS_NORMAL: Final = aclrtDeviceStatus.ACL_RT_DEVICE_STATUS_NORMAL
+ACL_RT_DEVICE_STATUS_ABNORMAL: Final = aclrtDeviceStatus.ACL_RT_DEVICE_STATUS_ABNORMAL
+ACL_RT_DEVICE_STATUS_END: Final = aclrtDeviceStatus.ACL_RT_DEVICE_STATUS_END
+ACL_RT_NO_ERROR: Final = aclrtErrorType.ACL_RT_NO_ERROR
+ACL_RT_ERROR_MEMORY: Final = aclrtErrorType.ACL_RT_ERROR_MEMORY
+ACL_RT_ERROR_L2: Final = aclrtErrorType.ACL_RT_ERROR_L2
+ACL_RT_ERROR_AICORE: Final = aclrtErrorType.ACL_RT_ERROR_AICORE
+ACL_RT_ERROR_LINK: Final = aclrtErrorType.ACL_RT_ERROR_LINK
+ACL_RT_ERROR_L3_PORT: Final = aclrtErrorType.ACL_RT_ERROR_L3_PORT
+ACL_RT_ERROR_OTHERS: Final = aclrtErrorType.ACL_RT_ERROR_OTHERS
+ACL_RT_AICORE_ERROR_UNKNOWN: Final = aclrtAicoreErrorType.ACL_RT_AICORE_ERROR_UNKNOWN
+ACL_RT_AICORE_ERROR_SW: Final = aclrtAicoreErrorType.ACL_RT_AICORE_ERROR_SW
+ACL_RT_AICORE_ERROR_HW_LOCAL: Final = aclrtAicoreErrorType.ACL_RT_AICORE_ERROR_HW_LOCAL
+ACL_TS_ID_AICORE: Final = aclrtTsId.ACL_TS_ID_AICORE
+ACL_TS_ID_AIVECTOR: Final = aclrtTsId.ACL_TS_ID_AIVECTOR
+ACL_TS_ID_RESERVED: Final = aclrtTsId.ACL_TS_ID_RESERVED
 ACL_RT_DEV_RES_CUBE_CORE: Final = aclrtDevResLimitType.ACL_RT_DEV_RES_CUBE_CORE
 ACL_RT_DEV_RES_VECTOR_CORE: Final = aclrtDevResLimitType.ACL_RT_DEV_RES_VECTOR_CORE
 ACL_PRECISION_MODE: Final = aclCompileOpt.ACL_PRECISION_MODE
@@ -529,6 +649,12 @@ ACL_STREAM_PERSISTENT: Final = 4
 ACL_STREAM_HUGE: Final = 8
 ACL_STREAM_CPU_SCHEDULE: Final = 16
 ACL_STREAM_DEVICE_USE_ONLY: Final = 32
+ACL_HOST_REG_MAPPED: Final = 2
+ACL_HOST_REG_IOMEMORY: Final = 4
+ACL_HOST_REG_READONLY: Final = 8
+ACL_HOST_REG_PINNED: Final = 268435456
+ACL_CONTINUE_ON_FAILURE: Final = 0
+ACL_STOP_ON_FAILURE: Final = 1
 ACL_SUCCESS: Final = 0
 ACL_ERROR_NONE: Final = 0
 ACLNN_SUCCESS: Final = 0
@@ -774,6 +900,137 @@ ACL_ERROR_RT_CCU_TIMEOUT: Final = 507915
 ACL_ERROR_RT_CCU_EXCEPTION: Final = 507916
 ACLNN_ERR_INNER_KEY_CONFILICT: Final = 561105
 
+def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, int]:
+    """Device memory with undefined contents; its address is a multiple of 64 at least.
+
+    Returns ``(ret, devPtr)``.
+    """
+
+def aclrtMallocAlign32(size: int, policy: int = 0) -> tuple[int, int]:
+    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes.
+
+    Returns ``(ret, devPtr)``.
+    """
+
+def aclrtMallocCached(size: int, policy: int = 0) -> tuple[int, int]:
+    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here.
+
+    Returns ``(ret, devPtr)``.
+    """
+
+def aclrtMemFlush(devPtr: int | None, size: int) -> int:
+    """Make the host's writes visible to the device: they are."""
+
+def aclrtMemInvalidate(devPtr: int | None, size: int) -> int:
+    """Make the device's writes visible to the host: they are."""
+
+def aclrtFree(devPtr: int | None) -> int:
+    """Free device memory without waiting; work that is queued keeps what it uses."""
+
+def aclrtFreeWithDevSync(devPtr: int | None) -> int:
+    """Wait for every stream of the current device, then free device memory."""
+
+def aclrtMallocHost(size: int) -> tuple[int, int]:
+    """Pinned host memory, 64-byte aligned.
+
+    Returns ``(ret, hostPtr)``.
+    """
+
+def aclrtFreeHost(hostPtr: int | None) -> int:
+    """Free pinned host memory."""
+
+def aclrtFreeHostWithDevSync(hostPtr: int | None) -> int:
+    """Wait for every stream of the current device, then free pinned host memory."""
+
+def aclrtMemGetAllocationGranularity(prop: int | None, option: int) -> tuple[int, int]:
+    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB.
+
+    Returns ``(ret, granularity)``.
+    """
+
+def aclrtMallocPhysical(size: int, prop: int | None, flags: int = 0) -> tuple[int, int]:
+    """Device memory without an address.
+
+    Returns ``(ret, handle)``.
+    """
+
+def aclrtFreePhysical(handle: int | None) -> int:
+    """Free such memory; what is mapped lives until it is unmapped."""
+
+def aclrtReserveMemAddress(
+    size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0
+) -> tuple[int, int]:
+    """Reserve addresses to map memory at; they cost nothing. ``flags``: 1 for huge pages.
+
+    Returns ``(ret, virPtr)``.
+    """
+
+def aclrtReleaseMemAddress(virPtr: int | None) -> int:
+    """Give reserved addresses back; nothing may be mapped at them."""
+
+def aclrtMapMem(virPtr: int | None, size: int, offset: int, handle: int | None, flags: int = 0) -> int:
+    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
+
+def aclrtUnmapMem(virPtr: int | None) -> int:
+    """Unmap the memory that was mapped at an address."""
+
+def aclrtMemcpy(dst: int | None, destMax: int, src: int | None, count: int, kind: int) -> int:
+    """Copy, and return when done; overlapping ranges as if through a temporary."""
+
+def aclrtMemcpyAsync(dst: int | None, destMax: int, src: int | None, count: int, kind: int, stream: int | None) -> int:
+    """Copy in the stream's order."""
+
+def aclrtMemset(devPtr: int | None, maxCount: int, value: int, count: int) -> int:
+    """Set every byte to the low 8 bits of the value."""
+
+def aclrtMemsetAsync(devPtr: int | None, maxCount: int, value: int, count: int, stream: int | None) -> int:
+    """Set bytes in the stream's order."""
+
+def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
+    """Free and total bytes of the current device's memory of that kind; 0 and 0 where it has none.
+
+    Returns ``(ret, free, total)``.
+    """
+
+def aclrtMallocWithCfg(size: int, policy: int = 0, cfg: int | None = None) -> tuple[int, int]:
+    """Device memory; of the attributes only the device's number is judged: it must be the current one's.
+
+    Returns ``(ret, devPtr)``.
+    """
+
+def aclrtMallocHostWithCfg(size: int, cfg: int | None = None) -> tuple[int, int]:
+    """Pinned host memory; the attributes, a module's number and a flag of addresses, change nothing.
+
+    Returns ``(ret, ptr)``.
+    """
+
+def aclrtPointerGetAttributes(ptr: int | None, attributes: int | None) -> int:
+    """Write where memory lies: a device's, the pinned of the host's, or of neither kind."""
+
+def aclrtMemGetAddressRange(ptr: int | None) -> tuple[int, int, int]:
+    """Where the device memory around an address begins, and its bytes.
+
+    Returns ``(ret, pbase, psize)``.
+    """
+
+def aclrtHostRegister(ptr: int | None, size: int, type: int) -> tuple[int, int]:
+    """Let devices use memory of the host's, at the same address; 207000 for types but ACL_HOST_REGISTER_MAPPED.
+
+    Returns ``(ret, devPtr)``.
+    """
+
+def aclrtHostRegisterV2(ptr: int | None, size: int, flag: int) -> int:
+    """Pin memory of the host's, with ACL_HOST_REG_MAPPED for devices; 207000 for I/O memory and reading only."""
+
+def aclrtHostUnregister(ptr: int | None) -> int:
+    """Undo the registration of memory; devices may use it no longer."""
+
+def aclrtHostGetDevicePointer(pHost: int | None, flag: int = 0) -> tuple[int, int]:
+    """The address of the host's memory for devices, which is the same.
+
+    Returns ``(ret, pDevice)``.
+    """
+
 def aclrtLaunchHostFunc(stream: int | None, fn: int | None, args: int | None) -> int:
     """Call a function of the host's in the stream's order."""
 
@@ -968,6 +1225,54 @@ def HcclRecv(recvBuf: int | None, count: int, dataType: int, srcRank: int, comm:
 def HcclBatchSendRecv(sendRecvInfo: int | None, itemNum: int, comm: int | None, stream: int | None) -> int:
     """Send and receive several messages at once, those between two ranks in their order."""
 
+def aclrtMemcpyAsyncWithCondition(
+    dst: int | None, destMax: int, src: int | None, count: int, kind: int, stream: int | None
+) -> int:
+    """Copy as aclrtMemcpyAsync does, which waits for host memory that is not pinned."""
+
+def aclrtMemcpy2d(
+    dst: int | None, dpitch: int, src: int | None, spitch: int, width: int, height: int, kind: int
+) -> int:
+    """Copy rows that lie ``dpitch`` and ``spitch`` bytes apart, and return when done."""
+
+def aclrtMemcpy2dAsync(
+    dst: int | None, dpitch: int, src: int | None, spitch: int, width: int, height: int, kind: int, stream: int | None
+) -> int:
+    """Copy rows in the stream's order."""
+
+def aclrtMemsetD32(ptr: int | None, memSize: int, value: int, N: int) -> int:
+    """Set 32-bit words."""
+
+def aclrtMemsetD32Async(ptr: int | None, memSize: int, value: int, N: int, stream: int | None) -> int:
+    """Set 32-bit words in the stream's order."""
+
+def aclrtMemcpyBatch(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int | None,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    failIndex: int | None,
+) -> int:
+    """Copy many ranges between the host and devices, all of them or none, and return when done."""
+
+def aclrtMemcpyBatchAsync(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int | None,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    failIndex: int | None,
+    stream: int | None,
+) -> int:
+    """Copy many ranges in the stream's order."""
+
 def aclCreateTensor(
     viewDims: Sequence[int] | None,
     viewDimsNum: int,
@@ -1044,7 +1349,7 @@ def aclSetRawTensorAddr(tensor: int | None, addr: int | None) -> int:
     """Let the storage begin elsewhere."""
 
 def aclCreateScalar(value: int | None, dataType: int) -> int:
-    """A copy of the value at that host address."""
+    """A copy of the value at that host address; none of a type that scalars do not have."""
 
 def aclDestroyScalar(scalar: int | None) -> int:
     """Release a scalar."""
@@ -1167,7 +1472,7 @@ def aclmdlRICaptureBegin(stream: int | None, mode: int) -> int:
     """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
 
 def aclmdlRICaptureGetInfo(stream: int | None) -> tuple[int, int, int]:
-    """Return whether a stream's tasks are captured, and the graph that captures them.
+    """Return whether a stream's tasks are captured, and the graph that captures them; in C, one of them is enough.
 
     Returns ``(ret, status, modelRI)``.
     """
@@ -1244,20 +1549,23 @@ def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
 def aclrtSetOpWaitTimeout(timeout: int) -> int:
     """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
 
-def aclrtGetPrimaryCtxState(deviceId: int) -> tuple[int, int, int]:
-    """Flags (0), and 1 if the device's default context exists.
+def aclrtGetPrimaryCtxState(deviceId: int, flags: int | None = None) -> tuple[int, int]:
+    """1 if the device's default context exists; ``flags`` must be null.
 
-    Returns ``(ret, flags, active)``.
+    Returns ``(ret, active)``.
     """
 
 def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> tuple[int, int]:
-    """1 for two devices, between which copies work; 0 for a device and itself.
+    """1: copies between two devices work.
 
     Returns ``(ret, canAccessPeer)``.
     """
 
 def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> int:
     """Nothing to enable: copies between devices always work."""
+
+def aclrtDeviceDisablePeerAccess(peerDeviceId: int) -> int:
+    """Nothing to disable: copies between devices always work."""
 
 def aclrtDeviceGetBareTgid() -> tuple[int, int]:
     """This process's number.
@@ -1275,10 +1583,10 @@ def aclSetCompileopt(opt: int, value: str | bytes | None) -> int:
     """Keep an option of the operators' compiler, without effect: there is none."""
 
 def aclGetCompileoptSize(opt: int) -> int:
-    """Bytes that aclGetCompileopt writes."""
+    """Bytes for an option as it was set, 0 for none; 256 for ACL_OP_JIT_COMPILE."""
 
 def aclGetCompileopt(opt: int, value: int | None, length: int) -> int:
-    """Write an option as it was set; at first ``disable`` for ACL_OP_JIT_COMPILE, else nothing."""
+    """Write ``disable`` for ACL_OP_JIT_COMPILE, or ACL_OP_DEBUG_OPTION as it was set; 200001 for others."""
 
 def aclsysGetCANNVersion(name: int, version: int | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
@@ -1320,92 +1628,6 @@ def aclrtGetResInCurrentThread(type: int) -> tuple[int, int]:
     """The limit in the calling thread: of the stream that it uses, or else of the current device.
 
     Returns ``(ret, value)``.
-    """
-
-def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, int]:
-    """Device memory with undefined contents; its address is a multiple of 64 at least.
-
-    Returns ``(ret, devPtr)``.
-    """
-
-def aclrtMallocAlign32(size: int, policy: int = 0) -> tuple[int, int]:
-    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes.
-
-    Returns ``(ret, devPtr)``.
-    """
-
-def aclrtMallocCached(size: int, policy: int = 0) -> tuple[int, int]:
-    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here.
-
-    Returns ``(ret, devPtr)``.
-    """
-
-def aclrtMemFlush(devPtr: int | None, size: int) -> int:
-    """Make the host's writes visible to the device: they are."""
-
-def aclrtMemInvalidate(devPtr: int | None, size: int) -> int:
-    """Make the device's writes visible to the host: they are."""
-
-def aclrtFree(devPtr: int | None) -> int:
-    """Free device memory without waiting; work that is queued keeps what it uses."""
-
-def aclrtMallocHost(size: int) -> tuple[int, int]:
-    """Pinned host memory, 64-byte aligned.
-
-    Returns ``(ret, hostPtr)``.
-    """
-
-def aclrtFreeHost(hostPtr: int | None) -> int:
-    """Free pinned host memory."""
-
-def aclrtMemGetAllocationGranularity(prop: int | None, option: int) -> tuple[int, int]:
-    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB.
-
-    Returns ``(ret, granularity)``.
-    """
-
-def aclrtMallocPhysical(size: int, prop: int | None, flags: int = 0) -> tuple[int, int]:
-    """Device memory without an address.
-
-    Returns ``(ret, handle)``.
-    """
-
-def aclrtFreePhysical(handle: int | None) -> int:
-    """Free such memory; what is mapped lives until it is unmapped."""
-
-def aclrtReserveMemAddress(
-    size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0
-) -> tuple[int, int]:
-    """Reserve addresses to map memory at; they cost nothing.
-
-    Returns ``(ret, virPtr)``.
-    """
-
-def aclrtReleaseMemAddress(virPtr: int | None) -> int:
-    """Give reserved addresses back; nothing may be mapped at them."""
-
-def aclrtMapMem(virPtr: int | None, size: int, offset: int, handle: int | None, flags: int = 0) -> int:
-    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
-
-def aclrtUnmapMem(virPtr: int | None) -> int:
-    """Unmap the memory that was mapped at an address."""
-
-def aclrtMemcpy(dst: int | None, destMax: int, src: int | None, count: int, kind: int) -> int:
-    """Copy, and return when done; overlapping ranges as if through a temporary."""
-
-def aclrtMemcpyAsync(dst: int | None, destMax: int, src: int | None, count: int, kind: int, stream: int | None) -> int:
-    """Copy in the stream's order."""
-
-def aclrtMemset(devPtr: int | None, maxCount: int, value: int, count: int) -> int:
-    """Set every byte to the low 8 bits of the value."""
-
-def aclrtMemsetAsync(devPtr: int | None, maxCount: int, value: int, count: int, stream: int | None) -> int:
-    """Set bytes in the stream's order."""
-
-def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
-    """Free and total bytes of the current device's memory of that kind; 0 and 0 where it has none.
-
-    Returns ``(ret, free, total)``.
     """
 
 def aclnnAdaLayerNormGetWorkspaceSize(
@@ -3195,6 +3417,38 @@ def aclnnInplaceSubsGetWorkspaceSize(selfRef: int | None, other: int | None, alp
 
 def aclnnInplaceSubs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a tensor and a scalar, into the tensor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddReluGetWorkspaceSize(
+    self: int | None, other: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add two tensors, then apply ReLU.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two tensors, then apply ReLU.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddReluGetWorkspaceSize(
+    selfRef: int | None, other: int | None, alpha: int | None
+) -> tuple[int, int, int]:
+    """Add two tensors, then apply ReLU, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two tensors, then apply ReLU, in place.
 
     Phase two: queues the work.
     """
@@ -6354,6 +6608,28 @@ def aclnnIou(workspace: int | None, workspaceSize: int, executor: int | None, st
     Phase two: queues the work.
     """
 
+def aclnnCIoUGetWorkspaceSize(
+    bBoxes: int | None,
+    gtBoxes: int | None,
+    trans: int,
+    isCross: int,
+    mode: str | bytes | None,
+    overlap: int | None,
+    atanSub: int | None,
+) -> tuple[int, int, int]:
+    """How far boxes overlap others of their column, less for distance and for unlike ratios of sides.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCIoU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """How far boxes overlap others of their column, less for distance and for unlike ratios of sides.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceMaskedScatterGetWorkspaceSize(
     selfRef: int | None, mask: int | None, source: int | None
 ) -> tuple[int, int, int]:
@@ -8006,6 +8282,95 @@ def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    tuningConfigOptional: int | None,
+    quantGroupSize: int,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply pairs of matrices, which may be parts of one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnClippedSwigluV2GetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    dim: int,
+    alpha: float,
+    limit: float,
+    bias: float,
+    interleaved: int,
+    clampMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of clamped halves, of the first rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClippedSwigluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of clamped halves, of the first rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    bias: int | None,
+    offset: int | None,
+    weightScale: int | None,
+    xScale: int | None,
+    groupList: int | None,
+    output: int | None,
+    outputScale: int | None,
+    outputOffset: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -8751,6 +9116,22 @@ def aclnnScaledMaskedSoftmaxBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of the softmax of scaled and masked scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnModulateGetWorkspaceSize(
+    self: int | None, scaleOptional: int | None, shiftOptional: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Scale and shift sequences, each sample by vectors of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnModulate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale and shift sequences, each sample by vectors of its own.
 
     Phase two: queues the work.
     """
@@ -11768,6 +12149,32 @@ def aclnnFusedAdam(workspace: int | None, workspaceSize: int, executor: int | No
     Phase two: queues the work.
     """
 
+def aclnnFusedSgdGetWorkspaceSize(
+    paramsRef: int | None,
+    gradsRef: int | None,
+    momentumBufferListOptionalRef: int | None,
+    gradScaleOptional: int | None,
+    weightDecay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: int,
+    maximize: int,
+    isFirstStep: int,
+) -> tuple[int, int, int]:
+    """A step of gradient descent for lists of parameters, these and the momentum in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedSgd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of gradient descent for lists of parameters, these and the momentum in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAmpUpdateScaleGetWorkspaceSize(
     currentScale: int | None,
     growthTracker: int | None,
@@ -11888,6 +12295,30 @@ def aclnnIm2colBackwardGetWorkspaceSize(
 
 def aclnnIm2colBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Columns added up where their windows lie in planes.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConvDepthwise2dGetWorkspaceSize(
+    self: int | None,
+    weight: int | None,
+    kernelSize: int | None,
+    bias: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Convolve each channel of planes with kernels of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Convolve each channel of planes with kernels of its own.
 
     Phase two: queues the work.
     """
@@ -13328,6 +13759,102 @@ def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnThnnFusedLstmCellGetWorkspaceSize(
+    inputGates: int | None,
+    hiddenGates: int | None,
+    cx: int | None,
+    inputBiasOptional: int | None,
+    hiddenBiasOptional: int | None,
+    hyOut: int | None,
+    cyOut: int | None,
+    storageOut: int | None,
+) -> tuple[int, int, int]:
+    """A step of an LSTM, of the products of its matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThnnFusedLstmCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of an LSTM, of the products of its matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
+    gradHyOptional: int | None,
+    gradCOptional: int | None,
+    cx: int | None,
+    cy: int | None,
+    storage: int | None,
+    hasBias: int,
+    gradGatesOut: int | None,
+    gradCxOut: int | None,
+    gradBiasOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of a step of an LSTM.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThnnFusedLstmCellBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of a step of an LSTM.
+
+    Phase two: queues the work.
+    """
+
+def aclnnThnnFusedGruCellGetWorkspaceSize(
+    inputGates: int | None,
+    hiddenGates: int | None,
+    hx: int | None,
+    inputBiasOptional: int | None,
+    hiddenBiasOptional: int | None,
+    hyOut: int | None,
+    storageOut: int | None,
+) -> tuple[int, int, int]:
+    """A step of gated recurrent units, of the products of their matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThnnFusedGruCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of gated recurrent units, of the products of their matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
+    gradHy: int | None,
+    storage: int | None,
+    hasBias: int,
+    gradInputGatesOut: int | None,
+    gradHiddenGatesOut: int | None,
+    gradHxOut: int | None,
+    gradInputBiasOutOptional: int | None,
+    gradHiddenBiasOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of a step of gated recurrent units.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnThnnFusedGruCellBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of a step of gated recurrent units.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFlashAttentionScoreGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -13572,6 +14099,136 @@ def aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(
     """
 
 def aclnnFlashAttentionVarLenScoreV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionVarLenScoreV3GetWorkspaceSize(
+    query: int | None,
+    queryRope: int | None,
+    key: int | None,
+    keyRope: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionVarLenScoreV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionVarLenScoreV4GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    softmaxOutLayout: str | bytes | None,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionVarLenScoreV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize(
+    query: int | None,
+    queryRope: int | None,
+    key: int | None,
+    keyRope: int | None,
+    value: int | None,
+    realShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    sinkOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxOutLayout: str | bytes | None,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    softmaxOutOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionVarLenScoreV5(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Attention.
@@ -13866,6 +14523,184 @@ def aclnnFlashAttentionUnpaddingScoreGradV2(
     Phase two: queues the work.
     """
 
+def aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(
+    query: int | None,
+    queryRope: int | None,
+    keyIn: int | None,
+    keyInRope: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    dqOut: int | None,
+    dqRopeOut: int | None,
+    dkOut: int | None,
+    dkRopeOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(
+    query: int | None,
+    keyIn: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+    softmaxInLayout: str | bytes | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(
+    query: int | None,
+    queryRope: int | None,
+    keyIn: int | None,
+    keyInRope: int | None,
+    value: int | None,
+    dy: int | None,
+    pseShiftOptional: int | None,
+    dropMaskOptional: int | None,
+    paddingMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    softmaxMaxOptional: int | None,
+    softmaxSumOptional: int | None,
+    softmaxInOptional: int | None,
+    attentionInOptional: int | None,
+    sinkInOptional: int | None,
+    prefixOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    qStartIdxOptional: int | None,
+    kvStartIdxOptional: int | None,
+    scaleValue: float,
+    keepProb: float,
+    preTokens: int,
+    nextTokens: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    innerPrecise: int,
+    sparseMode: int,
+    pseType: int,
+    softmaxInLayout: str | bytes | None,
+    dqOut: int | None,
+    dqRopeOut: int | None,
+    dkOut: int | None,
+    dkRopeOut: int | None,
+    dvOut: int | None,
+    dpseOut: int | None,
+    dsinkOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlashAttentionUnpaddingScoreGradV5(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRingAttentionUpdateGetWorkspaceSize(
+    prevAttnOut: int | None,
+    prevSoftmaxMax: int | None,
+    prevSoftmaxSum: int | None,
+    curAttnOut: int | None,
+    curSoftmaxMax: int | None,
+    curSoftmaxSum: int | None,
+    actualSeqQlenOptional: int | None,
+    inputLayoutOptional: str | bytes | None,
+    attnOutOut: int | None,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+) -> tuple[int, int, int]:
+    """Put together attention over two parts of the keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRingAttentionUpdate(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Put together attention over two parts of the keys.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRingAttentionUpdateV2GetWorkspaceSize(
     prevAttnOut: int | None,
     prevSoftmaxMax: int | None,
@@ -13984,6 +14819,53 @@ def aclnnRecurrentGatedDeltaRule(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Linear attention of a few tokens a sequence, whose state each of them corrects.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedInferAttentionScoreGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    actualSeqLengthsKv: int | None,
+    deqScale1: int | None,
+    quantScale1: int | None,
+    deqScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    blockTable: int | None,
+    queryPaddingSize: int | None,
+    kvPaddingSize: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    innerPrecise: int,
+    blockSize: int,
+    antiquantMode: int,
+    softmaxLseFlag: int,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedInferAttentionScore(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
 
     Phase two: queues the work.
     """
@@ -14230,6 +15112,73 @@ def aclnnFusedInferAttentionScoreV5(
     Phase two: queues the work.
     """
 
+def aclnnPromptFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPromptFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnPromptFlashAttentionV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    actualSeqLengthsKv: int | None,
+    deqScale1: int | None,
+    quantScale1: int | None,
+    deqScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    numHeads: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    sparseMode: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPromptFlashAttentionV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
 def aclnnPromptFlashAttentionV3GetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -14261,6 +15210,105 @@ def aclnnPromptFlashAttentionV3GetWorkspaceSize(
     """
 
 def aclnnPromptFlashAttentionV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIncreFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    numHeads: int,
+    scaleValue: float,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIncreFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIncreFlashAttentionV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    dequantScale1: int | None,
+    quantScale1: int | None,
+    dequantScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    numHeads: int,
+    scaleValue: float,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIncreFlashAttentionV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of inference.
+
+    Phase two: queues the work.
+    """
+
+def aclnnIncreFlashAttentionV3GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    pseShift: int | None,
+    attenMask: int | None,
+    actualSeqLengths: int | None,
+    dequantScale1: int | None,
+    quantScale1: int | None,
+    dequantScale2: int | None,
+    quantScale2: int | None,
+    quantOffset2: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    blocktable: int | None,
+    numHeads: int,
+    scaleValue: float,
+    inputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    blockSize: int,
+    innerPrecise: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of inference.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIncreFlashAttentionV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Attention of inference.
@@ -14736,6 +15784,56 @@ def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
+    self: int | None,
+    scale: int | None,
+    zeroPoint: int | None,
+    fakeQuantEnabled: float,
+    quantMin: int,
+    quantMax: int,
+    out: int | None,
+    mask: int | None,
+) -> tuple[int, int, int]:
+    """Numbers rounded to those that integers of few bits stand for, with a scale for all.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFakeQuantPerTensorAffineCachemask(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Numbers rounded to those that integers of few bits stand for, with a scale for all.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
+    self: int | None,
+    scale: int | None,
+    zeroPoint: int | None,
+    axis: int,
+    quantMin: int,
+    quantMax: int,
+    out: int | None,
+    mask: int | None,
+) -> tuple[int, int, int]:
+    """Numbers rounded to those that integers of few bits stand for, with a scale for each along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFakeQuantPerChannelAffineCachemask(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Numbers rounded to those that integers of few bits stand for, with a scale for each along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMoeFinalizeRoutingGetWorkspaceSize(
     expandedX: int | None,
     x1: int | None,
@@ -14815,6 +15913,53 @@ def aclnnMoeFinalizeRoutingV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Add up what a token's experts answered, by weights, after shared experts.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeInitRoutingV2GradGetWorkspaceSize(
+    gradExpandedX: int | None, expandedRowIdx: int | None, topK: int, dropPadMode: int, activeNum: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV2Grad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
+    gradY: int | None,
+    expandedRowIdx: int | None,
+    expandedXOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    biasOptional: int | None,
+    dropPadMode: int,
+    activeNum: int,
+    expertNum: int,
+    expertCapacity: int,
+    gradExpandedXOut: int | None,
+    gradScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of aclnnMoeFinalizeRoutingV2 with respect to the rows of experts and to weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV2Grad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of aclnnMoeFinalizeRoutingV2 with respect to the rows of experts and to weights.
 
     Phase two: queues the work.
     """
@@ -15277,6 +16422,33 @@ def aclnnDequantSwigluQuantV2(
     Phase two: queues the work.
     """
 
+def aclrtGetDeviceInfo(deviceId: int, attr: int) -> tuple[int, int]:
+    """Cores, the bytes of the second-level cache and of memory, and 0 for a whole device; 207000 for the rest.
+
+    Returns ``(ret, value)``.
+    """
+
+def aclrtGetDeviceUtilizationRate(deviceId: int, utilizationInfo: int | None) -> int:
+    """Write -1, which says that it is not measured, for each part of a device."""
+
+def aclrtQueryDeviceStatus(deviceId: int) -> tuple[int, int]:
+    """ACL_RT_DEVICE_STATUS_NORMAL.
+
+    Returns ``(ret, deviceStatus)``.
+    """
+
+def aclrtGetErrorVerbose(deviceId: int, errorInfo: int | None) -> int:
+    """Write that a device has no fault: ACL_RT_NO_ERROR, nothing to repair, no detail."""
+
+def aclrtDeviceGetStreamPriorityRange() -> tuple[int, int, int]:
+    """The priorities that streams may have: from 7 to 0, which is the most urgent.
+
+    Returns ``(ret, leastPriority, greatestPriority)``.
+    """
+
+def aclrtSetTsDevice(tsId: int) -> int:
+    """Choose AI cores (0) or vector cores (1) for tasks, without effect: they run on the host's."""
+
 def aclInit(configPath: str | bytes | None = None) -> int:
     """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
 
@@ -15294,6 +16466,19 @@ def aclnnInit(configPath: str | bytes | None = None) -> int:
 
 def aclnnFinalize() -> int:
     """Nothing to stop."""
+
+def aclnnReselectStaticKernel() -> int:
+    """Nothing to select: there are no kernels but those made when they are needed."""
+
+def aclDumpOpTensors(
+    opType: str | bytes | None,
+    opName: str | bytes | None,
+    tensors: int | None,
+    inputTensorNum: int,
+    outputTensorNum: int,
+    stream: int | None,
+) -> int:
+    """Write an operator's tensors where dumps are on, which they never are."""
 
 def aclrtGetDeviceCount() -> tuple[int, int]:
     """The number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
@@ -15324,6 +16509,9 @@ def aclrtGetRunMode() -> tuple[int, int]:
 
 def aclrtSynchronizeDevice() -> int:
     """Wait for every stream of the current device."""
+
+def aclrtSynchronizeDeviceWithTimeout(timeout: int) -> int:
+    """Wait for every stream of the current device, for at most so many milliseconds; -1 for ever."""
 
 def aclrtGetSocName() -> str | None:
     """The product in force, such as Ascend910B2."""
@@ -15391,11 +16579,41 @@ def aclrtStreamQuery(stream: int | None) -> tuple[int, int]:
     Returns ``(ret, status)``.
     """
 
+def aclrtStreamGetPriority(stream: int | None) -> tuple[int, int]:
+    """The priority with which a stream was created, 0 by default.
+
+    Returns ``(ret, priority)``.
+    """
+
+def aclrtStreamGetFlags(stream: int | None) -> tuple[int, int]:
+    """The flags with which a stream was created, those that there are.
+
+    Returns ``(ret, flags)``.
+    """
+
+def aclrtStreamGetId(stream: int | None) -> tuple[int, int]:
+    """A stream's number in this process.
+
+    Returns ``(ret, streamId)``.
+    """
+
 def aclrtSetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
     """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
 
 def aclrtGetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
     """Write an attribute of a stream as it was set, 0 at first."""
+
+def aclrtSetStreamFailureMode(stream: int | None, mode: int) -> int:
+    """Have the tasks behind one that fails run (0), as they do; 207000 for others."""
+
+def aclrtSetStreamOverflowSwitch(stream: int | None, flag: int) -> int:
+    """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
+
+def aclrtGetStreamOverflowSwitch(stream: int | None) -> tuple[int, int]:
+    """Whether a stream was to look for overflows, 0 at first.
+
+    Returns ``(ret, flag)``.
+    """
 
 def aclrtCreateEvent() -> tuple[int, int]:
     """An event that carries a time.
@@ -15445,6 +16663,12 @@ def aclrtQueryEvent(event: int | None) -> tuple[int, int]:
     Returns ``(ret, status)``.
     """
 
+def aclrtEventGetTimestamp(event: int | None) -> tuple[int, int]:
+    """When a stream came to the event, in microseconds of this machine's clock.
+
+    Returns ``(ret, timestamp)``.
+    """
+
 def aclrtEventElapsedTime(startEvent: int | None, endEvent: int | None) -> tuple[int, float]:
     """Milliseconds between two records, negative in the other order.
 
@@ -15488,7 +16712,10 @@ def aclGetTensorDescSize(desc: int | None) -> int:
     """Bytes of the elements."""
 
 def aclGetTensorDescNumDims(desc: int | None) -> int:
-    """Number of dimensions."""
+    """Number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
+
+def aclGetTensorDescDim(desc: int | None, index: int) -> int:
+    """The extent of a dimension."""
 
 def aclGetTensorDescDimV2(desc: int | None, index: int) -> tuple[int, int]:
     """The extent of a dimension.
@@ -15525,6 +16752,9 @@ def aclUpdateDataBuffer(dataBuffer: int | None, data: int | None, size: int) -> 
 
 def aclGetDataBufferAddr(dataBuffer: int | None) -> int:
     """The memory's address."""
+
+def aclGetDataBufferSize(dataBuffer: int | None) -> int:
+    """The low 32 bits of the memory's bytes: an older call."""
 
 def aclGetDataBufferSizeV2(dataBuffer: int | None) -> int:
     """The memory's bytes."""
@@ -15575,6 +16805,22 @@ def aclopSetAttrListListInt(
     """Set an attribute to a list of lists."""
 
 def aclopCompileAndExecute(
+    opType: str | bytes | None,
+    numInputs: int,
+    inputDesc: Sequence[int | None] | None,
+    inputs: Sequence[int | None] | None,
+    numOutputs: int,
+    outputDesc: Sequence[int | None] | None,
+    outputs: Sequence[int | None] | None,
+    attr: int | None,
+    engineType: int,
+    compileFlag: int,
+    opPath: str | bytes | None,
+    stream: int | None,
+) -> int:
+    """Queue an operator by its type."""
+
+def aclopCompileAndExecuteV2(
     opType: str | bytes | None,
     numInputs: int,
     inputDesc: Sequence[int | None] | None,
