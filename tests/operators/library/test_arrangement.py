@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
@@ -30,21 +31,23 @@ from tests.helpers.library import (
     no_samples,
     precise,
     scalar,
+    tensors_of,
     torch,
     wide,
 )
 
-PADS = tuple(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3))
+CIRCULAR = ("circular_pad2d", "circular_pad3d")
+PADS = (*(f"{kind}_pad{rank}d" for kind in ("reflection", "replication") for rank in (1, 2, 3)), *CIRCULAR)
 
-#: Five dimensions before padding and after, from the second to the last; those that a padding of rank 1 to 3 has.
+#: Five dimensions before padding and after, from the third to the last; those that a padding of rank 1 to 3 has.
 UNPADDED, MARGINS = (2, 1, 4, 3, 5), (1, 2, 0, 1, 3, 2)
 
 
 def padded(name: str, d: D) -> dict[str, Any]:
     rank = int(name[-2])
-    before = UNPADDED[-rank - 1 :]
-    grown = [n + sum(MARGINS[2 * at : 2 * at + 2]) for at, n in enumerate(before[:0:-1])]
-    after = (before[0], *grown[::-1])
+    before = UNPADDED[-rank - 2 :]
+    grown = [n + sum(MARGINS[2 * at : 2 * at + 2]) for at, n in enumerate(before[:1:-1])]
+    after = (*before[:2], *grown[::-1])
     return {"self": T(d, before), "padding": MARGINS[: 2 * rank], "out": T(d, after)}
 
 
@@ -68,6 +71,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         if d != D.BF16
         else {"yGrad": T(d, (4, 7)), "repeats": T(D.INT32, (1,)), "axis": -2, "out": T(d, (2, 7))}
     ),
+    "unfold_grad": lambda d: {
+        "gradOut": T(d, (2, 3, 4, 3)),
+        "inputSizes": (2, 7, 4),
+        "dim": 1,
+        "size": 3,
+        "step": 2,
+        "gradIn": T(d, (2, 7, 4)),
+    },
     "channel_shuffle": lambda d: {"self": T(d, (2, 6, 3)), "groups": 3, "out": T(d, (2, 6, 3))},
     "constant_pad_nd": lambda d: {"pad": (-1, 2, 1, 0), "out": T(d, (3, 4))},
     **{name: lambda d, name=name: padded(name, d) for name in PADS},
@@ -81,9 +92,13 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "repeat_interleave_tensor": (D.INT64,),
-    "repeat_interleave_grad": TRAINED,
+    **dict.fromkeys(("repeat_interleave_grad", "unfold_grad"), TRAINED),
+    "slice": (*TRAINED, D.INT8, D.INT64, D.BOOL),
+    "roll": (*TRAINED, D.UINT8, D.INT32, D.BOOL),
     **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
     **{f"{name}_backward": (*FLOATING, *COMPLEX) for name in PADS},
+    **dict.fromkeys(CIRCULAR, (*TRAINED, D.INT8, D.INT32)),
+    **{f"{name}_backward": TRAINED for name in CIRCULAR},
 }
 
 
@@ -91,6 +106,15 @@ def spread(a: Mapping[str, Any]) -> Any:
     start = torch.zeros(a["out"].shape, dtype=torch.float64, requires_grad=True)
     copies = start.repeat_interleave(a["repeats"], dim=a["axis"])
     return torch.autograd.grad(copies, start, wide(a["yGrad"]))[0]
+
+
+def around(values: Any, padding: Any) -> Any:
+    return torch.nn.functional.pad(values, padding, "circular")
+
+
+def spread_around(a: Mapping[str, Any]) -> Any:
+    start = torch.zeros(a["self"].shape, dtype=torch.float64, requires_grad=True)
+    return torch.autograd.grad(around(start, a["padding"]), start, wide(a["gradOutput"]))[0]
 
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -105,15 +129,23 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "repeat_interleave_with_dim": lambda a: a["self"].repeat_interleave(a["repeats"], a["dim"]),
     "repeat_interleave_tensor": lambda a: torch.repeat_interleave(a["repeats"]),
     "repeat_interleave_grad": spread,
+    "unfold_grad": lambda a: torch.ops.aten.unfold_backward(wide(a["gradOut"]), (2, 7, 4), 1, 3, 2),
     "channel_shuffle": lambda a: torch.channel_shuffle(a["self"], 3),
     "constant_pad_nd": lambda a: torch.constant_pad_nd(a["self"], (-1, 2, 1, 0), a["value"]),
-    **{name: lambda a, name=name: getattr(torch.ops.aten, name)(a["self"], a["padding"]) for name in PADS},
+    **{
+        name: lambda a, name=name: getattr(torch.ops.aten, name)(a["self"], a["padding"])
+        for name in PADS
+        if name not in CIRCULAR
+    },
     **{
         f"{name}_backward": lambda a, name=name: getattr(torch.ops.aten, f"{name}_backward")(
             precise(a["gradOutput"]), precise(a["self"]), a["padding"]
         )
         for name in PADS
+        if name not in CIRCULAR
     },
+    **dict.fromkeys(CIRCULAR, lambda a: around(a["self"], a["padding"])),
+    **{f"{name}_backward": spread_around for name in CIRCULAR},
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -126,6 +158,11 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "repeat_interleave_with_dim": {"repeats": {"shape": (3,)}, "outputSize": 5, "out": {"shape": (0, 5)}},
     "repeat_interleave_tensor": {"repeats": {"shape": (0,)}, "outputSize": 0, "out": {"shape": (0,)}},
     "repeat_interleave_grad": {"repeats": {"shape": (3,)}, "out": {"shape": (0, 3)}},
+    "unfold_grad": {
+        "gradOut": {"shape": (0, 3, 4, 3)},
+        "inputSizes": (0, 7, 4),
+        "gradIn": {"shape": (0, 7, 4)},
+    },
     "channel_shuffle": {name: {"shape": (0, 6, 3)} for name in ("self", "out")},
     "constant_pad_nd": {"out": {"shape": (1, 4)}},
     **{
@@ -148,9 +185,25 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as yGrad": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "dimension of yGrad": lambda o, name: Break({name: 2}, "from -2 to 1"),
     "yGrad with one slice for each of repeats": lambda o, name: Break(shape((2, 5), name), "shape [2, 6]"),
+    "same data type as gradOut": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+    "1 to 8 dimensions": lambda o, name: Break(shape((), name), "1 to 8 dimensions"),
+    "shape is inputSizes": lambda o, name: Break(shape((2, 7, 3), name), "[2, 7, 4]"),
+    "from 0 to the last": lambda o, name: Break({name: -1}, "from 0 to 2"),
+    "shape is slices of gradIn": lambda o, name: Break(shape((2, 3, 4, 2), name), "[2, 3, 4, 3]"),
     "groups of as many channels": lambda o, name: Break({name: 4}, "a divisor of 6"),
     "3 to 7 dimensions": lambda o, name: Break(shape((2, 6), name), "3 to 7"),
     "fits self": lambda o, name: Break({name: (1,)}, "numbers"),
+    "margins of BF16": lambda o, name: Break({name: (-1, 1, 0, 0)}, "from 0 to 7 of ACL_BF16", D.BF16),
+    "elements of each sample": lambda o, name: Break(
+        {
+            each: {"shape": lambda old: (0, *old.shape[2:])}
+            if "backward" not in o.name or "replication" in o.name
+            else {"shape": lambda old: (old.shape[0], 0, *old.shape[2:])}
+            for each in tensors_of(o)
+        },
+        "expected elements",
+    ),
+    "same format as gradOutput": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
 }
 
 

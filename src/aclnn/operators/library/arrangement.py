@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,13 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    has_zero,
     limited_dims,
     present,
+    public_format,
     rule,
     same_dtype,
+    same_format,
     same_shape,
     shape_is,
     where_supported,
@@ -24,17 +27,22 @@ from aclnn.core.checks import (
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.operators.library.common import (
     COMPLEX,
+    EIGHT_BITS,
+    EIGHT_BITS_OF_NUMPY,
     INTEGERS,
     MODERN,
     NUMBERS,
     REAL_FLOATING,
     UNSIGNED,
+    WITH_INFERENCE,
     add_at,
     add_rows,
     camel,
     library_operator,
+    on_950,
     scalar,
     support,
     tensor_in,
@@ -44,6 +52,15 @@ from aclnn.operators.library.dimensions import DIM, valid_dims
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
+_SLICED = (*FLOATING, D.INT8, D.UINT8, D.INT32, D.INT64, D.BOOL)
+_ROLLED = (*_SLICED, D.UINT32)
+
+
+def _rolled(product: Product) -> Collection[D]:
+    more = (D.INT16, D.COMPLEX64) if product in CLASS_950 else (D.INT16,) if product.has_bfloat16 else ()
+    return where_supported((*_ROLLED, *more))(product)
+
+
 _REPEATS = Parameter("repeats", "repeats", Kind.INT64, "how often")
 _OUTPUT_SIZE = Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along the dimension")
 Shape = tuple[int, ...]
@@ -63,8 +80,9 @@ def _moved(
     function: Callable[..., Any],
     header: str | None = None,
     number: tuple[Parameter, ...] = (),
+    taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
-    """A function that only moves elements."""
+    """A function that only moves elements, of the data types that are ``taken`` where those are not the usual ones."""
     arrays = [each.name for each in parameters if each.kind is Kind.INT_ARRAY]
     return library_operator(
         name,
@@ -73,7 +91,7 @@ def _moved(
         (_SELF, *parameters, *number, _OUT),
         (
             present("self", *arrays, *(each.name for each in number), "out"),
-            dtype_in(where_supported(_MOVED), "self"),
+            dtype_in(taken or where_supported(_MOVED), "self"),
             same_dtype("out", "self"),
             limited_dims("self"),
             *checks,
@@ -81,7 +99,7 @@ def _moved(
         ),
         function,
         header=header or name,
-        dtypes=_MOVED,
+        dtypes=frozenset[D]().union(*map(taken, WITH_INFERENCE)) if taken else _MOVED,
         attributes=tuple(each.name for each in parameters),
         empty=() if number else ("self",),
     )
@@ -266,10 +284,51 @@ _TRAINED = FLOATING
 _REAL_FIELDS = (*REAL_FLOATING, *COMPLEX)
 
 
-def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
+_PADDED = (*REAL_FLOATING, *INTEGERS, *COMPLEX, D.BOOL)
+
+
+def _reflected(places: Any, extent: int) -> Any:
+    return extent - 1 - np.abs(extent - 1 - np.abs(places))
+
+
+def _clipped(places: Any, extent: int) -> Any:
+    return np.clip(places, 0, extent - 1)
+
+
+def _wrapped(places: Any, extent: int) -> Any:
+    return places % extent
+
+
+#: How paddings that repeat elements are called, what they add, and at which places that is.
+_REPEATING: Mapping[str, tuple[str, Callable[[Any, int], Any]]] = {
+    "reflection": ("its mirror image", _reflected),
+    "replication": ("its border", _clipped),
+    "circular": ("what is at the other end", _wrapped),
+}
+
+
+def _padded_types(kind: str, rank: int) -> Callable[[Product], Collection[D]]:
+    if kind == "circular":
+        return where_supported((*FLOATING, D.INT8, D.INT32))
+    if kind == "replication":
+        return where_supported(_PADDED)
+    taken = on_950((*UNSIGNED, *(EIGHT_BITS if rank > 1 else ())), _PADDED)
+    return lambda product: frozenset(taken(product)) - (set() if product.has_bfloat16 else set(COMPLEX))
+
+
+def _bfloat16_margins(call: Call) -> str | None:
+    got = call["padding"]
+    if call["self"].dtype != D.BF16 or (min(got) >= 0 and (max(got) <= 7 or not any(got[2:]))):
+        return None
+    return f"padding: expected numbers from 0 to 7 of ACL_BF16, or none before the last dimension, got {list(got)}"
+
+
+def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
     """Padding of the last dimensions by what is there, where negative margins cut; and its gradient."""
-    dtypes = (*REAL_FLOATING, *INTEGERS, *COMPLEX, D.BOOL)
+    words, folded = _REPEATING[kind]
+    is_circular, reflects = kind == "circular", kind == "reflection"
     padding = _numbers("padding", "what stands before and after each dimension, the last first")
+    taken, products = _padded_types(kind, rank), A2_CLASS if is_circular else WITH_INFERENCE
 
     def valid(call: Call) -> str | None:
         shape, got = call["self"].shape, call["padding"]
@@ -280,13 +339,25 @@ def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
         for n, pair in zip(shape[-rank:], _margins(got, rank), strict=True):
             if reflects and max(pair) >= n:
                 return f"padding: expected numbers of at most {n - 1} in a dimension of {n}, got {list(pair)}"
+            if is_circular and min(*pair, sum(pair)) < -n:
+                return f"padding: expected to cut at most {n} of a dimension of {n}, got {list(pair)}"
         return None
+
+    def samples_only(backward: bool) -> Check:
+        def complain(call: Call) -> str | None:
+            shape = call["self"].shape
+            empty = has_zero(shape) or has_zero(call["gradOutput" if backward else "out"].shape)
+            batched = len(shape) == rank + 2 or (backward and kind != "replication")
+            if not empty or (batched and not has_zero(shape[1:])):
+                return None
+            return f"self: expected elements, or no sample of {rank + 2} dimensions, got shape {extents(shape)}"
+
+        return rule("elements of each sample: self", complain)
 
     def pad(self: Any, numbers: Sequence[int]) -> Any:
         for dim, (before, after) in enumerate(_margins(numbers, self.ndim)):
-            last = self.shape[dim] - 1
-            places = np.arange(-before, last + 1 + after)
-            self = self.take(last - np.abs(last - np.abs(places)) if reflects else np.clip(places, 0, last), dim)
+            extent = self.shape[dim]
+            self = self.take(folded(np.arange(-before, extent + after), extent), dim)
         return self
 
     def spread(gradient: Any, self: Any, numbers: Sequence[int]) -> Any:
@@ -295,7 +366,7 @@ def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
         add_at(total, places, gradient.reshape(-1))
         return total.reshape(self.shape)
 
-    name, words = f"{kind}_pad{rank}d", f"padded by {'its mirror image' if reflects else 'its border'}"
+    name = f"{kind}_pad{rank}d"
     fits = rule("fits self: padding", valid)
 
     def shape(call: Call) -> Shape:
@@ -303,22 +374,27 @@ def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
 
     forward = library_operator(
         name,
-        f"out = self, {words}",
-        f"Pad the last {f'{rank} dimensions' if rank > 1 else 'dimension'} by {words.removeprefix('padded by ')}.",
+        f"out = self, padded by {words}",
+        f"Pad the last {f'{rank} dimensions' if rank > 1 else 'dimension'} by {words}.",
         (_SELF, padding, _OUT),
         (
             present("self", "padding", "out"),
-            dtype_in(where_supported(dtypes), "self"),
+            dtype_in(taken, "self"),
             same_dtype("out", "self"),
+            *((public_format("self"),) if is_circular else ()),
+            same_format("out", "self"),
             fits,
             shape_is("the result", shape, "out"),
+            samples_only(backward=False),
         ),
         pad,
         header=name,
-        dtypes=dtypes,
+        dtypes=frozenset[D]().union(*map(taken, products)),
+        products=products,
         attributes=("padding",),
         empty=("self",),
     )
+    differentiable = FLOATING if is_circular else _REAL_FIELDS
     backward = library_operator(
         f"{name}_backward",
         "gradInput = sum of gradOutput where each element of self went",
@@ -331,19 +407,49 @@ def _mirror(kind: str, reflects: bool, rank: int) -> tuple[Operator, Operator]:
         ),
         (
             present("gradOutput", "self", "padding", "gradInput"),
-            dtype_in(where_supported(_REAL_FIELDS), "gradOutput"),
+            dtype_in(where_supported(differentiable), "gradOutput"),
             same_dtype("self", "gradOutput"),
             same_dtype("gradInput", "gradOutput"),
+            *((public_format("gradOutput"),) if is_circular or rank > 1 else ()),
+            same_format("self", "gradOutput"),
+            same_format("gradInput", "gradOutput"),
             fits,
+            *([rule("margins of BF16: padding", _bfloat16_margins)] if rank == 2 and not is_circular else []),
             shape_is("the result", shape, "gradOutput"),
             same_shape("gradInput", "self"),
+            samples_only(backward=True),
         ),
         spread,
-        header="pad2d_backward" if rank == 2 else f"{name}_backward",
-        dtypes=_REAL_FIELDS,
+        header="pad2d_backward" if rank == 2 and not is_circular else f"{name}_backward",
+        dtypes=differentiable,
+        products=products,
         attributes=("padding",),
     )
     return forward, backward
+
+
+def _slices(call: Call) -> Shape:
+    """Return the shape of what aclnnUnfoldGrad takes: the slices in the place of the dimension, their elements last."""
+    sizes, dim = call["inputSizes"], call["dim"]
+    count = (sizes[dim] - call["size"]) // call["step"] + 1
+    return (*sizes[:dim], count, *sizes[dim + 1 :], call["size"])
+
+
+def _unfolds(call: Call) -> str | None:
+    sizes, dim, size = call["inputSizes"], call["dim"], call["size"]
+    if not 0 <= dim < len(sizes):
+        return f"dim: expected from 0 to {len(sizes) - 1}, got {dim}"
+    if not 0 < size <= sizes[dim]:
+        return f"size: expected from 1 to {sizes[dim]} (the extent along dim), got {size}"
+    return None
+
+
+def _folded(gradient: Any, sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
+    slices = np.moveaxis(gradient, dim, 0)
+    total = np.zeros((sizes[dim], *slices.shape[1:-1]), np.float64)
+    for at, each in enumerate(slices):
+        total[at * step : at * step + size] += np.moveaxis(each, -1, 0)
+    return np.moveaxis(total, 0, dim)
 
 
 def _even_groups(call: Call) -> str | None:
@@ -367,6 +473,7 @@ OPERATORS = (
         (_dimensions("dims"), rule("each dimension once: dims", _every_dimension)),
         lambda call: [call["self"].shape[dim] for dim in call["dims"]],
         lambda self, dims: self.transpose(dims),
+        taken=lambda product: where_supported((*_MOVED, *EIGHT_BITS) if product.has_bfloat16 else _MOVED)(product),
     ),
     _moved(
         "slice",
@@ -381,6 +488,7 @@ OPERATORS = (
         (axis("dim", "self"), rule("positive: step", _positive_step)),
         _slice_shape,
         _slice,
+        taken=where_supported(_SLICED),
     ),
     _moved(
         "flip",
@@ -399,6 +507,7 @@ OPERATORS = (
         (_dimensions("dims"), rule("one for each of dims: shifts", _shift_for_each)),
         lambda call: call["self"].shape,
         lambda self, shifts, dims: np.roll(self, tuple(shifts), tuple(dims)) if dims else np.roll(self, shifts[0]),
+        taken=_rolled,
     ),
     _moved(
         "repeat",
@@ -408,6 +517,7 @@ OPERATORS = (
         (rule("one for each dimension: repeats", _as_many),),
         _tiled,
         lambda self, repeats: np.tile(self, tuple(repeats)),
+        taken=on_950(EIGHT_BITS, _MOVED),
     ),
     _moved(
         "repeat_interleave_int_with_dim",
@@ -482,6 +592,7 @@ OPERATORS = (
         lambda call: _padded(call["self"].shape, call["pad"]),
         _constant,
         number=(scalar("value", "the number"),),
+        taken=on_950(EIGHT_BITS_OF_NUMPY, _MOVED),
     ),
     library_operator(
         "channel_shuffle",
@@ -500,10 +611,39 @@ OPERATORS = (
         header="channel_shuffle",
         attributes=("groups",),
     ),
+    library_operator(
+        "unfold_grad",
+        "gradIn[i] = sum of gradOut[j, ..., k] along dim, where j * step + k = i",
+        "Gradient of taking slices of one size, which may overlap, along a dimension.",
+        (
+            tensor_in("gradOut", "the gradient arriving at the slices, whose elements are along the last dimension"),
+            _numbers("inputSizes", "the shape of what was sliced"),
+            Parameter("dim", "dim", Kind.INT64, "the dimension, from 0 on"),
+            Parameter("size", "size", Kind.INT64, "elements of a slice"),
+            Parameter("step", "step", Kind.INT64, "from one slice to the next"),
+            tensor_out("gradIn", "the gradient of what was sliced", const=True),
+        ),
+        (
+            present("gradOut", "inputSizes", "gradIn"),
+            dtype_in(where_supported(_TRAINED), "gradOut"),
+            same_dtype("gradIn", "gradOut"),
+            dims_between(1, 8, "gradOut", "gradIn"),
+            shape_is("inputSizes", lambda call: call["inputSizes"], "gradIn"),
+            rule("from 0 to the last: dim", _unfolds),
+            rule("positive: step", _positive_step),
+            shape_is("slices of gradIn", _slices, "gradOut"),
+            public_format("gradOut"),
+        ),
+        _folded,
+        header="unfold_grad",
+        dtypes=_TRAINED,
+        products=MODERN,
+        attributes=("inputSizes", "dim", "size", "step"),
+    ),
     *(
         each
-        for kind in ("reflection", "replication")
-        for rank in (1, 2, 3)
-        for each in _mirror(kind, kind == "reflection", rank)
+        for kind in _REPEATING
+        for rank in ((2, 3) if kind == "circular" else (1, 2, 3))
+        for each in _repeating_pad(kind, rank)
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from aclnn.core.promotion import is_floating, promote
 REAL_FLOATING = (D.FLOAT, D.FLOAT16, D.DOUBLE, D.BF16)
 INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
 UNSIGNED = (D.UINT16, D.UINT32, D.UINT64)
+#: Floating-point numbers of eight bits that NumPy converts, and all that it moves.
+EIGHT_BITS_OF_NUMPY = (D.FLOAT8_E5M2, D.FLOAT8_E4M3FN)
+EIGHT_BITS = (*EIGHT_BITS_OF_NUMPY, D.HIFLOAT8)
 COMPLEX = (D.COMPLEX64, D.COMPLEX128)
 INDEX_TYPES = (D.INT32, D.INT64)
 #: Any two of these promote to one of them.
@@ -149,6 +153,25 @@ def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
         return f"other: expected a data type that promotes with {theirs} (that of {name}), got {mine}"
 
     return rule(f"promotable: {name}, other", complain)
+
+
+def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
+    """Require a real scalar within the range of a type; of BF16, BOOL and complex types any."""
+
+    def complain(call: Call) -> str | None:
+        target, number = dtype(call), call[name].value.item()
+        if target not in (D.FLOAT, D.FLOAT16, D.DOUBLE, *INTEGERS):
+            return None
+        is_integer = target in INTEGERS
+        limits: Any = np.iinfo(target.numpy) if is_integer else np.finfo(target.numpy)
+        greatest = limits.max if is_integer else float(limits.max)
+        # A negative number wraps around where there is no sign.
+        least = -math.inf if target == D.UINT8 else limits.min if is_integer else -greatest
+        if least <= number <= greatest or not (is_integer or math.isfinite(number)):
+            return None
+        return f"{name}: expected a number within the range of {target.c_name}, got {number}"
+
+    return rule(f"within the range: {name}", complain)
 
 
 def power(base: Any, exponent: Any) -> Any:
