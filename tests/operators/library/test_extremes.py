@@ -26,6 +26,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     to_torch,
 )
 
@@ -41,7 +42,12 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         name: lambda d: {"dim": -1, "keepdim": False, "out": T(d, GRID[:1]), "indices": T(D.INT64, GRID[:1])}
         for name in ("max_dim", "min_dim")
     },
-    "aminmax": lambda d: {"dim": (0,), "keepDim": True, "minOut": T(d, (1, 3)), "maxOut": T(d, (1, 3))},
+    "max_v2": lambda d: {"dims": (1,), "keepDims": False, "noopWithEmptyDims": True, "out": T(d, GRID[:1])},
+    **{
+        name: lambda d, dim=dim: {"dim": dim, "keepDim": True, "minOut": T(d, (2, 1)), "maxOut": T(d, (2, 1))}
+        for name, dim in (("aminmax", (1,)), ("aminmax_dim", 1))
+    },
+    "aminmax_all": lambda d: {"minOut": T(d, ()), "maxOut": T(d, (1,))},
     "median": lambda d: {"valuesOut": T(d, ())},
     "nan_median": lambda d: {"out": T(d, ())},
     **{
@@ -59,7 +65,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("arg_max", "arg_min"), REAL),
-    **dict.fromkeys((*RANKED, "aminmax"), (*TRAINED, D.INT32)),
+    **dict.fromkeys((*RANKED, "aminmax", "aminmax_dim", "aminmax_all"), (*TRAINED, D.INT32)),
     **dict.fromkeys(("max_dim", "min_dim"), (D.FLOAT, D.FLOAT16, D.BF16, D.INT64)),
 }
 
@@ -72,7 +78,9 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "amin": lambda a: a["self"].amin(1),
     "max_dim": lambda a: tuple(a["self"].max(-1)),
     "min_dim": lambda a: tuple(a["self"].min(-1)),
-    "aminmax": lambda a: tuple(a["self"].aminmax(dim=0, keepdim=True)),
+    "max_v2": lambda a: a["self"].amax(1),
+    **dict.fromkeys(("aminmax", "aminmax_dim"), lambda a: tuple(a["self"].aminmax(dim=1, keepdim=True))),
+    "aminmax_all": lambda a: tuple(a["self"].aminmax()),
     "median": lambda a: a["self"].median(),
     "median_dim": lambda a: tuple(a["self"].median(1)),
     "nan_median": lambda a: a["self"].nanmedian(),
@@ -83,13 +91,14 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     operator.name: {each.name: {"shape": (0,)} for each in operator.parameters if each.kind is Kind.OUTPUT}
     for operator in extremes.OPERATORS
-    if operator.name not in ("min", "max", "median", "nan_median")
-} | {
-    "aminmax": {"minOut": {"shape": (1, 3)}, "maxOut": {"shape": (1, 3)}},
-}
+    if operator.name not in ("min", "max", "median", "nan_median", "aminmax_all")
+} | {name: {"minOut": {"shape": (0, 1)}, "maxOut": {"shape": (0, 1)}} for name in ("aminmax", "aminmax_dim")}
 
 BREAKS: Mapping[str, Breaking] = {
-    "elements along dim": lambda o, name: Break({name: {"shape": (2, 0)}}, "expected elements along dim"),
+    **dict.fromkeys(
+        ("elements along dim", "elements along dims"),
+        lambda o, name: Break({name: {"shape": (2, 0)}}, "expected elements along dim"),
+    ),
     "from 1 to the elements along dim": lambda o, name: Break({name: 4}, "from 1 to 3"),
 }
 
@@ -163,3 +172,11 @@ def test_data_types_whose_extremes_are_found_along_a_dimension(dtype: D, taken: 
         else:
             with pytest.raises(AclnnError, match="self: expected data type"):
                 prepare(BY_NAME["max_dim"], call, product)
+
+
+@pytest.mark.parametrize("keeps", [True, False])
+def test_the_greatest_over_no_dimensions_are_all_or_one(keeps: bool) -> None:
+    x = np.array([[3, 7], [5, 1]], np.float32)
+    call = {"self": x, "dims": (), "keepDims": True, "noopWithEmptyDims": keeps}
+    found = computed("max_v2", call | {"out": np.zeros((2, 2) if keeps else (1, 1), np.float32)})
+    assert found["out"].tolist() == (x.tolist() if keeps else [[7.0]])

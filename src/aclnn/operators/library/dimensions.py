@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, where_supported
+from aclnn.core.checks import axis, dtype_in, extents, has_zero, limited_dims, present, rule, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
@@ -20,10 +20,11 @@ SELF, OUT = tensor_in("self", "what is reduced"), tensor_out()
 
 
 def axes_of(call: Call, dims: str) -> Shape:
-    """The dimensions to reduce, from 0 on; all of them where none is given."""
+    """The dimensions to reduce, from 0 on; all of them where none is given, unless a flag asks for none then."""
     rank, given = len(call["self"].shape), call[dims]
-    listed = (given,) if isinstance(given, int) else given
-    return tuple(dim % rank for dim in listed if rank) or tuple(range(rank))
+    listed = (given,) if isinstance(given, int) else given or ()
+    every = () if call.arguments.get(NO_DIMS.name) or call.arguments.get(NO_AXES.name) else tuple(range(rank))
+    return tuple(dim % rank for dim in listed if rank) or every
 
 
 def reduced(call: Call, dims: str, keep: str) -> Shape:
@@ -37,33 +38,50 @@ def valid_dims(dims: str) -> Check:
 
     def complain(call: Call) -> str | None:
         rank = max(len(call["self"].shape), 1)
-        wrong = next((dim for dim in call[dims] if not -rank <= dim < rank), None)
+        given = call[dims] or ()
+        wrong = next((dim for dim in given if not -rank <= dim < rank), None)
         if wrong is not None:
             return f"{dims}: expected dimensions from {-rank} to {rank - 1}, got {wrong}"
-        repeated = max(Counter(dim % rank for dim in call[dims]).values(), default=1) > 1
-        return f"{dims}: expected each dimension once, got {extents(call[dims])}" if repeated else None
+        repeated = max(Counter(dim % rank for dim in given).values(), default=1) > 1
+        return f"{dims}: expected each dimension once, got {extents(given)}" if repeated else None
 
     return rule(f"dimensions of self, each once: {dims}", complain)
 
 
-def reduced_shape(dims: str, keep: str, *names: str) -> Check:
-    """Require the shape of what is left of self, of out unless others are named."""
+def elements_along(dims: str) -> Check:
+    """Require elements along each dimension that is given."""
+
+    def complain(call: Call) -> str | None:
+        shape, given = call["self"].shape, call[dims]
+        listed = (given,) if isinstance(given, int) else given
+        if shape and has_zero([shape[dim] for dim in listed]):
+            return f"self: expected elements along {dims}, got shape {extents(shape)}"
+        return None
+
+    return rule(f"elements along {dims}: self", complain)
+
+
+def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Check:
+    """Require the shape of what is left of self, of out unless others are named.
+
+    Unless it is exact, a single number fits whatever has one element, and what is left of nothing may have any shape.
+    """
 
     def complain(call: Call) -> str | None:
         expected = reduced(call, dims, keep)
         for name in names or ("out",):
             got = call[name].shape
-            # A single number fits whatever has one element.
-            if got != expected and call["self"].size and not math.prod(expected) == math.prod(got) == 1:
+            spared = not exact and (not call["self"].size or math.prod(expected) == math.prod(got) == 1)
+            if got != expected and not spared:
                 return f"{name}: expected shape {extents(expected)} (self reduced over {dims}), got {extents(got)}"
         return None
 
     return rule(f"reduced shape: {', '.join(names or ('out',))}", complain)
 
 
-def listed_dtype(dtypes: Collection[D]) -> Check:
-    """Require the argument dtype to be one of these."""
-    allowed = where_supported(dtypes)
+def listed_dtype(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Check:
+    """Require the argument dtype to be one of these, which the current product may decide."""
+    allowed = dtypes if callable(dtypes) else where_supported(dtypes)
 
     def complain(call: Call) -> str | None:
         return (
@@ -111,6 +129,10 @@ def one_element(name: str) -> Check:
 
 DIMS = Parameter("dim", "dim", Kind.INT_ARRAY, "the dimensions to reduce; none: all")
 
+_NONE = Kind.BOOL, "without dimensions to reduce none is reduced"
+NO_DIMS = Parameter("noopWithEmptyDims", "noop_with_empty_dims", *_NONE)
+NO_AXES = Parameter("noopWithEmptyAxes", "noop_with_empty_axes", *_NONE)
+
 DIM = Parameter("dim", "dim", Kind.INT64, "the dimension")
 
 ALONG = (DIM, kept("keepdim"))
@@ -130,6 +152,8 @@ def reduction(
     products: Collection[Product] = WITH_INFERENCE,
     header: str | None = None,
     more_on_950: Collection[D] = (),
+    of_elements: bool = False,
+    exact: bool = False,
 ) -> Operator:
     """A reduction over the parameter that begins with ``dim``.
 
@@ -147,15 +171,17 @@ def reduction(
         products: those that have a kernel.
         header: the C header's name without ``aclnn_``; None for the function's.
         more_on_950: of self and the first output on the 950 class.
+        of_elements: the reduced dimensions that are given have elements.
+        exact: outputs have exactly the reduced shape.
     """
     outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
     dims = next(each for each in parameters if each.name.startswith("dim"))
-    keep = next(each.name for each in parameters if each.name.lower() == "keepdim")
+    keep = next(each.name for each in parameters if each.name.lower().startswith("keepdim"))
     attributes = [
         each.name for each in parameters if each.name not in (dims.name, keep, "dtype") and each.kind is not Kind.OUTPUT
     ]
     alone = dims.kind is Kind.INT64
-    objects = [each.name for each in parameters if each.kind in (Kind.SCALAR, Kind.INT_ARRAY)]
+    objects = [each.name for each in parameters if each.kind in (Kind.SCALAR, Kind.INT_ARRAY) and not each.optional]
 
     def work(call: Call) -> Library | None:
         if call[outputs[0]].size == 0 or (skips_empty and call["self"].size == 0):
@@ -184,7 +210,8 @@ def reduction(
             *more,
             limited_dims("self"),
             axis(dims.name, "self") if alone else valid_dims(dims.name),
-            reduced_shape(dims.name, keep, *outputs),
+            *((elements_along(dims.name),) if of_elements else ()),
+            reduced_shape(dims.name, keep, *outputs, exact=exact),
         ),
         work=work,
         in_header_of=header,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from aclnn.operators.library.common import (
     REAL,
     REAL_FLOATING,
     UNSIGNED,
+    WITH_INFERENCE,
+    WITH_TRAINING,
     camel,
     library_operator,
     on_950,
@@ -26,9 +29,11 @@ from aclnn.operators.library.dimensions import (
     ALONG,
     DIM,
     DIMS,
+    NO_DIMS,
     OUT,
     SELF,
     Shape,
+    elements_along,
     kept,
     one_element,
     reduced_shape,
@@ -53,11 +58,6 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
         dtypes=REAL,
         empty=("self",),
     )
-
-
-def _elements(call: Call) -> str | None:
-    shape, dim = call["self"].shape, call["dim"]
-    return "self: expected elements along dim, got none" if shape and shape[dim] == 0 else None
 
 
 def _extreme_place(
@@ -111,6 +111,10 @@ _INDEXED = (*REAL_FLOATING, *INTEGERS)
 _RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 _FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "where they are; INT64"))
 _FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in({D.INT64}, "indicesOut")
+
+
+_BOTH = tensor_out("minOut", "the least"), tensor_out("maxOut", "the greatest")
+_BOTH_TYPES = same_dtype("minOut", "self"), same_dtype("maxOut", "self")
 
 
 def _ranked(values: Any, axes: Shape, rank: int) -> tuple[Any, Any]:
@@ -188,9 +192,7 @@ OPERATORS = (
     _extreme("min", "Least element.", np.min),
     _extreme("max", "Greatest element.", np.max),
     _extreme_place("arg_max", "argmax", "greatest", (D.UINT16,)),
-    _extreme_place(
-        "arg_min", "argmin", "least", checks=(public_format("self", "out"), rule("elements along dim: self", _elements))
-    ),
+    _extreme_place("arg_min", "argmin", "least", checks=(public_format("self", "out"), elements_along("dim"))),
     *(
         reduction(
             f"a{name}",
@@ -202,8 +204,22 @@ OPERATORS = (
             REAL,
             (same_dtype("out", "self"),),
             skips_empty=True,
+            of_elements=True,
         )
         for name, word, function in (("max", "greatest", np.max), ("min", "least", np.min))
+    ),
+    reduction(
+        "max_v2",
+        "Greatest elements over some dimensions.",
+        "out = max of self over dims",
+        (replace(DIMS, name="dims", python_name="dims"), kept("keepDims"), NO_DIMS, OUT),
+        lambda values, axes, no_dims: np.max(values, axes),
+        REAL,
+        REAL,
+        (same_dtype("out", "self"),),
+        skips_empty=True,
+        of_elements=True,
+        exact=True,
     ),
     *(
         reduction(
@@ -220,16 +236,43 @@ OPERATORS = (
         )
         for name, word, place in (("max", "greatest", np.argmax), ("min", "least", np.argmin))
     ),
-    reduction(
-        "aminmax",
-        "Least and greatest elements over some dimensions.",
-        "minOut, maxOut = min and max of self over dim",
-        (DIMS, kept("keepDim"), tensor_out("minOut", "the least"), tensor_out("maxOut", "the greatest")),
-        lambda values, axes: (np.min(values, axes), np.max(values, axes)),
-        REAL,
-        REAL,
-        (same_dtype("minOut", "self"), same_dtype("maxOut", "self")),
-        skips_empty=True,
+    *(
+        reduction(
+            name,
+            f"Least and greatest elements {words}.",
+            "minOut, maxOut = min and max of self over dim",
+            (dim, kept("keepDim"), *_BOTH),
+            lambda values, axes: (np.min(values, axes), np.max(values, axes)),
+            REAL,
+            REAL,
+            _BOTH_TYPES,
+            skips_empty=True,
+            of_elements=True,
+            products=products,
+        )
+        for name, words, dim, products in (
+            ("aminmax", "over some dimensions", DIMS, WITH_INFERENCE),
+            ("aminmax_dim", "along a dimension", DIM, WITH_TRAINING),
+        )
+    ),
+    library_operator(
+        "aminmax_all",
+        "minOut, maxOut = min(self), max(self)",
+        "Least and greatest of all elements.",
+        (SELF, *_BOTH),
+        (
+            present("self", "minOut", "maxOut"),
+            dtype_in(where_supported(REAL), "self"),
+            *_BOTH_TYPES,
+            limited_dims("self", "minOut", "maxOut"),
+            one_element("minOut"),
+            one_element("maxOut"),
+        ),
+        lambda self: (np.min(self), np.max(self)),
+        header="aminmax_all",
+        dtypes=REAL,
+        products=WITH_TRAINING,
+        empty=("self",),
     ),
     *_medians("", "valuesOut", "self", "NaN if there is one", _middle),
     *_medians("nan_", "out", "the numbers of self", "NaN if all are", _middle_number),

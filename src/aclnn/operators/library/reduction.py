@@ -4,14 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, castable_from, dtype_in, limited_dims, present, rule, where_supported
+from aclnn.core.checks import (
+    FLOATING,
+    castable_from,
+    dtype_in,
+    elsewhere,
+    has_zero,
+    limited_dims,
+    on,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    where_supported,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import Product
+from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     COMPLEX,
@@ -23,6 +37,7 @@ from aclnn.operators.library.common import (
     WITH_INFERENCE,
     camel,
     library_operator,
+    on_950,
     scalar,
     support,
     tensor_out,
@@ -30,6 +45,7 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import (
     DIM,
     DIMS,
+    NO_AXES,
     OUT,
     SELF,
     Shape,
@@ -53,6 +69,16 @@ def _converts(call: Call) -> str | None:
     )
 
 
+def _made_of_nothing(call: Call) -> str | None:
+    got = call["out"].dtype
+    if got not in COMPLEX or not has_zero(call["self"].shape):
+        return None
+    return f"out: expected a real data type where self has no elements, got {got.c_name}"
+
+
+_REAL_OF_NOTHING = rule("real where self is empty: out", _made_of_nothing)
+
+
 def _sum(values: Any, axes: Shape | None) -> Any:
     if values.dtype == np.bool_:
         return values.any(axis=axes)
@@ -66,6 +92,9 @@ def _mean(values: Any, axes: Shape | None) -> Any:
     return total // count if total.dtype.kind in "iu" else total / count
 
 
+_IN_WHICH = Parameter("dtype", "dtype", Kind.DTYPE, "in which to compute")
+
+
 def _over_dims(
     name: str,
     dims: str,
@@ -76,6 +105,8 @@ def _over_dims(
     checks: tuple[Check, ...],
     dtypes: Collection[D],
     products: Collection[Product] = WITH_INFERENCE,
+    last: Parameter = _IN_WHICH,
+    header: str | None = None,
 ) -> Operator:
     def work(call: Call) -> Library | None:
         axes, shape = axes_of(call, dims), call["out"].shape
@@ -85,7 +116,7 @@ def _over_dims(
             lambda self: np.reshape(function(self, axes), shape) if self.size else function(self, None),
             ("self",),
             ("out",),
-            call["dtype"],
+            call.arguments.get("dtype"),
         )
 
     return Operator(
@@ -97,12 +128,13 @@ def _over_dims(
             SELF,
             Parameter(dims, dims, Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
             Parameter(keep, keep, Kind.BOOL, "keep reduced dimensions, of one element each"),
-            Parameter("dtype", "dtype", Kind.DTYPE, "in which to compute"),
+            last,
             OUT,
         ),
         support=support(dtypes, products),
         checks=checks,
         work=work,
+        in_header_of=header,
     )
 
 
@@ -142,11 +174,13 @@ def _norm_work(call: Call) -> Library | None:
 
 
 def _wide_moments(values: Any, axes: Shape, correction: int) -> tuple[Any, Any]:
-    """Variance and mean; nothing to divide by makes NaN, or infinity."""
+    """Variance and mean; nothing to divide by makes infinity, or NaN of one element or none."""
     wide = values.astype(np.float64)
     count = math.prod(values.shape[each] for each in axes)
     mean = wide.sum(axes, keepdims=True) / np.float64(count)
     deviations = np.square(wide - mean).sum(axes)
+    if 1 < count <= correction:
+        return np.full_like(deviations, math.inf), mean
     return deviations / np.float64(max(count - correction, 0)), mean
 
 
@@ -176,25 +210,44 @@ _TRUTH = (D.BOOL, D.UINT8)
 
 
 def _spread(
-    name: str, words: str, formula: str, outputs: tuple[Parameter, ...], function: Callable[..., Any]
+    name: str,
+    words: str,
+    formula: str,
+    outputs: tuple[Parameter, ...],
+    function: Callable[..., Any],
+    more: tuple[Check, ...] = (),
+    correction: Parameter = _CORRECTION,
+    newer: Collection[D] = (),
 ) -> Operator:
+    """Declare a function of distances from the mean; the ``newer`` data types are taken on the 950 class alone."""
+    dtypes = tuple(dtype for dtype in FLOATING if dtype not in newer)
     return reduction(
         name,
         f"{words} over some dimensions.",
         formula,
-        (DIMS, _CORRECTION, kept("keepdim"), *outputs),
+        (replace(DIMS, meaning="the dimensions to reduce; none, or null: all", optional=True),)
+        + (correction, kept("keepdim"), *outputs),
         function,
-        REAL_FLOATING,
-        REAL_FLOATING,
-        tuple(dtype_in(where_supported(REAL_FLOATING), each.name) for each in outputs[1:]),
+        dtypes,
+        dtypes,
+        (*(dtype_in(on_950(newer, dtypes), each.name) for each in outputs[1:]), *more),
         header=name.replace("var_correction", "var"),
+        more_on_950=newer,
+        exact=True,
     )
 
 
 _VARIANCE = "sum of (self - mean)^2 over dim / (number of elements - correction)"
 _MEAN_OUT = tensor_out("meanOut", "the means")
 
-_SUMMED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS, D.BOOL)
+_SUMMED = (*FLOATING, *INTEGERS, D.BOOL)
+
+
+def _summed(product: Product) -> Collection[D]:
+    """Return what is summed: on the 950 class nothing that has no NaN."""
+    return FLOATING if product in CLASS_950 else where_supported(_SUMMED)(product)
+
+
 _MEANT = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
 
 OPERATORS = (
@@ -213,6 +266,7 @@ OPERATORS = (
             limited_dims("self"),
             valid_dims("dims"),
             reduced_shape("dims", "keepDims"),
+            _REAL_OF_NOTHING,
         ),
         NUMBERS,
     ),
@@ -233,8 +287,29 @@ OPERATORS = (
             valid_dims("dim"),
             limited_dims("self", "out"),
             reduced_shape("dim", "keepDim"),
+            _REAL_OF_NOTHING,
         ),
         _MEANT,
+    ),
+    _over_dims(
+        "mean_v2",
+        "dim",
+        "keepDim",
+        "Mean over some dimensions.",
+        "out = sum of self over dim / number of elements summed",
+        _mean,
+        (
+            present("self", "dim", "out"),
+            dtype_in(where_supported(_MEANT), "self", "out"),
+            same_dtype("out", "self"),
+            valid_dims("dim"),
+            limited_dims("self", "out"),
+            reduced_shape("dim", "keepDim"),
+            _REAL_OF_NOTHING,
+        ),
+        _MEANT,
+        last=NO_AXES,
+        header="mean",
     ),
     _over_dims(
         "reduce_nansum",
@@ -245,8 +320,8 @@ OPERATORS = (
         lambda values, axes: _sum(np.where(np.isnan(values), 0, values) if values.dtype.kind == "f" else values, axes),
         (
             present("self", "dim", "out"),
-            dtype_in(where_supported(_SUMMED), "self", "out"),
-            listed_dtype(_SUMMED),
+            dtype_in(_summed, "self", "out"),
+            listed_dtype(_summed),
             rule("data type dtype: out", of_dtype),
             limited_dims("self"),
             valid_dims("dim"),
@@ -294,7 +369,7 @@ OPERATORS = (
         "out = some of self over dim is not 0",
         (DIMS, kept("keepdim"), OUT),
         np.any,
-        NUMBERS,
+        REAL,
         _TRUTH,
     ),
     reduction(
@@ -303,8 +378,10 @@ OPERATORS = (
         "out = none of self over dim is 0",
         (DIMS, kept("keepdim"), OUT),
         np.all,
-        NUMBERS,
+        REAL,
         _TRUTH,
+        (public_format("self", "out"),),
+        exact=True,
     ),
     reduction(
         "log_sum_exp",
@@ -312,9 +389,11 @@ OPERATORS = (
         "out = ln(sum of e^self over dim)",
         (DIMS, kept("keepDim"), OUT),
         _log_sum_exp,
-        REAL,
-        REAL_FLOATING,
+        (*FLOATING, *INTEGERS, D.BOOL),
+        FLOATING,
+        on(CLASS_950, public_format("self", "out")),
         header="logsumexp",
+        exact=True,
     ),
     reduction(
         "norm",
@@ -340,11 +419,20 @@ OPERATORS = (
         lambda values, axes, correction: _wide_moments(values, axes, correction)[0],
     ),
     _spread(
+        "var",
+        "Variances",
+        f"out = {_VARIANCE.replace('correction', '1 where unbiased')}",
+        (OUT,),
+        lambda values, axes, unbiased: _wide_moments(values, axes, int(unbiased))[0],
+        correction=Parameter("unbiased", "unbiased", Kind.BOOL, "divide by one less than the number of elements"),
+    ),
+    _spread(
         "std_mean_correction",
         "Standard deviations and means",
         f"stdOut, meanOut = sqrt({_VARIANCE}), mean",
         (tensor_out("stdOut", "the deviations"), _MEAN_OUT),
         _deviations,
+        elsewhere(CLASS_950, same_dtype("stdOut", "self"), same_dtype("meanOut", "self")),
     ),
     _spread(
         "var_mean",
@@ -352,6 +440,7 @@ OPERATORS = (
         f"varOut, meanOut = {_VARIANCE}, mean",
         (tensor_out("varOut", "the variances"), _MEAN_OUT),
         _wide_moments,
+        newer=(D.BF16,),
     ),
     library_operator(
         "prod",
@@ -365,6 +454,7 @@ OPERATORS = (
             rule("data type dtype: out", of_dtype),
             limited_dims("self"),
             one_element("out"),
+            _REAL_OF_NOTHING,
         ),
         lambda self: _product(self, tuple(range(self.ndim))),
         header="prod",
