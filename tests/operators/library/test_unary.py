@@ -58,6 +58,7 @@ OF_ONE_TYPE: Mapping[str, tuple[D, ...]] = {
     "round": (*FLOATING, D.INT32, D.INT64),
     "trunc": TRAINED,
     "sign": (*FLOATING, D.INT32, D.INT64, D.BOOL, *COMPLEX),
+    "square": (*TRAINED, D.INT32, D.INT64),
     "bitwise_not": (*INTEGERS, D.BOOL),
     "frac": (D.FLOAT, D.BF16),
     "reciprocal": (*FLOATING, *COMPLEX),
@@ -70,6 +71,7 @@ NAN = ("nan_to_num", "inplace_nan_to_num")
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "abs": lambda d: {"out": T(D.FLOAT if d == D.COMPLEX64 else d, GRID)},
+    "real": lambda d: {"out": T({D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE}.get(d, d), GRID)},
     **{
         name: lambda d: {"out": T(d if d in (*FLOATING, *COMPLEX) else D.FLOAT, GRID)}
         for name in (*ELEMENTARY, "reciprocal")
@@ -82,6 +84,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "abs": (*REAL, D.COMPLEX64),
+    "real": (*COMPLEX, D.FLOAT16),
     **dict.fromkeys(NAN, (*TRAINED, D.INT32)),
     **dict.fromkeys(ROUNDED, (*FLOATING, D.INT32, D.INT64)),
     "angle_v2": (*TRAINED, *INTEGERS, D.BOOL, D.COMPLEX64),
@@ -92,7 +95,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **{f"{where}{name}": dtypes for name, dtypes in OF_ONE_TYPE.items() for where in ("", "inplace_")},
     "reciprocal": ALL,
     "tanh_backward": FLOATING,
-    "neg": (*FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX),
+    **dict.fromkeys(("neg", "inplace_neg"), (*FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX)),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -122,14 +125,16 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     },
     "angle_v2": lambda a: precise(a["x"]).angle(),
     "sign": lambda a: a["self"].sgn(),
-    "round": lambda a: a["self"].double().round(),
+    **dict.fromkeys(("round", "inplace_round"), lambda a: first(a).double().round()),
     "tanh_backward": lambda a: torch.ops.aten.tanh_backward(wide(a["gradOutput"]), wide(a["output"])),
-    "neg": lambda a: -a["self"],
+    **dict.fromkeys(("neg", "inplace_neg"), lambda a: -first(a)),
+    "real": lambda a: a["self"].real,
     "sqrt": lambda a: (a["self"].double() if a["self"].dtype == torch.int64 else a["self"]).sqrt(),
 }
 
 BREAKS: Mapping[str, Breaking] = {
     "same shape as x": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
+    "data type of the real part": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
     "data type of the absolute value": lambda o, name: Break(dtype(D.COMPLEX64, "self", name), "ACL_FLOAT"),
     "no private format": lambda o, name: SHARED["no private format"](o, name)._replace(product=Product.ASCEND_950),
     "broadcasts with gradOutput": lambda o, name: Break(shape((4, 3), name), "broadcasts with"),
@@ -196,3 +201,12 @@ def test_expm1_takes_no_integers_on_950(dtype: D) -> None:
     assert prepare(BY_NAME["expm1"], call, Product.ATLAS_A2).prepared.plan
     with pytest.raises(AclnnError, match="self: expected data type ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"):
         prepare(BY_NAME["expm1"], call, Product.ASCEND_950)
+
+
+def test_integers_have_no_fraction_on_950() -> None:
+    x = np.array([-3, 0, 120], np.int8)
+    for name, arguments in (("trunc", {"self": x, "out": x * 0}), ("inplace_trunc", {"selfRef": x})):
+        found = computed(name, arguments, Product.ASCEND_950)
+        assert [*found.values()][-1].tolist() == x.tolist()
+        with pytest.raises(AclnnError, match="expected data type ACL_FLOAT"):
+            computed(name, arguments)

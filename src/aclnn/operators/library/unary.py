@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -144,6 +145,7 @@ def _of_one_type(
     stream_type: str = "aclrtStream ",
     formats: _Formats = _any_format,
     more_on_950: Collection[D] = (),
+    products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
     """A function whose result has the type of its argument, on the 950 class of more types."""
     return library_operator(
@@ -162,6 +164,7 @@ def _of_one_type(
         function,
         header=name,
         dtypes=dtypes,
+        products=products,
         stream_type=stream_type,
     )
 
@@ -172,6 +175,7 @@ def _in_place(
     dtypes: Collection[D] = _FIELDS,
     formats: _Formats = _any_format,
     limited: Callable[..., Check] = limited_dims,
+    more_on_950: Collection[D] = (),
 ) -> Operator:
     """The function that replaces its argument, of those data types of the forward function's."""
     taken = frozenset[D]().union(*forward.support.values()) & frozenset(dtypes)
@@ -179,10 +183,10 @@ def _in_place(
         f"inplace_{forward.name}",
         forward.formula.replace("self", "selfRef").replace("out", "selfRef"),
         f"{forward.summary[:-1]}, in place.",
-        (tensor_out("selfRef", "x, replaced by the result"),),
+        (tensor_out("selfRef", "x, replaced by the result", const=forward.name in _CONST_ARGUMENTS),),
         (
             present("selfRef"),
-            dtype_in(where_supported(taken), "selfRef"),
+            dtype_in(on_950(more_on_950, taken), "selfRef"),
             limited("selfRef"),
             *formats("selfRef"),
         ),
@@ -216,8 +220,9 @@ def _and_in_place(
     dtypes: Collection[D],
     formats: _Formats = _any_format,
     limited: Callable[..., Check] = limited_dims,
+    more_on_950: Collection[D] = (),
 ) -> tuple[Operator, ...]:
-    return forward, _in_place(forward, function, dtypes, formats, limited)
+    return forward, _in_place(forward, function, dtypes, formats, limited, more_on_950)
 
 
 def _rounded_to(x: Any, decimals: int) -> Any:
@@ -240,14 +245,35 @@ def _angle(x: Any) -> Any:
     return np.where(np.isnan(x), x, np.where(x < 0, math.pi, 0))
 
 
+_PARTS = {D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE, D.FLOAT: D.FLOAT, D.FLOAT16: D.FLOAT16}
+
+
+def _with_parts(product: Product) -> Collection[D]:
+    """Older products take no real numbers, the 950 class no COMPLEX128."""
+    if product in CLASS_950:
+        return _PARTS.keys() - {D.COMPLEX128}
+    return _PARTS if product.has_bfloat16 else COMPLEX
+
+
+def _of_the_part(call: Call) -> str | None:
+    expected, got = _PARTS[call["self"].dtype], call["out"].dtype
+    if got == expected:
+        return None
+    return f"out: expected data type {expected.c_name} (of the real part of self), got {got.c_name}"
+
+
 def _tanh_gradient(dy: Any, y: Any) -> Any:
     return dy.astype(np.float64) * (1.0 - np.square(y.astype(np.float64)))
 
 
 _EXPONENTS = (D.FLOAT, D.FLOAT16, D.BF16, D.INT64, D.BOOL)
 _CONST_STREAM = "const aclrtStream "
+#: Functions whose forms in place call their argument const.
+_CONST_ARGUMENTS = ("round", "tan")
 _WITHOUT_DOUBLE = tuple(dtype for dtype in REAL if dtype != D.DOUBLE)
 _ROUNDED = (*REAL_FLOATING, D.INT32, D.INT64)
+_TRUNCATED = (D.INT8, D.UINT8, D.INT32)
+_SIGNED = (*REAL_FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX)
 _ANGLED = (*_WITHOUT_DOUBLE, D.COMPLEX64)
 _EXACT = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
 _erf = np.vectorize(math.erf, otypes=[np.float64])
@@ -297,6 +323,24 @@ OPERATORS = (
         dtypes=_WITH_MAGNITUDE,
         stream_type="const aclrtStream ",
     ),
+    replace(
+        library_operator(
+            "real",
+            "out = the real part of self",
+            "Real parts of complex numbers.",
+            (_SELF, _OUT),
+            (
+                present("self", "out"),
+                dtype_in(_with_parts, "self"),
+                rule("data type of the real part: out", _of_the_part),
+                limited_dims("self"),
+                same_shape("out", "self"),
+            ),
+            np.real,
+            header="real",
+        ),
+        support={product: frozenset(_with_parts(product)) for product in WITH_TRAINING},
+    ),
     *_and_in_place(
         _of_one_type(
             "ceil", "least integer not below self", "Round up to an integer.", REAL_FLOATING, np.ceil, _CONST_STREAM
@@ -317,13 +361,19 @@ OPERATORS = (
         _EXACT,
         _public,
     ),
-    _of_one_type(
-        "round",
-        "integer next to self, the even one of two",
-        "Round to the next integer.",
-        _ROUNDED,
+    *_and_in_place(
+        _of_one_type(
+            "round",
+            "integer next to self, the even one of two",
+            "Round to the next integer.",
+            _ROUNDED,
+            _rounded(np.rint),
+            _CONST_STREAM,
+            _public,
+        ),
         _rounded(np.rint),
-        _CONST_STREAM,
+        _ROUNDED,
+        _public,
     ),
     *(
         library_operator(
@@ -367,7 +417,19 @@ OPERATORS = (
         dtypes=_ANGLED,
         products=MODERN,
     ),
-    _of_one_type("trunc", "self without its fraction", "Round towards zero.", FLOATING, np.trunc),
+    *_and_in_place(
+        _of_one_type(
+            "trunc",
+            "self without its fraction",
+            "Round towards zero.",
+            FLOATING,
+            _rounded(np.trunc),
+            more_on_950=_TRUNCATED,
+        ),
+        _rounded(np.trunc),
+        FLOATING,
+        more_on_950=_TRUNCATED,
+    ),
     _of_one_type(
         "sign",
         "1, 0 or -1, as self is positive, zero or negative; self / |self| for a complex one",
@@ -396,13 +458,10 @@ OPERATORS = (
         formats=_public,
         more_on_950=UNSIGNED,
     ),
-    _function(
-        "neg",
-        "-self",
-        "Negate.",
-        (*REAL_FLOATING, D.INT8, D.INT32, D.INT64, *COMPLEX),
+    *_and_in_place(
+        _function("neg", "-self", "Negate.", _SIGNED, np.negative, lambda call: call["self"].dtype),
         np.negative,
-        lambda call: call["self"].dtype,
+        _SIGNED,
     ),
     *_elementary("exp", "e^self", "Exponentials.", np.exp, (*_FIELDS, D.BOOL, D.INT64)),
     *_elementary(
@@ -415,6 +474,16 @@ OPERATORS = (
         taken=lambda product: _EXPONENTS[:3] if product in CLASS_950 else where_supported(_EXPONENTS)(product),
     ),
     *_and_in_place(_function("sqrt", "sqrt(self)", "Square roots.", NUMBERS, np.sqrt), np.sqrt, _FIELDS),
+    _of_one_type(
+        "square",
+        "self^2",
+        "Squares.",
+        (*FLOATING, D.INT32, D.INT64),
+        np.square,
+        _CONST_STREAM,
+        lambda *names: (public_format(*names), same_format("out", "self")),
+        products=CLASS_950,
+    ),
     *_elementary("rsqrt", "1 / sqrt(self)", "Reciprocals of square roots.", lambda x: 1 / np.sqrt(x)),
     *_elementary("log", "ln self", "Natural logarithms.", np.log),
     *_elementary("log2", "ln self / ln 2", "Logarithms to base 2.", np.log2),
@@ -434,7 +503,7 @@ OPERATORS = (
     *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosines.", np.arccosh, formats=_public_on_950),
     *_elementary("atanh", "artanh self", "Inverse hyperbolic tangents.", np.arctanh, formats=_public_on_950),
     *_elementary("exp2", "2^self", "Powers of 2.", np.exp2, REAL),
-    *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalised sinc.", np.sinc),
+    *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalised sinc.", np.sinc, REAL, results=REAL_FLOATING),
     *_elementary("erf", "erf self", "The error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
     *_elementary(
         "erfc",
