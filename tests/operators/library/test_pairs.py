@@ -42,7 +42,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(("inplace_atan2", "inplace_x_log_y_scalar_other"), TRAINED),
+    **dict.fromkeys(("inplace_atan2", "inplace_x_log_y_tensor", "inplace_x_log_y_scalar_other"), TRAINED),
     **dict.fromkeys(SHIFTS, INTEGERS),
     "gcd": (D.INT16, D.INT32, D.INT64),
     "complex": (D.FLOAT, D.DOUBLE),
@@ -59,7 +59,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "log_add_exp": _words(torch.logaddexp),
     "log_add_exp2": _words(torch.logaddexp2),
     **{f"x_log_y_{kind}": _words(torch.xlogy) for kind in ("tensor", "scalar_other", "scalar_self")},
-    "inplace_x_log_y_scalar_other": _words(torch.xlogy),
+    **{f"inplace_x_log_y_{kind}": _words(torch.xlogy) for kind in ("tensor", "scalar_other")},
     "gcd": lambda a: torch.gcd(a["self"], a["other"]),
     "complex": lambda a: torch.complex(a["real"], a["imag"]),
     "polar": lambda a: torch.polar(a["input"], a["angle"]),
@@ -81,7 +81,11 @@ BREAKS: Mapping[str, Breaking] = {
         {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND", product=Product.ASCEND_950
     ),
     "same shape as other": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
-    "broadcast shape of self and shiftBits": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
+    "broadcast shape of self and shiftBits": lambda o, name: (
+        Break(shape((2, 1), name), "shape [2, 3]")
+        if name == "out"
+        else Break(shape((4, 2, 3), "shiftBits"), "shape [4, 2, 3]")
+    ),
 }
 
 

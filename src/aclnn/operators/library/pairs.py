@@ -19,7 +19,9 @@ from aclnn.core.checks import (
     listing,
     on,
     present,
+    promotable,
     public_format,
+    real,
     rule,
     same_dtype,
     same_shape,
@@ -122,6 +124,7 @@ def _with_scalar(
         (
             present(*dict.fromkeys((tensor, number, out))),
             dtype_in(where_supported(dtypes), tensor),
+            real(number),
             castable_from(computed, out),
             limited_dims(tensor),
             *(() if in_place else (same_shape("out", tensor),)),
@@ -137,6 +140,7 @@ def _x_log_y(x: Any, y: Any) -> Any:
     return np.where(np.isnan(y), np.nan, np.where(x == 0, 0, x * np.log(y)))
 
 
+_WITHOUT_DOUBLE = tuple(dtype for dtype in REAL if dtype != D.DOUBLE)
 _DIVISIBLE = (D.INT16, D.INT32, D.INT64)
 
 
@@ -261,12 +265,17 @@ OPERATORS = (
     _of_tensors(
         "log_add_exp2", "ln(2^self + 2^other) / ln 2", "The same to base 2.", _wide(np.logaddexp2), "logaddexp2"
     ),
-    _of_tensors(
-        "x_log_y_tensor",
-        "self * ln other, 0 where self is 0",
-        "Products with logarithms.",
-        _wide(_x_log_y),
-        "x_log_y_tensor",
+    *(
+        _of_tensors(
+            "x_log_y_tensor",
+            "self * ln other, 0 where self is 0",
+            "Products with logarithms.",
+            _wide(_x_log_y),
+            "x_log_y_tensor",
+            dtypes=_WITHOUT_DOUBLE,
+            form=form,
+        )
+        for form in FORMS
     ),
     _with_scalar(
         "x_log_y_scalar_other",
@@ -276,6 +285,7 @@ OPERATORS = (
         "x_log_y_scalar_other",
         "self",
         "other",
+        _WITHOUT_DOUBLE,
     ),
     _with_scalar(
         "inplace_x_log_y_scalar_other",
@@ -285,6 +295,7 @@ OPERATORS = (
         "x_log_y_scalar_other",
         "selfRef",
         "other",
+        _WITHOUT_DOUBLE,
     ),
     _with_scalar(
         "x_log_y_scalar_self",
@@ -294,6 +305,7 @@ OPERATORS = (
         "x_log_y_scalar_self",
         "other",
         "self",
+        _WITHOUT_DOUBLE,
     ),
     _of_tensors(
         "left_shift",
@@ -316,14 +328,25 @@ OPERATORS = (
         INTEGERS,
         lambda dtype: dtype,
     ),
-    _of_tensors(
+    library_operator(
         "right_shift",
-        "self / 2^shiftBits, rounded down",
+        "out = self / 2^shiftBits, rounded down",
         "Shift bits to the right; the sign stays.",
+        (tensor_in("self", "the first operand"), tensor_in("shiftBits", "the second operand"), tensor_out()),
+        (
+            present("self", "shiftBits", "out"),
+            dtype_in((*INTEGERS, *UNSIGNED), "self", "shiftBits"),
+            promotable("self", "shiftBits"),
+            castable_from(lambda call: promoted(call, "self", "shiftBits"), "out"),
+            limited_dims("self", "shiftBits"),
+            broadcastable("shiftBits", "self"),
+            broadcast_shape_of("self", "self", "shiftBits"),
+            same_shape("out", "self"),
+        ),
         np.right_shift,
-        "right_shift",
-        "shiftBits",
-        INTEGERS,
-        lambda dtype: dtype,
+        header="right_shift",
+        dtype=lambda call: promoted(call, "self", "shiftBits"),
+        dtypes=(*INTEGERS, *UNSIGNED),
+        empty=("self", "shiftBits"),
     ),
 )
