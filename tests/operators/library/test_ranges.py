@@ -35,6 +35,12 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "step": scalar(D.INT64, -3),
         "out": T(d, (3,)),
     },
+    "range": lambda d: {
+        "start": scalar(D.INT64, 7),
+        "end": scalar(D.INT64, -2),
+        "step": scalar(D.INT64, -3),
+        "out": T(d, (4,)),
+    },
     "linspace": lambda d: {"start": scalar(D.DOUBLE, 1), "end": scalar(D.INT64, 8), "steps": 8, "out": T(d, (8,))},
     "log_space": lambda d: {
         "start": scalar(D.DOUBLE, -1),
@@ -47,7 +53,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    "arange": (*FLOATING, D.INT32, D.INT64),
+    **dict.fromkeys(("arange", "range"), (*FLOATING, D.INT32, D.INT64)),
     "linspace": REAL,
     "log_space": TRAINED,
     "eye": (*(dtype for dtype in REAL if dtype != D.DOUBLE), D.BOOL),
@@ -58,6 +64,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "log_space": lambda a: torch.logspace(-1, 2, 5, 3.0, dtype=torch.float64),
     "eye": lambda a: torch.eye(2, 3),
     "arange": lambda a: torch.arange(7, -2, -3),
+    "range": lambda a: torch.arange(7, -3, -3),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -65,11 +72,12 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "log_space": {"steps": 0, "result": {"shape": (0,)}},
     "eye": {"n": 0},
     "arange": {"end": scalar(D.INT64, 7), "out": {"shape": (0,)}},
+    "range": {"end": scalar(D.INT64, 7), "out": {"shape": (1,)}},
 }
 
 BREAKS: Mapping[str, Breaking] = {
     "from start to end": lambda o, name: Break({name: scalar(D.INT64, 1)}, "from 7 to -2"),
-    "as many as there are": lambda o, name: Break(shape((4,), name), "shape [3]"),
+    "as many as there are": lambda o, name: Break(shape((5,), name), f"shape [{3 if o.name == 'arange' else 4}]"),
     "as many as steps": lambda o, name: Break(
         shape((4,), name), "shape [5]" if o.name == "log_space" else "8 elements"
     ),
@@ -123,3 +131,9 @@ def test_integers_beyond_float64_are_counted_exactly() -> None:
     numbers = {"start": scalar(D.INT64, 2**60), "end": scalar(D.INT64, 2**60 + 3), "step": scalar(D.INT64, 1)}
     found = computed("arange", numbers | {"out": np.zeros(3, np.int64)})["out"]
     assert found.tolist() == torch.arange(2**60, 2**60 + 3).tolist()
+
+
+@pytest.mark.parametrize(("end", "expected"), [(3.0, [1, 1.5, 2, 2.5, 3]), (2.9, [1, 1.5, 2, 2.5])])
+def test_a_range_ends_with_its_end_or_before(end: float, expected: list[float]) -> None:
+    call = {name: scalar(D.FLOAT, value) for name, value in (("start", 1), ("end", end), ("step", 0.5))}
+    assert computed("range", call | {"out": np.zeros(len(expected), np.float32)})["out"].tolist() == expected

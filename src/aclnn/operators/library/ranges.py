@@ -1,4 +1,4 @@
-"""aclnnArange, aclnnLinspace, aclnnLogSpace, aclnnEye: numbers that a formula gives."""
+"""aclnnArange, aclnnRange, aclnnLinspace, aclnnLogSpace, aclnnEye: numbers that a formula gives."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def _limits(call: Call, whole: Collection[D] = INTEGERS) -> list[Any]:
 def _count(call: Call) -> int:
     # PyTorch counts those of INT32 with the fractions, and CANN takes what it is given.
     start, end, step = _limits(call, (D.INT64,))
+    with_end = call.operator.name == "range"
     if all(isinstance(number, int) for number in (start, end, step)):
-        return int(-((start - end) // step))
-    return math.ceil((float(end) - float(start)) / float(step))
+        return int((end - start) // step + 1 if with_end else -((start - end) // step))
+    steps = (float(end) - float(start)) / float(step)
+    return math.floor(steps) + 1 if with_end else math.ceil(steps)
 
 
 def _step(call: Call) -> str | None:
@@ -93,27 +95,33 @@ def _of_steps(call: Call) -> str | None:
 
 
 OPERATORS = (
-    Operator(
-        name="arange",
-        function=camel("arange"),
-        summary="Fill a vector with equally spaced numbers.",
-        formula="out[i] = start + i * step, below end",
-        parameters=(
-            scalar("start", "the first number"),
-            scalar("end", "what they stay below, or above with a negative step"),
-            scalar("step", "from one to the next"),
-            tensor_out(),
-        ),
-        support=support(_DTYPES),
-        checks=(
-            present("start", "end", "step", "out"),
-            dtype_in(where_supported(_DTYPES), "out"),
-            real(*_LIMITS),
-            finite(*_LIMITS),
-            rule("from start to end: step", _step),
-            rule("as many as there are: out", _size),
-        ),
-        work=_arange_work,
+    *(
+        Operator(
+            name=name,
+            function=camel(name),
+            summary=f"Fill a vector with equally spaced numbers{words}.",
+            formula=f"out[i] = start + i * step, {limit} end",
+            parameters=(
+                scalar("start", "the first number"),
+                scalar("end", meaning),
+                scalar("step", "from one to the next"),
+                tensor_out(),
+            ),
+            support=support(_DTYPES),
+            checks=(
+                present("start", "end", "step", "out"),
+                dtype_in(where_supported(_DTYPES), "out"),
+                real(*_LIMITS),
+                finite(*_LIMITS),
+                rule("from start to end: step", _step),
+                rule("as many as there are: out", _size),
+            ),
+            work=_arange_work,
+        )
+        for name, words, limit, meaning in (
+            ("arange", "", "below", "what they stay below, or above with a negative step"),
+            ("range", " up to a number", "up to", "what they do not exceed, or do not fall below with a negative step"),
+        )
     ),
     Operator(
         name="linspace",
