@@ -15,7 +15,7 @@ from aclnn.core.operator import Kind
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import drawing
-from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.cases.table import GRID, Arguments, T, shape
 from tests.helpers.library import (
     BY_NAME,
     FLOATING,
@@ -43,6 +43,7 @@ SEEDED_BY_TENSORS = (
     *("dropout_gen_mask_v2", "dropout_v3"),
 )
 NORMAL = ("normal_tensor_tensor", "normal_tensor_float", "normal_float_tensor", "normal_float_float")
+FILLED = ("inplace_normal", "inplace_random")
 RRELU = ("rrelu_with_noise", "inplace_rrelu_with_noise")
 #: Up to these numbers PyTorch draws where no bounds are given; of integers, to their greatest.
 GREATEST = {D.FLOAT: 2**24, D.FLOAT16: 2**11, D.BF16: 2**8, D.BOOL: 1}
@@ -62,6 +63,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "probDataType": D.FLOAT,
         "out": T(D.UINT8, (2, 16)),
     },
+    "dropout_gen_mask": lambda d: {"shape": (3, 50), "prob": 0.0, "out": T(D.UINT8, (2, 16))} | DRAWN,
+    "dropout": lambda d: DRAWN | {"input": T(d, GRID), "p": 1.0, "train": True, "maskOut": T(D.UINT8, (16,))},
+    "dropout_backward": lambda d: {"mask": T(D.UINT8, (16,)), "scale": 4.0},
     "dropout_v3": lambda d: (
         DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
     ),
@@ -71,8 +75,11 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "normal_float_tensor": lambda d: DRAWN | {"mean": 1.5},
     "normal_float_float": lambda d: DRAWN | {"mean": 1.5, "std": 0.0},
     "inplace_uniform": lambda d: DRAWN | {"low": 2.0, "high": 2.0},
-    "inplace_bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)},
-    "inplace_bernoulli_tensor": lambda d: DRAWN | {"prob": T(d if d in FLOATING else D.FLOAT, (2, 6))},
+    **{f"{where}bernoulli": lambda d: DRAWN | {"prob": scalar(D.DOUBLE, 1)} for where in ("", "inplace_")},
+    **{
+        f"{where}bernoulli_tensor": lambda d: DRAWN | {"prob": T(d if d in FLOATING else D.FLOAT, (2, 6))}
+        for where in ("", "inplace_")
+    },
     "inplace_random": lambda d: DRAWN | {"low": 3, "high": 4},
     "inplace_random_without_from_to": lambda d: DRAWN,
     "sim_thread_exponential": lambda d: DRAWN | {"count": 6, "lambd": math.inf},
@@ -99,14 +106,16 @@ CALLS = CALLS | {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "multinomial": (D.FLOAT, D.BF16),
     **dict.fromkeys(RRELU, TRAINED),
-    "dropout_gen_mask_v2": (D.UINT8,),
-    "dropout_do_mask": TRAINED,
-    "dropout_v3": TRAINED,
-    **dict.fromkeys(("inplace_normal", *NORMAL), FLOATING),
+    **dict.fromkeys(("dropout_gen_mask", "dropout_gen_mask_v2"), (D.UINT8,)),
+    **dict.fromkeys(("dropout", "dropout_backward", "dropout_do_mask", "dropout_v3"), TRAINED),
+    **dict.fromkeys(NORMAL, FLOATING),
     "sim_thread_exponential": TRAINED,
     "inplace_random_without_from_to": (*TRAINED, *INTEGERS, D.BOOL),
     **dict.fromkeys(("inplace_uniform", "randperm"), REAL),
-    **dict.fromkeys(("inplace_bernoulli", "inplace_bernoulli_tensor", "inplace_random"), (*REAL, D.BOOL)),
+    **dict.fromkeys(
+        (*(f"{where}bernoulli{what}" for where in ("", "inplace_") for what in ("", "_tensor")), *FILLED),
+        (*REAL, D.BOOL),
+    ),
 }
 
 
@@ -121,27 +130,26 @@ def _slopes(a: Mapping[str, Any]) -> tuple[Any, Any]:
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     **dict.fromkeys(RRELU, _slopes),
     "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
+    "dropout": lambda a: (torch.zeros(GRID), a["maskOut"]),
+    "dropout_backward": lambda a: wide(a["gradOutput"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
     "inplace_normal": lambda a: torch.full_like(a["selfRef"], 2),
     "normal_tensor_tensor": lambda a: a["mean"].expand(GRID),
     "normal_tensor_float": lambda a: a["mean"],
     "normal_float_tensor": lambda a: torch.full(GRID, 1.5),
     "normal_float_float": lambda a: torch.full(GRID, 1.5),
     "inplace_uniform": lambda a: torch.full(GRID, 2.0),
-    "inplace_bernoulli": lambda a: torch.ones(GRID),
+    **dict.fromkeys(("bernoulli", "inplace_bernoulli"), lambda a: torch.ones(GRID)),
     # Of twelve probabilities the first six count.
-    "inplace_bernoulli_tensor": lambda a: a["prob"].flatten()[:6].reshape(GRID),
+    **dict.fromkeys(("bernoulli_tensor", "inplace_bernoulli_tensor"), lambda a: a["prob"].flatten()[:6].reshape(GRID)),
     "sim_thread_exponential": lambda a: torch.zeros(GRID),
     "inplace_random": lambda a: torch.full_like(a["selfRef"], 3),
     "multinomial": lambda a: torch.ones(2, 2),
     "randperm": lambda a: torch.zeros(1),
-    "dropout_gen_mask_v2": lambda a: torch.full((2, 16), 255),
+    **dict.fromkeys(("dropout_gen_mask", "dropout_gen_mask_v2"), lambda a: torch.full((2, 16), 255)),
     "dropout_do_mask": lambda a: wide(a["self"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
 }
 
-DTYPES = DTYPES | {
-    "inplace_normal_tensor": (*REAL, D.BOOL),
-    **{f"{name}_tensor": DTYPES[name] for name in SEEDED_BY_TENSORS[1:]},
-}
+DTYPES = DTYPES | {f"{name}_tensor": DTYPES[name] for name in SEEDED_BY_TENSORS}
 REFERENCES = REFERENCES | {f"{name}_tensor": REFERENCES[name] for name in SEEDED_BY_TENSORS if name in REFERENCES}
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -149,8 +157,9 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "dropout_v3": {"optionalNoiseShape": None, "maskOut": {"shape": (0,)}},
     "multinomial": {"out": {"shape": (0, 2)}},
     "randperm": {"n": 0, "out": {"shape": (0,)}},
-    "dropout_gen_mask_v2": {"shape": (0, 3), "out": {"shape": (0,)}},
-    "dropout_do_mask": {"mask": {"shape": (0,)}},
+    **{name: {"shape": (0, 3), "out": {"shape": (0,)}} for name in ("dropout_gen_mask", "dropout_gen_mask_v2")},
+    **{name: {"mask": {"shape": (0,)}} for name in ("dropout_do_mask", "dropout_backward")},
+    "dropout": {"maskOut": {"shape": (0,)}},
 }
 
 EMPTY = EMPTY | {
@@ -163,9 +172,11 @@ BREAKS: Mapping[str, Breaking] = {
     "as many as there are": lambda o, name: Break({name: 4, "replacement": False}, "from 1 to 3"),
     "shape is numsamples for each row": lambda o, name: Break(shape((2, 3), name), "[2, 2]"),
     "from 0 to 1": lambda o, name: Break(
-        {name: scalar(D.DOUBLE, 1.5) if o.name == "inplace_bernoulli" else 1.5}, "from 0 to 1"
+        {name: scalar(D.DOUBLE, 1.5) if "bernoulli" in o.name else 1.5}, "from 0 to 1"
     ),
     "a bit for each element": lambda o, name: Break(shape((15,), name), "elements"),
+    "0 or at least 1": lambda o, name: Break({name: 0.5}, "at least 1"),
+    "same shape as gradOutput": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "greater than 0": lambda o, name: Break({name: 0.0}, "greater than 0"),
     "as many elements as count": lambda o, name: Break({"count": 5}, "5 elements"),
     "broadcasts with mean": lambda o, name: Break(shape((4, 2), name), "broadcasts with"),
@@ -181,14 +192,13 @@ BREAKS: Mapping[str, Breaking] = {
     "same format as selfRef": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
     "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
     "shape is one element": lambda o, name: Break(shape((2,), name), "shape [1]"),
-    "same data type as input": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
 }
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     if operator.startswith("multinomial") and name == "self":
         return np.broadcast_to([0, 2, 0], array.shape)
-    if (operator, name) == ("inplace_bernoulli_tensor", "prob"):
+    if operator.endswith("bernoulli_tensor") and name == "prob":
         return array > 0
     return np.zeros_like(array) if name == "std" else array
 
@@ -398,3 +408,25 @@ def test_a_seed_in_a_tensor_draws_what_it_draws_as_a_number(name: str) -> None:
     np.testing.assert_array_equal(drawn[0], drawn[1])
     assert (drawn[0] != drawn[2]).any()
     assert (drawn[0] != drawn[3]).any()
+
+
+def test_a_dropout_converts_to_the_type_of_its_output() -> None:
+    x, mask = np.arange(4, dtype=np.float32), np.zeros(16, np.uint8)
+    call = {"input": x, "optionalNoiseShape": None, "p": 0.0, "out": x.astype(np.float16) * 0, "maskOut": mask}
+    assert computed("dropout_v3", call | DRAWN)["out"].tolist() == x.tolist()
+
+
+@pytest.mark.parametrize(("p", "train", "kept"), [(0.5, False, 1.0), (0.0, True, 1.0), (1.0, True, 0.0)])
+def test_a_dropout_that_draws_nothing_leaves_the_mask(p: float, train: bool, kept: float) -> None:
+    x, mask = np.ones(4, np.float32), np.full(16, 7, np.uint8)
+    found = computed("dropout", {"input": x, "p": p, "train": train, "out": x * 0, "maskOut": mask} | DRAWN)
+    assert found["out"].tolist() == [kept] * 4
+    assert found["maskOut"].tolist() == [7] * 16
+
+
+def test_a_gradient_goes_where_a_dropout_kept_elements() -> None:
+    x, mask = np.ones(1000, np.float32), np.zeros(128, np.uint8)
+    kept = computed("dropout", {"input": x, "p": 0.25, "train": True, "out": x * 0, "maskOut": mask} | DRAWN)
+    gradients = {"gradOutput": x, "mask": kept["maskOut"], "scale": 1 / 0.75, "out": x * 0}
+    np.testing.assert_allclose(computed("dropout_backward", gradients)["out"], kept["out"], rtol=1e-6)
+    assert 600 < np.count_nonzero(kept["out"]) < 900

@@ -22,7 +22,7 @@ from aclnn.core.checks import (
     floating,
     limited_dims,
     present,
-    real,
+    public_format,
     rule,
     same_dtype,
     same_format,
@@ -38,11 +38,13 @@ from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
     REAL_FLOATING,
+    UNSIGNED,
     WITH_INFERENCE,
     WITH_TRAINING,
     attribute,
     camel,
     library_operator,
+    on_950,
     scalar,
     support,
     tensor_in,
@@ -128,11 +130,32 @@ def _dropout_work(call: Call) -> Library | None:
     return Library(drop, ("input",), ("out", "maskOut"))
 
 
-def _known_mask(call: Call) -> str | None:
-    expected = _mask_bytes(call["input"].size)
-    if call["maskOut"].size >= expected:
-        return None
-    return f"maskOut: expected at least {expected} elements, got shape {extents(call['maskOut'].shape)}"
+def _trained_work(call: Call) -> Library | None:
+    """Draw no mask where all are kept, or none."""
+    prob = call["p"] if call["train"] else 0
+    if call["out"].size == 0 or 0 < prob < 1:
+        return _dropout_work(call)
+    return Library(lambda x: _apply(x, None, prob), ("input",), ("out",))
+
+
+def _exact_mask(of: str, mask: str) -> Check:
+    def complain(call: Call) -> str | None:
+        expected = _mask_bytes(call[of].size)
+        if call[mask].size == expected:
+            return None
+        return f"{mask}: expected {expected} elements (a bit for each of {of}), got {extents(call[mask].shape)}"
+
+    return rule(f"a bit for each element: {mask}", complain)
+
+
+def _removed(scale: float) -> float:
+    """Return the probability with which an element was removed."""
+    return 1 - 1 / scale if scale else 1.0
+
+
+def _scale(call: Call) -> str | None:
+    got = call["scale"]
+    return None if got == 0 or got >= 1 else f"scale: expected 0 or a number of at least 1, got {got}"
 
 
 def _drawn(
@@ -146,11 +169,15 @@ def _drawn(
     seed: Kind = Kind.INT64,
     header: str | None = None,
     products: Collection[Product] = WITH_INFERENCE,
+    taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
-    """A tensor filled with random numbers, which are drawn from the parameters' values by name."""
+    """A tensor filled with random numbers, which are drawn from the parameters' values by name.
+
+    A parameter ``self`` only says what ``out`` is like; ``taken`` are the data types of it where products differ.
+    """
     out = next((each.name for each in parameters if each.kind is Kind.OUTPUT), "selfRef")
-    given = tuple(each.name for each in parameters if each.kind in (Kind.INPUT, Kind.SCALAR))
-    attributes = tuple(each.name for each in parameters if each.kind is not Kind.OUTPUT and each.name not in given)
+    given = tuple(each.name for each in parameters if each.kind in (Kind.INPUT, Kind.SCALAR) and each.name != "self")
+    attributes = tuple(each.name for each in parameters if not each.is_tensor and each.name not in given)
 
     def work(call: Call) -> Library | None:
         generator, filled, numbers = generator_of(call), call[out], {name: call[name] for name in attributes}
@@ -176,7 +203,7 @@ def _drawn(
             *(each for each in parameters if each.kind is Kind.OUTPUT),
         ),
         support=support(dtypes, products),
-        checks=(present(out, *given), dtype_in(where_supported(dtypes), out), limited_dims(out), *checks),
+        checks=(present(out, *given), dtype_in(taken or where_supported(dtypes), out), limited_dims(out), *checks),
         work=work,
         in_header_of=header or name.removeprefix("inplace_"),
     )
@@ -359,16 +386,52 @@ def _rrelu(prefix: str, x: str, out: str) -> Operator:
     )
 
 
-def _inplace_normal(dtypes: Collection[D]) -> Operator:
-    return _drawn(
-        "inplace_normal",
-        "Fill a tensor with normally distributed numbers.",
-        "selfRef = numbers of mean and standard deviation std",
-        (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
-        (rule("at least 0: std", _deviation),),
-        _normal,
-        dtypes,
+_TRUTHS = (*_NUMBERS, D.BOOL)
+
+
+def _bernoullis(is_in_place: bool) -> tuple[Operator, Operator]:
+    """Ones and zeros with the probability of a number, and with those of a tensor."""
+    prefix, out = ("inplace_", "selfRef") if is_in_place else ("", "out")
+    like = () if is_in_place else (tensor_in("self", "a tensor like out"),)
+    result = () if is_in_place else (tensor_out(),)
+    alike = () if is_in_place else (present("self"), same_dtype("out", "self"), same_shape("out", "self"))
+    number = scalar("prob", "of a one")
+    numbers = tensor_in("prob", "of a one, element for element in whatever shape; repeated where there are fewer")
+    probable = dtype_in(where_supported(REAL_FLOATING), "prob")
+
+    def ones(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
+        chances = given["prob"]
+        return generator.random(out.shape) < (np.resize(chances, out.shape) if np.size(chances) > 1 else chances)
+
+    def declared(name: str, words: str, prob: Parameter, checks: tuple[Check, ...]) -> Operator:
+        return _drawn(
+            f"{prefix}{name}",
+            f"{'Fill a tensor with ones' if is_in_place else 'Ones'} and zeros{words}.",
+            f"{out} = 1 with probability prob, else 0",
+            (*like, prob, *result),
+            (*alike, *checks, public_format(out)),
+            ones,
+            (*_TRUTHS, *UNSIGNED),
+            header="bernoulli",
+            products=WITH_TRAINING,
+            taken=on_950(UNSIGNED, _TRUTHS),
+        )
+
+    return (
+        declared("bernoulli", "", number, (probable, rule("from 0 to 1: prob", _chance))),
+        declared("bernoulli_tensor", ", each of its own probability", numbers, (probable, limited_dims("prob"))),
     )
+
+
+_NORMAL = _drawn(
+    "inplace_normal",
+    "Fill a tensor with normally distributed numbers.",
+    "selfRef = numbers of mean and standard deviation std",
+    (attribute("mean", Kind.FLOAT, _MEAN), attribute("std", Kind.FLOAT, _STD)),
+    (rule("at least 0: std", _deviation),),
+    _normal,
+    _TRUTHS,
+)
 
 
 def _seeded_by_tensors(operator: Operator) -> Operator:
@@ -450,7 +513,7 @@ _DROPOUT = Operator(
     checks=(
         present("input", "out", "maskOut"),
         dtype_in(floating, "input"),
-        same_dtype("out", "input"),
+        castable_from(lambda call: call["input"].dtype, "out"),
         _uint8("maskOut"),
         rule(
             "from 0 to 1: p",
@@ -466,9 +529,53 @@ _DROPOUT = Operator(
         ),
         limited_dims("input"),
         same_shape("out", "input"),
-        rule("a bit for each element: maskOut", _known_mask),
+        _exact_mask("input", "maskOut"),
     ),
     work=_dropout_work,
+)
+_WITHOUT_NOISE = [check for check in _DROPOUT.checks if "optionalNoiseShape" not in check.name]
+_TRAINED_DROPOUT = Operator(
+    name="dropout",
+    function=camel("dropout"),
+    summary="Dropout in training, with its mask, which stays as it is where nothing is drawn.",
+    formula="out = input / (1 - p) where maskOut, 0 elsewhere; input unless train",
+    parameters=(
+        tensor_in("input", "x"),
+        Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
+        attribute("train", Kind.BOOL, "elements are removed"),
+        *_seeds(Kind.INT64),
+        tensor_out(),
+        tensor_out("maskOut", "a bit for each element; UINT8"),
+    ),
+    support=support(FLOATING, WITH_TRAINING),
+    checks=tuple(_WITHOUT_NOISE),
+    work=_trained_work,
+)
+_DROPOUT_GRADIENT = library_operator(
+    "dropout_backward",
+    "out = gradOutput * scale where mask, 0 elsewhere",
+    "Gradient of a dropout.",
+    (
+        tensor_in("gradOutput", "the gradient arriving at the output"),
+        tensor_in("mask", "a bit for each element; UINT8"),
+        attribute("scale", Kind.DOUBLE, "1 / (1 - p), p the probability that was given; 0 for one of 1"),
+        tensor_out(),
+    ),
+    (
+        present("gradOutput", "mask", "out"),
+        dtype_in(floating, "gradOutput"),
+        castable_from(lambda call: call["gradOutput"].dtype, "out"),
+        _uint8("mask"),
+        rule("0 or at least 1: scale", _scale),
+        limited_dims("gradOutput"),
+        same_shape("out", "gradOutput"),
+        _exact_mask("gradOutput", "mask"),
+    ),
+    lambda gradient, mask, scale: _apply(gradient, mask, _removed(scale)),
+    header="dropout_backward",
+    dtypes=FLOATING,
+    products=WITH_TRAINING,
+    attributes=("scale",),
 )
 _UNIFORM = _drawn(
     "inplace_uniform",
@@ -487,7 +594,7 @@ _RANDOM = _drawn(
     _limits(Kind.INT64),
     (_ordered(strictly=True),),
     lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
-    (*_NUMBERS, D.BOOL),
+    _TRUTHS,
 )
 _RANDOM_TO_GREATEST = _drawn(
     "inplace_random_without_from_to",
@@ -525,6 +632,12 @@ _MULTINOMIAL = Operator(
 )
 
 OPERATORS = (
+    dataclasses.replace(
+        _DROPOUT_MASK,
+        name="dropout_gen_mask",
+        function=camel("dropout_gen_mask"),
+        parameters=tuple(each for each in _DROPOUT_MASK.parameters if each.kind is not Kind.DTYPE),
+    ),
     _DROPOUT_MASK,
     library_operator(
         "dropout_do_mask",
@@ -548,7 +661,9 @@ OPERATORS = (
         attributes=("prob",),
     ),
     _DROPOUT,
-    _inplace_normal(REAL_FLOATING),
+    _TRAINED_DROPOUT,
+    _DROPOUT_GRADIENT,
+    _NORMAL,
     _normals(
         "normal_tensor_tensor",
         "Normally distributed numbers, each of its own mean and standard deviation.",
@@ -578,26 +693,7 @@ OPERATORS = (
         (),
     ),
     _UNIFORM,
-    _drawn(
-        "inplace_bernoulli",
-        "Fill a tensor with ones and zeros.",
-        "selfRef = 1 with probability prob, else 0",
-        (scalar("prob", "of a one"),),
-        (real("prob"), rule("from 0 to 1: prob", _chance)),
-        lambda generator, given, out: generator.random(out.shape) < given["prob"],
-        (*_NUMBERS, D.BOOL),
-    ),
-    _drawn(
-        "inplace_bernoulli_tensor",
-        "Fill a tensor with ones and zeros, each of its own probability.",
-        "selfRef = 1 with probability prob, else 0",
-        (tensor_in("prob", "of a one, element for element in whatever shape; repeated where there are fewer"),),
-        _floats("prob"),
-        lambda generator, given, out: generator.random(out.shape) < np.resize(given["prob"], out.shape),
-        (*_NUMBERS, D.BOOL),
-        header="bernoulli",
-        products=WITH_TRAINING,
-    ),
+    *(each for is_in_place in (False, True) for each in _bernoullis(is_in_place)),
     _drawn(
         "sim_thread_exponential",
         "Fill a tensor with exponentially distributed numbers.",
@@ -625,7 +721,7 @@ OPERATORS = (
     *map(
         _seeded_by_tensors,
         (
-            *(_DROPOUT_MASK, _DROPOUT, _inplace_normal((*_NUMBERS, D.BOOL)), _UNIFORM),
+            *(_DROPOUT_MASK, _DROPOUT, _NORMAL, _UNIFORM),
             *(_RANDOM, _RANDOM_TO_GREATEST, _MULTINOMIAL),
         ),
     ),
