@@ -135,6 +135,9 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "no complex numbers are rounded": lambda o, name: Break({name: 1}, "expected 0 for ACL_COMPLEX", D.COMPLEX64),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
+    "within the range": lambda o, name: Break(
+        {name: scalar(D.DOUBLE, 1e39)}, "the range of ACL_FLOAT", product=Product.ASCEND_950
+    ),
 }
 
 

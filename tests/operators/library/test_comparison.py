@@ -65,7 +65,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **{name: (*REAL, D.BOOL) for name in COMPARISONS if COMPARISONS[name] not in ("eq", "ne")},
     **dict.fromkeys(("is_in_tensor_scalar", "is_in_scalar_tensor"), REAL),
-    **dict.fromkeys(("is_finite", "signbit", "is_close"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("is_finite", "signbit", "is_close", "equal"), (*REAL, D.BOOL)),
     **dict.fromkeys(("is_pos_inf", "is_neg_inf"), (*(dtype for dtype in REAL if dtype != D.DOUBLE), D.BOOL)),
 }
 
@@ -85,12 +85,14 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
-    "equal": {"out": {"shape": ()}},
+    "equal": {"out": {"shape": (1,)}},
     "is_in_scalar_tensor": {"out": {"shape": ()}},
 }
 
 
 def _unpromotable(operator: Operator, name: str) -> Break:
+    if operator.name.endswith("ne_tensor"):
+        return Break(dtype(D.UINT64, name), "promotes with", product=Product.ASCEND_950)
     if not operator.name.endswith("eq_scalar"):
         return SHARED["promotable"](operator, name)
     return Break(
@@ -102,6 +104,7 @@ def _unpromotable(operator: Operator, name: str) -> Break:
 
 BREAKS: Mapping[str, Breaking] = {
     "promotable": _unpromotable,
+    "shape is one element": lambda o, name: Break(shape((2,), name), "one element"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
     "same shape as element": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "data type ACL_BOOL": lambda o, name: Break(dtype(D.UINT8, name), "ACL_BOOL"),

@@ -49,6 +49,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 
 BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of selfRef and src": lambda o, name: Break(shape((4, 2, 3), "src"), "shape [4, 2, 3]"),
+    "0 to 1 dimensions": lambda o, name: Break(shape((1, 1), name), "0 to 1 dimensions"),
     "at least 2 dimensions": lambda o, name: Break(shape((3,), *tensors_of(o)), "at least 2"),
 }
 

@@ -6,10 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import joining
 from tests.cases.table import GRID, Arguments, T, shape
@@ -74,3 +77,18 @@ def test_tensors_of_several_types_are_joined_in_the_promoted_one() -> None:
     arguments = {"tensors": tuple(part.tensor for part in parts), "dim": 0, "out": out.tensor}
     prepare(BY_NAME["cat"], arguments, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(out.view, [1, 2, 0.5])
+
+
+@pytest.mark.parametrize("dtype", [D.FLOAT8_E5M2, D.FLOAT8_E4M3FN, D.HIFLOAT8], ids=lambda dtype: dtype.c_name)
+@pytest.mark.parametrize("name", ["cat", "stack"])
+def test_floats_of_eight_bits_are_joined_on_950(name: str, dtype: D) -> None:
+    parts, out = [np.arange(at, at + 3, dtype=np.uint8) * 17 for at in (0, 6)], np.full(6, 9, np.uint8)
+    *tensors, result = (
+        Tensor(dtype, shape, address=bits.ctypes.data, owner=bits)
+        for bits, shape in zip((*parts, out), ((3,), (3,), (6,) if name == "cat" else (2, 3)), strict=True)
+    )
+    arguments = {"tensors": tuple(tensors), "dim": 0, "out": result}
+    prepare(BY_NAME[name], arguments, Product.ASCEND_950).run()
+    assert out.tolist() == np.concatenate(parts).tolist()
+    with pytest.raises(AclnnError, match=dtype.c_name):
+        prepare(BY_NAME[name], arguments, Product.ATLAS_A2)

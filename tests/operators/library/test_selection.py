@@ -54,6 +54,7 @@ BREAKS: Mapping[str, Breaking] = {
     "not empty": lambda o, name: Break(shape((0, 3), name), "elements"),
     "as many elements as one for each index": lambda o, name: Break(shape((5,), name), "4"),
     "2 to 8 dimensions": lambda o, name: Break(shape((5,), name), "2 to 8 dimensions"),
+    "within the range": lambda o, name: Break({name: scalar(D.DOUBLE, 1e39)}, "the range of ACL_FLOAT"),
     "equal extents": lambda o, name: Break(shape((2, 2, 3), name), "equal extents"),
     "size of self and mask": lambda o, name: Break(shape((5,), name), "shape [6]"),
 }
@@ -103,10 +104,27 @@ def test_a_selection_tells_its_size_when_phase_two_returns() -> None:
     assert cann.aclrtDestroyStream(stream) == 0
 
 
-@pytest.mark.parametrize(("value", "expected"), [(math.nan, 0), (1e10, 2**31 - 1)])
-def test_a_diagonal_is_filled_with_the_number_that_a_cast_gives(value: float, expected: int) -> None:
-    call = {"selfRef": np.ones((2, 2), np.int32), "fillValue": scalar(D.DOUBLE, value), "wrap": False}
-    assert computed("inplace_fill_diagonal", call)["selfRef"].tolist() == [[expected, 1], [1, expected]]
+@pytest.mark.parametrize(
+    ("d", "value", "taken"),
+    [
+        (D.INT32, math.nan, False),
+        (D.INT32, 1e10, False),
+        (D.INT32, 1.5, True),
+        (D.INT8, -129, False),
+        (D.UINT8, 256, False),
+        (D.FLOAT16, 1e6, False),
+        (D.FLOAT16, math.inf, True),
+        (D.BF16, 1e39, True),
+        (D.BOOL, 300, True),
+    ],
+)
+def test_a_diagonal_is_filled_with_numbers_within_the_range_of_its_type(d: D, value: float, taken: bool) -> None:
+    call = {"selfRef": np.zeros((2, 2), d.numpy), "fillValue": scalar(D.DOUBLE, value), "wrap": False}
+    if taken:
+        assert computed("inplace_fill_diagonal", call)["selfRef"].diagonal().all()
+        return
+    with pytest.raises(AclnnError, match="fillValue: expected a number within"):
+        computed("inplace_fill_diagonal", call)
 
 
 def test_a_source_that_is_too_short_is_told() -> None:

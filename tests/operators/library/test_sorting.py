@@ -13,7 +13,20 @@ from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import sorting
 from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import BY_NAME, REAL, Array, Break, Breaking, LibraryTests, Placed, Subject, computed, torch
+from tests.helpers.library import (
+    BY_NAME,
+    INTEGERS,
+    REAL,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+)
 
 SEARCH = {"sortedSequence": T(D.FLOAT, (2, 5)), "outInt32": True, "right": True, "sorter": T(D.INT64, (2, 5))}
 
@@ -37,8 +50,10 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 }
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    **dict.fromkeys(("search_sorted", "search_sorteds", "bucketize"), (D.FLOAT, D.BF16, D.INT32)),
-    "argsort": REAL,
+    **dict.fromkeys(("search_sorted", "search_sorteds"), (D.FLOAT, D.FLOAT16, D.INT32)),
+    "bucketize": (D.FLOAT, D.BF16, D.INT32),
+    "argsort": (*TRAINED, *INTEGERS),
+    "sort": (*TRAINED, *INTEGERS, D.BOOL),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
@@ -62,6 +77,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "elements along dim": lambda o, name: Break({name: 4}, "from 0 to 3"),
     "by outInt32": lambda o, name: Break({"outInt32": o.name == "search_sorteds"}, "by outInt32"),
+    "several of BF16": lambda o, name: Break(shape((2, 1), "self", "out"), "several elements along dim", D.BF16),
     "rows of self": lambda o, name: Break(shape((3, 5), name, "sorter"), "1 dimension"),
     "1 dimension": lambda o, name: Break(shape((2, 5), name), "1 dimension"),
     "as many elements as one": lambda o, name: Break(shape((2,), name), "1"),

@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     public_format,
     rule,
     same_shape,
+    unless_empty,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -47,6 +48,7 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
     type_with_scalar,
+    within_range,
 )
 
 # Any two of these promote to one of them.
@@ -410,6 +412,7 @@ def _powers() -> tuple[Operator, ...]:
             castable_from(dtype, out),
             limited_dims(first),
             _no_reciprocals(dtype),
+            *on(CLASS_950, *unless_empty((first,), within_range("exponent", dtype))),
         )
 
     def by_tensor(form: Form) -> Operator:
@@ -647,8 +650,7 @@ OPERATORS = (
         (_SELF, _NUMBER, _SUBTRACTED, _OUT),
         (
             present("self", "other", "alpha", "out"),
-            dtype_in(_TAKEN, "self"),
-            _has_type("self", "out"),
+            dtype_in(where_supported(_SIGNED), "self", "other"),
             _alpha(_with_scalar("self", "out")),
             castable_from(_with_scalar("self", "out"), "out"),
             limited_dims("self"),
@@ -657,6 +659,7 @@ OPERATORS = (
         lambda self, other, alpha: _difference(other, self, alpha),
         header="rsub",
         dtype=_with_scalar("self", "out"),
+        dtypes=_SIGNED,
     ),
     _real("maximum", "max(self, other)", "The greater of two tensors; NaN if one is.", np.maximum, dtypes=_REAL),
     _real("minimum", "min(self, other)", "The less of two tensors; NaN if one is.", np.minimum, dtypes=_REAL),

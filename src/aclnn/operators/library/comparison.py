@@ -21,7 +21,7 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
-    single,
+    shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
@@ -162,6 +162,9 @@ def _with_tensor(
         )
 
 
+_UNEQUAL = on_950(UNSIGNED, NUMBERS)
+
+
 def _unequal() -> Iterator[Operator]:
     for form in FORMS:
         prefix, first, out = form
@@ -174,7 +177,8 @@ def _unequal() -> Iterator[Operator]:
                 present(*form.names),
                 *_where_not_empty(
                     first,
-                    dtype_in(where_supported(NUMBERS), *form.names),
+                    dtype_in(_UNEQUAL, *form.names),
+                    promotable(first, "other"),
                     limited_dims(first, "other"),
                     broadcastable("other", first),
                     broadcast_shape_of(out, first, "other"),
@@ -410,14 +414,14 @@ OPERATORS = (
         (_SELF, _OTHER, tensor_out("out", "true or false, one element")),
         (
             present("self", "other", "out"),
-            dtype_in(where_supported(NUMBERS), "self", "other"),
-            same_dtype("other", "self"),
+            dtype_in(where_supported((*REAL, *UNSIGNED)), "self", "other"),
             _BOOLEAN,
             limited_dims("self", "other"),
-            single("out"),
+            shape_is("one element", lambda call: (1,), "out"),
         ),
         _same,
         header="equal",
+        dtypes=(*REAL, *UNSIGNED),
     ),
     _is_in(
         "is_in_tensor_scalar",

@@ -11,6 +11,7 @@ import numpy as np
 from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
+    dims_between,
     dtype_in,
     extents,
     limited_dims,
@@ -28,6 +29,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Operator, Parameter
 from aclnn.core.products import Product
 from aclnn.operators.library.common import (
+    EIGHT_BITS,
+    EIGHT_BITS_OF_NUMPY,
     INTEGERS,
     NUMBERS,
     REAL,
@@ -41,12 +44,11 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-_NARROW = (D.FLOAT8_E5M2, D.FLOAT8_E4M3FN)
 _CONVERTED = (*NUMBERS, *UNSIGNED)
 _REPLACED = tensor_out("selfRef", "what is overwritten")
 
 
-_CONVERTIBLE = on_950(_NARROW, _CONVERTED)
+_CONVERTIBLE = on_950(EIGHT_BITS_OF_NUMPY, _CONVERTED)
 
 
 def _cast_dtype(call: Call) -> str | None:
@@ -56,6 +58,7 @@ def _cast_dtype(call: Call) -> str | None:
     return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
 
 
+_FILLED = on_950(EIGHT_BITS_OF_NUMPY, NUMBERS)
 _TRIANGULAR = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL)
 
 
@@ -95,7 +98,7 @@ def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: 
         (_REPLACED if is_in_place else tensor_in("self", "the matrices"), diagonal, *out),
         (
             present(first, *(p.name for p in out)),
-            dtype_in(where_supported(_TRIANGULAR), first),
+            dtype_in(on_950((D.COMPLEX64,), _TRIANGULAR), first),
             *(() if is_in_place else (same_dtype("out", "self"),)),
             public_format(first),
             *(() if is_in_place else (same_format("out", "self"),)),
@@ -105,7 +108,7 @@ def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: 
         ),
         lambda matrices, diagonal: function(matrices, min(max(diagonal, -matrices.shape[-2]), matrices.shape[-1])),
         header=name,
-        dtypes=_TRIANGULAR,
+        dtypes=(*_TRIANGULAR, D.COMPLEX64),
         attributes=("diagonal",),
     )
 
@@ -125,7 +128,7 @@ OPERATORS = (
         ),
         lambda self: self,
         header="cast",
-        dtypes=(*_CONVERTED, *_NARROW),
+        dtypes=(*_CONVERTED, *EIGHT_BITS_OF_NUMPY),
     ),
     library_operator(
         "inplace_copy",
@@ -142,7 +145,7 @@ OPERATORS = (
         lambda src: src,
         header="copy",
         inputs=("src",),
-        dtypes=(*_CONVERTED, *_NARROW),
+        dtypes=(*_CONVERTED, *EIGHT_BITS_OF_NUMPY),
         products=WITH_INFERENCE | {Product.ATLAS_200I_500_A2},
         stream_type="const aclrtStream ",
     ),
@@ -171,13 +174,15 @@ OPERATORS = (
         (_REPLACED, tensor_in("value", "the number, one element")),
         (
             present("selfRef", "value"),
-            dtype_in(where_supported(NUMBERS), "selfRef", "value"),
+            dtype_in(_FILLED, "selfRef", "value"),
             limited_dims("selfRef"),
+            dims_between(0, 1, "value"),
             single("value"),
         ),
         lambda value: value.reshape(()),
         header="fill_tensor",
         inputs=("value",),
+        dtypes=(*NUMBERS, *EIGHT_BITS_OF_NUMPY),
     ),
     library_operator(
         "inplace_one",
@@ -199,11 +204,11 @@ OPERATORS = (
         "selfRef = 0",
         "Fill a tensor with zeros.",
         (_REPLACED,),
-        (present("selfRef"), dtype_in(on_950(_NARROW, (*NUMBERS, D.UINT16)), "selfRef")),
+        (present("selfRef"), dtype_in(on_950(EIGHT_BITS, (*NUMBERS, D.UINT16)), "selfRef")),
         lambda: 0,
         header="zero",
         inputs=(),
-        dtypes=(*NUMBERS, D.UINT16, *_NARROW),
+        dtypes=(*NUMBERS, D.UINT16, *EIGHT_BITS),
     ),
     _triangle("triu", "on and above", _above, is_in_place=False),
     _triangle("triu", "on and above", _above, is_in_place=True),

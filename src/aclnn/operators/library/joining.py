@@ -23,11 +23,11 @@ from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
-    COMPLEX,
-    INTEGERS,
+    EIGHT_BITS,
+    NUMBERS,
     REAL,
-    REAL_FLOATING,
     UNSIGNED,
+    on_950,
     promoted_dtype,
     support,
     tensor_out,
@@ -38,7 +38,12 @@ _TAKEN = (*REAL, D.COMPLEX64)
 
 
 def _taken(product: Product) -> frozenset[D]:
-    return where_supported((*_TAKEN, *UNSIGNED) if product in CLASS_950 else _TAKEN)(product)
+    return where_supported((*_TAKEN, *UNSIGNED, *EIGHT_BITS) if product in CLASS_950 else _TAKEN)(product)
+
+
+def _conversion(dtype: D) -> D | None:
+    """Return the type to convert to; HIFLOAT8 stays what it is, which NumPy moves without knowing it."""
+    return None if dtype == D.HIFLOAT8 else dtype
 
 
 def _joined(call: Call) -> dict[str, Any]:
@@ -59,7 +64,12 @@ def _listed(call: Call) -> str | None:
 
 
 def _type(call: Call) -> D:
-    return reduce(promoted_dtype, _dtypes(call))
+    return _common(_dtypes(call))
+
+
+def _common(dtypes: list[D]) -> D:
+    """Return what types promote to; those of eight bits promote with themselves only, which all then are."""
+    return dtypes[0] if len(set(dtypes)) == 1 else reduce(promoted_dtype, dtypes)
 
 
 def _dtypes(call: Call) -> list[D]:
@@ -67,7 +77,7 @@ def _dtypes(call: Call) -> list[D]:
 
 
 def _promotable(call: Call) -> str | None:
-    if _type(call) in (*_TAKEN, *UNSIGNED):
+    if _type(call) in (*_TAKEN, *UNSIGNED, *EIGHT_BITS):
         return None
     names = ", ".join(dtype.c_name for dtype in dict.fromkeys(_dtypes(call)))
     return f"tensors: expected data types that promote to one that aclnnCat takes, got {names}"
@@ -123,10 +133,10 @@ def _work(call: Call) -> Library | None:
     if not names:
         return None
     axis = _axis(call)
-    return Library(lambda *tensors: np.concatenate(tensors, axis), names, ("out",), _type(call))
+    return Library(lambda *tensors: np.concatenate(tensors, axis), names, ("out",), _conversion(_type(call)))
 
 
-_STACKED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED, D.BOOL, *COMPLEX)
+_STACKED = on_950(EIGHT_BITS, (*NUMBERS, *UNSIGNED))
 
 
 def _stack_dim(call: Call) -> str | None:
@@ -144,8 +154,7 @@ def _stack_shape(call: Call, name: str, at: int) -> str | None:
 
 
 def _stack_type(call: Call) -> D:
-    dtypes: list[D] = [tensor.dtype for tensor in call["tensors"]]
-    return reduce(promoted_dtype, dtypes)
+    return _common([tensor.dtype for tensor in call["tensors"]])
 
 
 def _stack_out(call: Call) -> str | None:
@@ -162,7 +171,7 @@ def _stack_work(call: Call) -> Library | None:
         return None
     axis = call["dim"]
     names = tuple(f"tensors[{at}]" for at in range(len(call["tensors"])))
-    return Library(lambda *tensors: np.stack(tensors, axis), names, ("out",), _stack_type(call))
+    return Library(lambda *tensors: np.stack(tensors, axis), names, ("out",), _conversion(_stack_type(call)))
 
 
 _ADDED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32)
@@ -253,13 +262,13 @@ OPERATORS = (
             Parameter("dim", "dim", Kind.INT64, "the new dimension"),
             tensor_out(),
         ),
-        support=support(_STACKED),
+        support=support((*NUMBERS, *UNSIGNED)),
         checks=(
             present("tensors", "out"),
             rule("some: tensors", _some),
             each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
             each_of("data type of each", ("tensors",), of_types(_STACKED)),
-            dtype_in(where_supported(_STACKED), "out"),
+            dtype_in(_STACKED, "out"),
             rule(
                 "promotable to one: tensors",
                 lambda call: None if _stack_type(call) != D.DT_UNDEFINED else _promotable(call),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from aclnn.core.checks import MOST_DIMS, extents, rule, unless_real, where_supported
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check
+from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 
 #: From a call, a list's name and a place in it: what is wrong with the tensor there.
@@ -39,12 +40,13 @@ def real_number(call: Call, name: str, at: int) -> str | None:
     return unless_real(call[name][at].dtype)
 
 
-def of_types(dtypes: Collection[D]) -> Complaint:
-    """Complain of a data type that is none of these."""
+def of_types(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Complaint:
+    """Complain of a data type that is none of these, which the product may decide."""
+    taken = dtypes if callable(dtypes) else where_supported(dtypes)
 
     def complain(call: Call, name: str, at: int) -> str | None:
         got = call[name][at].dtype
-        if got in where_supported(dtypes)(call.product):
+        if got in taken(call.product):
             return None
         return f"expected a data type that {call.operator.function} takes, got {got.c_name}"
 

@@ -35,6 +35,7 @@ from aclnn.operators.library.common import (
     camel,
     expect_within,
     library_operator,
+    on_950,
     support,
     tensor_in,
     tensor_out,
@@ -92,8 +93,8 @@ def _dense_work(call: Call) -> Library | None:
     return Library(lambda grad, indices: _accumulate(grad, indices, *values), ("grad", "indices"), ("out",))
 
 
-_CLASSES = (D.UINT8, D.INT32, D.INT64)
-_ENCODED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32, D.INT64)
+_CLASSES = on_950((D.UINT8,), (D.INT32, D.INT64))
+_ENCODED = on_950((D.INT8, D.UINT8), (D.FLOAT, D.FLOAT16, D.INT32, D.INT64))
 _PLACE = "from -1 to the dimensions of self"
 
 
@@ -207,7 +208,7 @@ OPERATORS = (
             Parameter("axis", "axis", Kind.INT64, "the new dimension's place; -1: the last"),
             tensor_out(),
         ),
-        support=support((*_ENCODED, *_CLASSES)),
+        support=support((D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32, D.INT64)),
         checks=(
             present("self", "onValue", "offValue", "out"),
             dtype_in(_CLASSES, "self"),

@@ -15,6 +15,7 @@ from aclnn.core.checks import (
     broadcast_shape_of,
     broadcastable,
     castable_from,
+    dims_between,
     dtype_in,
     extents,
     floating,
@@ -27,7 +28,6 @@ from aclnn.core.checks import (
     rule,
     same_dtype,
     same_shape,
-    single,
     where_supported,
 )
 from aclnn.core.conversion import convert
@@ -273,10 +273,10 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
         (replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
         (
             present("selfRef", "mask", "value"),
-            dtype_in(where_supported(_FILLED), "selfRef"),
+            dtype_in(where_supported(_FILLED), "selfRef", *(("value",) if value.is_tensor else ())),
             dtype_in({D.BOOL}, "mask"),
             limited_dims("selfRef", "mask"),
-            *((dtype_in(where_supported(NUMBERS), "value"), single("value")) if value.is_tensor else ()),
+            *((dims_between(0, 0, "value"),) if value.is_tensor else ()),
             broadcastable("mask", "selfRef"),
             broadcast_shape_of("selfRef", "selfRef", "mask"),
         ),
@@ -348,5 +348,5 @@ OPERATORS = (
         empty=("condition", "self", "other"),
     ),
     _masked_fill("inplace_masked_fill_scalar", scalar("value", "the number")),
-    _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the number, one element")),
+    _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the number; no dimension")),
 )

@@ -41,6 +41,7 @@ from aclnn.operators.library.common import (
     support,
     tensor_in,
     tensor_out,
+    within_range,
 )
 
 
@@ -186,6 +187,7 @@ OPERATORS = (
             dims_between(2, 8, "selfRef"),
             rule("equal extents: selfRef", _equal_extents),
             real("fillValue"),
+            within_range("fillValue", lambda call: call["selfRef"].dtype),
         ),
         _filled,
         header="fill_diagonal",

@@ -9,12 +9,15 @@ from typing import Any, Literal
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     axis,
     dims_between,
     dtype_in,
+    elsewhere,
     extents,
     limited_dims,
     present,
+    public_format,
     rule,
     same_dtype,
     same_shape,
@@ -29,10 +32,12 @@ from aclnn.operators.library.common import (
     INTEGERS,
     REAL,
     REAL_FLOATING,
+    UNSIGNED,
     WITH_TRAINING,
     attribute,
     camel,
     library_operator,
+    on_950,
     promoted,
     scalar,
     support,
@@ -43,7 +48,9 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM, with_extent
 
 _SELF = tensor_in("self", "the elements")
-_ORDERED = (*REAL_FLOATING, *INTEGERS)
+_ORDERED = (*FLOATING, *INTEGERS)
+_INDEXED = on_950(UNSIGNED, _ORDERED)
+_SORTED = on_950(UNSIGNED, (*_ORDERED, D.BOOL))
 
 
 def _order(values: Any, along: int, descending: bool) -> Any:
@@ -95,10 +102,10 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
         summary=summary,
         formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
         parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
-        support=support(REAL),
+        support=support(REAL if name == "topk" else (*_ORDERED, D.BOOL)),
         checks=(
             present("self", "valuesOut", "indicesOut"),
-            dtype_in(where_supported(REAL), "self"),
+            dtype_in(where_supported(REAL) if name == "topk" else _SORTED, "self"),
             same_dtype("valuesOut", "self"),
             dtype_in({D.INT64}, "indicesOut"),
             limited_dims("self"),
@@ -115,6 +122,12 @@ def _length(call: Call) -> int:
     return int(shape[call["dim"] % len(shape)])
 
 
+def _several_of_bfloat16(call: Call) -> str | None:
+    if call["self"].dtype != D.BF16 or not call["self"].shape or _length(call) != 1:
+        return None
+    return f"self: expected ACL_BF16 with several elements along dim, got shape {extents(call['self'].shape)}"
+
+
 def _enough(call: Call) -> str | None:
     most = _length(call)
     return None if 0 <= call["k"] <= most else f"k: expected from 0 to {most} (the elements along dim), got {call['k']}"
@@ -126,7 +139,7 @@ _HOW = (
     attribute("right", Kind.BOOL, "after equal elements, else before them"),
 )
 # Any two of these promote to one of them.
-_SEARCHED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE, *INTEGERS)
+_SEARCHED = (D.FLOAT, D.FLOAT16, D.DOUBLE, *INTEGERS)
 _BUCKETED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
 
 
@@ -200,7 +213,7 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
             present(_SEQUENCE, "self", "out"),
             dtype_in(where_supported(_SEARCHED), _SEQUENCE, *(() if is_scalar else ("self",))),
             rule("by outInt32: out", _places_type),
-            limited_dims(_SEQUENCE),
+            limited_dims(_SEQUENCE, *(() if is_scalar else ("self",))),
             *(
                 (dims_between(1, 1, _SEQUENCE), size_is("one", lambda call: 1, "out"))
                 if is_scalar
@@ -247,11 +260,13 @@ OPERATORS = (
         ),
         (
             present("self", "out"),
-            dtype_in(where_supported(_ORDERED), "self"),
+            dtype_in(_INDEXED, "self"),
             dtype_in({D.INT64}, "out"),
             limited_dims("self"),
             axis("dim", "self"),
+            public_format("self"),
             same_shape("out", "self"),
+            *elsewhere(CLASS_950, rule("several of BF16: self", _several_of_bfloat16)),
         ),
         lambda self, dim, descending: sort_along(self, dim, descending)[1],
         header="argsort",

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, some_dims, where_supported
+from aclnn.core.checks import axis, dtype_in, extents, limited_dims, present, rule, some_dims
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import NUMBERS, UNSIGNED, attribute, camel, support, tensor_in
+from aclnn.operators.library.common import NUMBERS, UNSIGNED, attribute, camel, on_950, support, tensor_in
 from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
 
+_TAKEN = on_950(UNSIGNED, NUMBERS)
 _WIDE = {D.DOUBLE, D.COMPLEX64, D.COMPLEX128}
 _MOST_WIDE = 32
 """Parts of a tensor of such elements at most, before Ascend 950."""
@@ -101,7 +102,6 @@ def _operator(
 
         return Library(split, ("self",), tuple(f"out[{at}]" for at in written))
 
-    taken = (*NUMBERS, *UNSIGNED)
     return Operator(
         name=name,
         function=camel(name),
@@ -113,12 +113,12 @@ def _operator(
             attribute("dim", Kind.INT64, "the dimension along which it is split"),
             Parameter("out", "out", Kind.OUTPUT_LIST, "the parts, in order"),
         ),
-        support=support(taken, products),
+        support=support((*NUMBERS, *UNSIGNED), products),
         checks=(
             present("self", *([what.name] if what.kind is Kind.INT_ARRAY else []), "out"),
             each_of("no null among them", ("out",), not_null, ACLNN_ERR_PARAM_NULLPTR),
-            dtype_in(where_supported(taken), "self"),
-            each_of("data type of each", ("out",), of_types(taken)),
+            dtype_in(_TAKEN, "self"),
+            each_of("data type of each", ("out",), of_types(_TAKEN)),
             each_of("same data type as self", ("out",), same_dtype),
             limited_dims("self"),
             each_of("at most 8 dimensions each", ("out",), few_dims),
