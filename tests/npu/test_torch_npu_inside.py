@@ -325,6 +325,8 @@ if ON_950:  # elsewhere torch_npu calls some of them by their operators' names
         "slopes": lambda x: F.rrelu(x, 0.25, 0.25, training=True) + F.rrelu(x),
         "groups": lambda x: torch.channel_shuffle(x[None, :, :, None], 2),
     }
+else:
+    FUNCTIONS["slices"] = lambda x: x.unfold(1, 3, 2)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

@@ -257,6 +257,25 @@ def test_weights_take_fractals_and_come_back() -> None:
     assert torch.equal(torch_npu.npu_format_cast(laid_out, 2).cpu(), weight)
 
 
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 1e-3), (torch.bfloat16, 8e-3)], ids=str)
+def test_layers_of_weights_in_fractals(dtype: Any, tolerance: float) -> None:
+    """Such products go to functions of their own; those with a bias were refused."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight, bias = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((4, 32), (48, 32), (48,)))
+    torch.npu.config.allow_internal_format = True
+    laid_out = torch_npu.npu_format_cast(weight.to("npu"), 29)
+    for added in (None, bias):
+        exact = F.linear(x.double(), weight.double(), added if added is None else added.double())
+        got = F.linear(x.to("npu"), laid_out, added if added is None else added.to("npu"))
+        torch.testing.assert_close(got.cpu().double(), exact, rtol=tolerance, atol=4 * tolerance)
+
+
+def test_stretches_of_listed_tensors() -> None:
+    listed = [torch.zeros(3, 2).to("npu") for _ in range(2)]
+    found = torch_npu.npu_scatter_list(listed, torch.tensor([0, 1]).to("npu"), torch.ones(2, 2, 2).to("npu"), None)
+    assert [each[:, 0].tolist() for each in found] == [[1, 1, 0], [0, 1, 1]]
+
+
 def test_products_of_matrices_in_every_layout() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b = torch.randn(3, 4, 5, generator=generator), torch.randn(3, 6, 5, generator=generator)
