@@ -561,6 +561,20 @@ def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
         np.testing.assert_allclose(got, each, rtol=1e-4, atol=1e-5)
 
 
+def test_a_layer_of_lstm_without_a_bias(device: None) -> None:
+    """torch_npu calls it for cells without one; it was refused."""
+    random = np.random.default_rng(5)
+    x, of_input, of_state, h, c = (
+        random.normal(size=shape).astype(np.float32) for shape in ((3, 5, 4), (4, 8), (2, 8), (1, 5, 2), (1, 5, 2))
+    )
+    found = []
+    for bias in (None, np.zeros(8, np.float32)):
+        kept = [np.empty((3, 5, 2), np.float32) for _ in range(8)]
+        assert call("DynamicRNNV2", (x, of_input, of_state, bias, None, h, c), kept, {"gate_order": "ifjo"}) == 0
+        found.append(kept)
+    np.testing.assert_array_equal(*found)
+
+
 @pytest.mark.parametrize("direction", ["UNIDIRECTIONAL", "REDIRECTIONAL"])
 def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> None:
     """The direction and the mask were passed over, or refused."""

@@ -528,6 +528,7 @@ def _to_columns(weights: Sequence[Any], order: str) -> list[Any]:
 def _dynamic(
     x: Any, of_input: Any, of_state: Any, b: Any, h: Any, c: Any, lasts: Any, order: str, reverse: bool
 ) -> Arrays:
+    b = np.zeros(of_input.shape[-1]) if b is None else b
     x, of_input, of_state, b, h, c = _wide((x, of_input, of_state, b, h, c))
     weights = [*_from_columns((of_input, of_state, b), order), np.zeros_like(b)]
     state = h.reshape(h.shape[-2:]), c.reshape(c.shape[-2:])
@@ -588,22 +589,26 @@ def _dynamic_complaint(call: Call) -> str | None:
     return None
 
 
-def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[..., Arrays]) -> Operator:
+def _dynamic_operator(
+    name: str, inputs: str, outputs: str, function: Callable[..., Arrays], optional: str = ""
+) -> Operator:
     taken, written = inputs.split(), outputs.split()
 
     def work(call: Call) -> Library | None:
         if all(call[each].size == 0 for each in written):
             return None
         masks = ("seq_length",) if call["seq_length"] is not None else ()
+        given = [each for each in taken if call[each] is not None]
         form = call["gate_order"], call["direction"] == _DIRECTIONS[1]
 
         shape = (*call["x"].shape[:2], call["init_h"].shape[-1])
 
         def compute(*arrays: Any) -> Arrays:
             lasts = np.broadcast_to(arrays[-1] != 0 if masks else True, shape)
-            return function(*arrays[: len(taken)], lasts, *form)
+            found = dict(zip(given, arrays, strict=False))
+            return function(*map(found.get, taken), lasts, *form)
 
-        return Library(compute, (*taken, *masks), tuple(written))
+        return Library(compute, (*given, *masks), tuple(written))
 
     return replace(
         declared(
@@ -611,14 +616,14 @@ def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[.
             "y = the states of an LSTM along time",
             "An LSTM of one layer by its type, or its gradients.",
             (
-                *(tensor_in(each, "an input") for each in taken),
+                *(replace(tensor_in(each, "an input"), optional=each == optional) for each in taken),
                 Parameter("seq_length", "seq_length", Kind.INPUT, "1 where a step changes the state", optional=True),
                 Parameter("gate_order", "gate_order", Kind.STRING, "the order of the gates in w and b"),
                 Parameter("direction", "direction", Kind.STRING, "along time, or against it"),
                 *(tensor_out(each, "a result") for each in written),
             ),
             (
-                present(*taken, *written),
+                present(*(each for each in taken if each != optional), *written),
                 dtype_in(where_supported((*_TYPES, D.BF16)), *taken, "seq_length", *written),
                 one_of("gate_order", *_ORDERS),
                 one_of("direction", *_DIRECTIONS),
@@ -632,7 +637,7 @@ def _dynamic_operator(name: str, inputs: str, outputs: str, function: Callable[.
 
 
 DYNAMIC_RNN = _dynamic_operator("DynamicRNN", "x w b init_h init_c", _STATES, _dynamic_of_one)
-DYNAMIC_RNN_V2 = _dynamic_operator("DynamicRNNV2", f"x {_MATRICES} b init_h init_c", _STATES, _dynamic)
+DYNAMIC_RNN_V2 = _dynamic_operator("DynamicRNNV2", f"x {_MATRICES} b init_h init_c", _STATES, _dynamic, optional="b")
 DYNAMIC_RNN_GRAD = _dynamic_operator(
     "DynamicRNNGrad", f"x w b {_KEPT_BY_TYPE}", "dw db dx dh_prev dc_prev", _dynamic_back_of_one
 )
