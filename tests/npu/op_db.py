@@ -54,6 +54,8 @@ REFUSED = {
     r"Expected a proper Tensor but got None": "torch_npu keeps nothing for gradients of layers in evaluation",
     r"DynamicRNN: w: expected shape|aclnnLSTM: params: expected \d+ tensors": "CANN's LSTM has no projections",
     r"lstm_cell do not have aclnn implementation": "torch_npu has no function for it on this product",
+    r"elements of kernels beyond it": "CANN pads transposed volumes no further than their kernels reach",
+    r"dilation: expected only 1": "CANN dilates windows of maxima on Ascend 950 only",
     r"aclStft": "aclStft is not here",
     r"is not differentiable with respect to": "torch_npu has no gradient for this argument",
 }
