@@ -57,6 +57,7 @@ OPTIMIZERS: dict[str, Callable[[Any], Any]] = {
     "SGD": lambda p: optim.SGD(p, 0.1),
     "SGD with momentum and decay": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-2),
     "SGD with Nesterov's momentum": lambda p: optim.SGD(p, 0.1, momentum=0.9, nesterov=True),
+    "SGD, fused": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-2, fused=True),
     "SGD, one by one": lambda p: optim.SGD(p, 0.1, momentum=0.9, weight_decay=1e-2, foreach=False),
     "Adam": lambda p: optim.Adam(p, 1e-2, weight_decay=1e-2),
     "Adam, one by one": lambda p: optim.Adam(p, 1e-2, foreach=False),
