@@ -4137,6 +4137,22 @@ def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnMeanV2GetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, noopWithEmptyAxes: int, out: int | None
+) -> tuple[int, int, int]:
+    """Mean over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMeanV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mean over some dimensions.
+
+    Phase two: queues the work.
+    """
+
 def aclnnReduceNansumGetWorkspaceSize(
     self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4256,6 +4272,22 @@ def aclnnVarCorrectionGetWorkspaceSize(
     """
 
 def aclnnVarCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnVarGetWorkspaceSize(
+    self: int | None, dim: int | None, unbiased: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Variances over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Variances over some dimensions.
 
     Phase two: queues the work.
@@ -4407,6 +4439,22 @@ def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnMaxV2GetWorkspaceSize(
+    self: int | None, dims: int | None, keepDims: int, noopWithEmptyDims: int, out: int | None
+) -> tuple[int, int, int]:
+    """Greatest elements over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMaxDimGetWorkspaceSize(
     self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
 ) -> tuple[int, int, int]:
@@ -4451,6 +4499,36 @@ def aclnnAminmaxGetWorkspaceSize(
 
 def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Least and greatest elements over some dimensions.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAminmaxDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, minOut: int | None, maxOut: int | None
+) -> tuple[int, int, int]:
+    """Least and greatest elements along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least and greatest elements along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAminmaxAllGetWorkspaceSize(self: int | None, minOut: int | None, maxOut: int | None) -> tuple[int, int, int]:
+    """Least and greatest of all elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmaxAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least and greatest of all elements.
 
     Phase two: queues the work.
     """
@@ -4637,6 +4715,20 @@ def aclnnAbs(workspace: int | None, workspaceSize: int, executor: int | None, st
     Phase two: queues the work.
     """
 
+def aclnnRealGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Real parts of complex numbers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Real parts of complex numbers.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCeilGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Round up to an integer.
 
@@ -4707,6 +4799,20 @@ def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnInplaceRoundGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Round to the next integer, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round to the next integer, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int | None) -> tuple[int, int, int]:
     """Round to decimals.
 
@@ -4761,6 +4867,20 @@ def aclnnTruncGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 
 def aclnnTrunc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round towards zero.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceTruncGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Round towards zero, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceTrunc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Round towards zero, in place.
 
     Phase two: queues the work.
     """
@@ -4831,6 +4951,20 @@ def aclnnNegGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 
 def aclnnNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Negate.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceNegGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
+    """Negate, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negate, in place.
 
     Phase two: queues the work.
     """
@@ -4915,6 +5049,20 @@ def aclnnInplaceSqrtGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 
 def aclnnInplaceSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Square roots, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSquareGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Squares.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSquare(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Squares.
 
     Phase two: queues the work.
     """
@@ -5775,6 +5923,20 @@ def aclnnXLogYTensorGetWorkspaceSize(self: int | None, other: int | None, out: i
 
 def aclnnXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Products with logarithms.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceXLogYTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Products with logarithms, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with logarithms, in place.
 
     Phase two: queues the work.
     """
@@ -7146,6 +7308,22 @@ def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queues the work.
     """
 
+def aclnnRangeGetWorkspaceSize(
+    start: int | None, end: int | None, step: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with equally spaced numbers up to a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with equally spaced numbers up to a number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnLinspaceGetWorkspaceSize(
     start: int | None, end: int | None, steps: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -7188,6 +7366,22 @@ def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int,
 
 def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a matrix with ones on its diagonal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutGenMaskGetWorkspaceSize(
+    shape: int | None, prob: float, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Draw the mask of a dropout.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutGenMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Draw the mask of a dropout.
 
     Phase two: queues the work.
     """
@@ -7242,6 +7436,38 @@ def aclnnDropoutV3GetWorkspaceSize(
 
 def aclnnDropoutV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Dropout, with its mask.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutGetWorkspaceSize(
+    input: int | None, p: float, train: int, seed: int, offset: int, out: int | None, maskOut: int | None
+) -> tuple[int, int, int]:
+    """Dropout in training, with its mask, which stays as it is where nothing is drawn.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropout(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Dropout in training, with its mask, which stays as it is where nothing is drawn.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDropoutBackwardGetWorkspaceSize(
+    gradOutput: int | None, mask: int | None, scale: float, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of a dropout.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of a dropout.
 
     Phase two: queues the work.
     """
@@ -7338,6 +7564,38 @@ def aclnnInplaceUniformGetWorkspaceSize(
 
 def aclnnInplaceUniform(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with uniformly distributed numbers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBernoulliGetWorkspaceSize(
+    self: int | None, prob: int | None, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Ones and zeros.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBernoulli(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Ones and zeros.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBernoulliTensorGetWorkspaceSize(
+    self: int | None, prob: int | None, seed: int, offset: int, out: int | None
+) -> tuple[int, int, int]:
+    """Ones and zeros, each of its own probability.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBernoulliTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Ones and zeros, each of its own probability.
 
     Phase two: queues the work.
     """
@@ -10810,6 +11068,22 @@ def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queues the work.
     """
 
+def aclnnUnfoldGradGetWorkspaceSize(
+    gradOut: int | None, inputSizes: int | None, dim: int, size: int, step: int, gradIn: int | None
+) -> tuple[int, int, int]:
+    """Gradient of taking slices of one size, which may overlap, along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnUnfoldGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of taking slices of one size, which may overlap, along a dimension.
+
+    Phase two: queues the work.
+    """
+
 def aclnnReflectionPad1dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -11010,6 +11284,70 @@ def aclnnReplicationPad3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of replication_pad3d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCircularPad2dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
+    """Pad the last 2 dimensions by what is at the other end.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by what is at the other end.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCircularPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of circular_pad2d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of circular_pad2d.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCircularPad3dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by what is at the other end.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by what is at the other end.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCircularPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of circular_pad3d.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of circular_pad3d.
 
     Phase two: queues the work.
     """
