@@ -135,6 +135,27 @@ def test_grouped_products_of_weights_in_blocks(of_integers: bool) -> None:
     torch.testing.assert_close(found.cpu().double(), wanted, rtol=2e-3, atol=4e-3)
 
 
+@pytest.mark.skipif("950" in os.environ.get("ACLNN_SOC_NAME", ""), reason="the function has no kernel on Ascend 950")
+@pytest.mark.parametrize("four_bits", [False, True])
+def test_gated_products_of_integers(four_bits: bool) -> None:
+    """Weights of four bits lie in INT32, and bring what programs compute of them."""
+    random, ends = torch.Generator().manual_seed(0), torch.tensor([2, 6])
+    x = torch.randint(-128, 128, (6, 32), generator=random, dtype=torch.int8)
+    weight = torch.randint(-8, 8, (2, 32, 128), generator=random, dtype=torch.int8)
+    factors, rows, bias = torch.full((2, 128), 2.0**-5), torch.full((6,), 0.01), None
+    stored, scale = weight, factors
+    if four_bits:
+        pairs = weight[..., ::2] & 15 | weight[..., 1::2] << 4
+        stored, scale = pairs.view(torch.int32), factors.view(torch.int32).long()
+        bias = (8 * factors * weight.sum(1)).npu()
+    operands = (torch_npu.npu_format_cast(stored.npu(), 29), ends.npu(), scale.npu(), rows.npu())
+    found, scales, _ = torch_npu.npu_grouped_matmul_swiglu_quant(x.npu(), *operands, bias=bias)
+    left, right = (grouped(x.double(), weight.double(), ends) * 2.0**-5 * rows[:, None]).chunk(2, -1)
+    wanted = torch.nn.functional.silu(left) * right
+    torch.testing.assert_close(scales.cpu().double(), wanted.abs().amax(-1) / 127, rtol=1e-5, atol=0)
+    assert (found.cpu().double() - wanted / scales.cpu().double()[:, None]).abs().max() < 0.51
+
+
 def test_a_layer_of_experts_trains_as_on_the_cpu() -> None:
     """Gates, permutation, grouped products around SwiGLU, and back; on the CPU written out."""
     losses = []
