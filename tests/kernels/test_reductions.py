@@ -426,6 +426,31 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
     np.testing.assert_allclose(rstd, want, rtol=2.0**-24)
 
 
+@pytest.mark.parametrize(("x", "out", "outputs"), [(D.DOUBLE, D.DOUBLE, "rows"), (D.FLOAT, D.BF16, "elements")])
+def test_what_all_rows_share_keeps_its_digits(x: D, out: D, outputs: str) -> None:
+    """A float64 operand that is the same in every row, beside results of rows alone or of 16 bits."""
+    shape, row = (4096, 64), (1, 64)
+    of_rows = outputs == "rows"
+    case = Case(
+        (lambda x, w: row_sum(x * w)) if of_rows else (lambda x, w: (x * w - x) * 2.0**40 + 0.0 * row_sum(x)),
+        (1,),
+        (shape, row),
+        ((4096, 1) if of_rows else shape,),
+    )
+    rng = np.random.default_rng(6)
+    inputs = [rng.normal(size=shape).astype(NUMPY[x]), 1.0 + rng.normal(size=row) * 2.0**-40]
+    results = [np.full(case.outputs[0], np.nan, NUMPY[out])]
+    run(case, inputs, results)
+    wide = inputs[0].astype(np.longdouble)
+    wanted = (
+        (wide * inputs[1]).sum(1, keepdims=True)
+        if of_rows
+        else (wide * (inputs[1].astype(np.longdouble) - 1)) * 2.0**40
+    )
+    error = abs(results[0].astype(np.longdouble) - wanted)
+    assert np.max(error) <= (2.0**-40 if of_rows else 2.0**-8 * np.max(abs(wanted)))
+
+
 def test_a_mean_and_a_variance_are_found_in_one_pass() -> None:
     """Nothing but time would tell that a formula's variance were taken in a pass of its own."""
     for one in (norm, centred_norm):

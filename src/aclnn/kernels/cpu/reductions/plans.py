@@ -403,10 +403,11 @@ class _Rows:
             keeps=lanes.keeps,
         )
         shared, passes = list[str](), of_steps(steps)
-        shared_dtype = DataType.FLOAT if program.narrows else DataType.DOUBLE
+        in_doubles = not program.narrows or DataType.DOUBLE in {one.dtype for _, one in vectors}
+        shared_dtype = DataType.DOUBLE if in_doubles else DataType.FLOAT
         if of_task and lanes.block >= FEW_ROWS and not (program.in_float32 or program.summed):
             found = of_task
-            if not program.narrows:
+            if in_doubles:
                 found = constants(steps, of_task, program.numbers, program.traced.results)
             walked_bytes = sum(one.dtype.itemsize for name, one in (*vectors, *written) if name not in of_task)
             kept_bytes = 8 * len(passes.given(passes.count)) + shared_dtype.itemsize * len(found)
