@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
@@ -82,7 +83,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "inplace_div": (*FLOATING, *COMPLEX),
     "inplace_divs": (*FLOATING, *COMPLEX),
     **dict.fromkeys(("maximum", "minimum"), (*REAL, D.BOOL)),
-    **dict.fromkeys(DIVIDING[2:], REAL),
+    **{name: tuple(d for d in REAL if d != D.INT16 or "fmod" not in name) for name in DIVIDING[2:]},
     **{
         f"{where}pow_{kind}": (*REAL, *COMPLEX)
         for kind in ("tensor_scalar", "tensor_tensor", "scalar_tensor")
@@ -125,6 +126,11 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     },
 }
 
+
+def _powered(operator: Operator) -> tuple[str, ...]:
+    return operator.parameters[0].name, "exponent"
+
+
 BREAKS: Mapping[str, Breaking] = {
     "converts to the result's data type": lambda o, name: Break(
         {name: scalar(D.FLOAT, 1)}, "converts to ACL_INT32", D.INT32
@@ -135,6 +141,10 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of self and exponent": lambda o, name: Break(shape((2, 1), name), "shape [2, 3]"),
     "no complex numbers are rounded": lambda o, name: Break({name: 1}, "expected 0 for ACL_COMPLEX", D.COMPLEX64),
     "at least 0 for integers": lambda o, name: Break({name: scalar(D.INT64, -1)}, "at least 0", D.INT32),
+    "no powers of truth values": lambda o, name: Break(
+        {each: {"dtype": D.BOOL} if o.parameter(each).is_tensor else scalar(D.BOOL, True) for each in _powered(o)},
+        "another data type than ACL_BOOL",
+    ),
     "within the range": lambda o, name: Break(
         {name: scalar(D.DOUBLE, 1e39)}, "the range of ACL_FLOAT", product=Product.ASCEND_950
     ),

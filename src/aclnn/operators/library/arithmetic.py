@@ -401,18 +401,32 @@ def _no_reciprocals(dtype: Callable[[Call], D]) -> Check:
     return rule("at least 0 for integers: exponent", complain)
 
 
+def _no_truths(first: str, second: str) -> Check:
+    def complain(call: Call) -> str | None:
+        if {call[first].dtype, call[second].dtype} != {D.BOOL}:
+            return None
+        return f"{second}: expected another data type than ACL_BOOL (that of {first}), got ACL_BOOL"
+
+    return rule(f"no powers of truth values: {second}", complain)
+
+
 def _powers() -> tuple[Operator, ...]:
     base, exponent = tensor_in("self", "the base"), tensor_in("exponent", "the exponent")
     number = scalar("exponent", "the exponent")
 
     def with_number(first: str, out: str) -> tuple[Check, ...]:
         dtype = _with_scalar(first, out, "exponent")
+
+        def narrow(call: Call) -> D | None:
+            return type_with_scalar(call, first, out, "exponent")
+
         return (
             dtype_in(_TAKEN, first, "exponent"),
             castable_from(dtype, out),
             limited_dims(first),
             _no_reciprocals(dtype),
-            *on(CLASS_950, *unless_empty((first,), within_range("exponent", dtype))),
+            _no_truths(first, "exponent"),
+            *on(CLASS_950, *unless_empty((first,), within_range("exponent", narrow))),
         )
 
     def by_tensor(form: Form) -> Operator:
@@ -425,6 +439,7 @@ def _powers() -> tuple[Operator, ...]:
             (
                 present(*tensors, form.out),
                 dtype_in(_TAKEN, *tensors, form.out),
+                _no_truths(*tensors),
                 castable_from(lambda call: promoted(call, *tensors), form.out),
                 limited_dims(*tensors),
                 broadcastable("exponent", form.first),
@@ -464,6 +479,7 @@ def _powers() -> tuple[Operator, ...]:
             (
                 present("self", "exponent", "out"),
                 dtype_in(_TAKEN, "self", "exponent"),
+                _no_truths("self", "exponent"),
                 castable_from(_with_scalar("exponent", "out", "self"), "out"),
                 limited_dims("exponent"),
                 same_shape("out", "exponent"),
@@ -478,6 +494,7 @@ def _powers() -> tuple[Operator, ...]:
 
 _REAL = tuple(dtype for dtype in NUMBERS if dtype not in COMPLEX)
 _QUOTED = tuple(dtype for dtype in _REAL if dtype != D.BOOL)
+_DIVIDED = tuple(dtype for dtype in _QUOTED if dtype != D.INT16)
 
 
 def _real(
@@ -522,9 +539,10 @@ def _both(
     function: Callable[..., Any],
     other: Parameter = _OTHER,
     header: str | None = None,
+    dtypes: Collection[D] = _QUOTED,
 ) -> tuple[Operator, ...]:
     """A function as ``_real`` declares it, and the same in place."""
-    return tuple(_real(name, formula, summary, function, other, header=header, form=form) for form in FORMS)
+    return tuple(_real(name, formula, summary, function, other, dtypes, header, form) for form in FORMS)
 
 
 def _divided(self: Any, other: Any, mode: int, narrow: Any) -> Any:
@@ -695,7 +713,9 @@ OPERATORS = (
     *(
         each
         for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
-        for each in _both(f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other)
+        for each in _both(
+            f"fmod_{kind}", _TRUNC, f"Remainders by a {kind}, of the sign of self.", np.fmod, other, dtypes=_DIVIDED
+        )
     ),
     *(_quotients("floor_divide", "tensor", _OTHER, form, fixed=2) for form in FORMS),
     *(_quotients("floor_divides", "number", _NUMBER, form, fixed=2) for form in FORMS),
