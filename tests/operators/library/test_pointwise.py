@@ -103,6 +103,7 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcast to selfRef": lambda o, name: Break(shape((4, 2, 3), name), "[2, 3]"),
     "broadcast to out": lambda o, name: Break(shape((4, 2, 3), name), "[2, 3]"),
     "0 dimensions": lambda o, name: Break(shape((1,), name), "0 dimensions"),
+    "bounds in order": lambda o, name: Break({name: scalar(D.INT64, 3)}, "at most 2"),
     "a bound": lambda o, name: Break({"clipValueMin": None, "clipValueMax": None}, "an object"),
 }
 

@@ -168,6 +168,13 @@ def _bounded(call: Call) -> str | None:
     return None
 
 
+def _in_order(call: Call) -> str | None:
+    least, greatest = (bound.value for bound in _bounds(call))
+    if not least > greatest:
+        return None
+    return f"clipValueMin: expected at most {greatest} (clipValueMax), got {least}"
+
+
 def _bounds(call: Call) -> Iterator[Any]:
     return (call.arguments.get(name) for name in ("clipValueMin", "clipValueMax"))
 
@@ -226,6 +233,13 @@ def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: 
             limited_dims(first),
             real(*names),
             castable_from(lambda call: _clamp_type(call) if call.product in CLASS_950 else call[first].dtype, out),
+        )
+    if header == "hardtanh":
+        further = (
+            *(() if in_place else (same_shape("out", "self"), same_dtype("out", "self"))),
+            limited_dims(first),
+            dtype_in(_CLAMPED, *names),
+            rule(f"bounds in order: {names[0]}", _in_order),
         )
     return Operator(
         name=name,
