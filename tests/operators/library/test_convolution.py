@@ -12,6 +12,7 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import convolution
 from tests.cases.table import NULL, Arguments, T, changed, dtype, shape
@@ -248,3 +249,10 @@ def test_gradients_are_of_the_shapes_even_where_they_are_not_wanted() -> None:
     prepare(operator, described(call | {"gradInput": None}), Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="gradInput: expected shape"):
         prepare(operator, described(changed(call, shape((2, 4, 5, 5), "gradInput"))), Product.ATLAS_A2)
+
+
+def test_columns_are_taken_of_channels() -> None:
+    call = {"self": Tensor(D.FLOAT, (1, 0, 4, 4)), "out": Tensor(D.FLOAT, (1, 0, 9))}
+    call |= {"kernelSize": (2, 2), "dilation": (1, 1), "padding": (0, 0), "stride": (1, 1)}
+    with pytest.raises(AclnnError, match="self: expected channels"):
+        prepare(BY_NAME["im2col"], call, Product.ATLAS_A2)

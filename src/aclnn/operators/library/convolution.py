@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -31,16 +31,20 @@ from aclnn.core.checks import (
     same_dtype,
     with_code,
 )
+from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     CUBE,
+    INTEGERS,
     MODERN,
+    UNSIGNED,
     WITH_INFERENCE,
     camel,
     cube_math,
+    on_950,
     support,
     tensor_in,
     tensor_out,
@@ -379,6 +383,7 @@ def _columns(
     summary: str,
     more: tuple[Parameter, ...],
     function: Callable[[Windows, Shape, Shape], Callable[[Any], Any]],
+    more_on_950: Collection[D] = (),
 ) -> Operator:
     """Windows of planes as columns, or the other way round."""
     arrays = (*(each.name for each in more), "kernelSize", "dilation", "padding", "stride")
@@ -392,6 +397,8 @@ def _columns(
         if len(shape) not in (rank, rank + 1) or (more and shape[-2] % kernel):
             expected = f"(N, C * {kernel}, L)" if more else "(N, C, H, W)"
             return f"{given}: expected {expected}, or without N, got {extents(shape)}"
+        if not more and not shape[-3]:
+            return f"{given}: expected channels, got shape {extents(shape)}"
         count = _plane_windows(call).counts(plane(call))
         if min(count) < 1 or (more and shape[-1] != math.prod(count)):
             return f"{given}: expected {math.prod(count)} windows, at least one, got {extents(shape)}"
@@ -425,10 +432,10 @@ def _columns(
             ),
             tensor_out(out),
         ),
-        support=support(_PLAIN),
+        support=support((*FLOATING, *more_on_950)),
         checks=(
             present(given, *arrays, out),
-            dtype_in(floating, given),
+            dtype_in(on_950(more_on_950, FLOATING), given),
             same_dtype(out, given),
             rule(f"pairs of numbers: {', '.join(arrays)}", _pairs),
             rule(f"columns and planes: {given}, {out}", complain),
@@ -436,8 +443,6 @@ def _columns(
         work=work,
     )
 
-
-_PLAIN = FLOATING
 
 OPERATORS = (
     Operator(
@@ -511,7 +516,15 @@ OPERATORS = (
         ),
         work=_backward,
     ),
-    _columns("im2col", "self", "out", "The windows of planes, as columns.", (), _gathered),
+    _columns(
+        "im2col",
+        "self",
+        "out",
+        "The windows of planes, as columns.",
+        (),
+        _gathered,
+        (D.DOUBLE, *INTEGERS, *UNSIGNED, D.BOOL, D.COMPLEX64),
+    ),
     _columns(
         "im2col_backward",
         "gradOutput",
