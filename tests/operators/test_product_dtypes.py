@@ -53,6 +53,29 @@ ROWS: tuple[tuple[str, Arguments, tuple[Product, ...]], ...] = (
         (A5,),
     ),
     ("argsort", _same(D.DOUBLE, "self") | {"dim": 0, "descending": False, "out": T(D.INT64, (2,))}, NEITHER),
+    ("fmod_tensor", _same(D.INT16, "self", "other", "out"), NEITHER),
+    ("signbit", {**_same(D.UINT64, "self"), "out": T(D.FLOAT16, (2,))}, BOTH),
+    ("tanh", {**_same(D.FLOAT, "self"), "out": T(D.DOUBLE, (2,))}, NEITHER),
+    (
+        "hardtanh",
+        _same(D.FLOAT, "self", "out") | dict.fromkeys(("clipValueMin", "clipValueMax"), number_of(D.BOOL)),
+        NEITHER,
+    ),
+    *(
+        (
+            "im2col",
+            {
+                "self": T(dtype, (2, 4, 4)),
+                "kernelSize": (2, 2),
+                "dilation": (1, 1),
+                "padding": (0, 0),
+                "stride": (1, 1),
+                "out": T(dtype, (8, 9)),
+            },
+            taking,
+        )
+        for dtype, taking in ((D.UINT16, (A5,)), (D.BF16, BOTH), (D.COMPLEX128, NEITHER))
+    ),
     ("sinc", _same(D.COMPLEX64, "self", "out"), NEITHER),
     ("x_log_y_tensor", _same(D.DOUBLE, "self", "other", "out"), NEITHER),
     ("any", _same(D.COMPLEX64, "self") | {"dim": (0,), "keepdim": False, "out": T(D.BOOL, ())}, NEITHER),

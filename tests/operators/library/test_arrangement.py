@@ -28,6 +28,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    described,
     no_samples,
     precise,
     scalar,
@@ -173,11 +174,12 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 BREAKS: Mapping[str, Breaking] = {
+    "dimensions to shift along": lambda o, name: Break({name: (2, 0)}, "any of the 2 dimensions"),
     "dimensions of self": lambda o, name: Break({name: (2, 0)}, "from -2 to 1"),
     "each dimension once": lambda o, name: Break({name: (1, -1)}, "once"),
     "positive": lambda o, name: Break({name: 0}, "at least 1"),
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
-    "one for each dimension": lambda o, name: Break({name: (2,)}, "at least 2"),
+    "one for each dimension": lambda o, name: Break({name: (2,)}, "2 to 8 numbers"),
     "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),
     "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
     "0 to 1 dimensions": lambda o, name: Break(shape((2, 3), name), "0 to 1 dimensions"),
@@ -277,3 +279,33 @@ def test_margins_cut_no_more_than_there_is(pad: tuple[int, int], left: int) -> N
         return
     with pytest.raises(AclnnError, match=r"pad: expected negative numbers that cut no more than there is of \[4\]"):
         prepare(BY_NAME["constant_pad_nd"], call, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "text"),
+    [
+        ("roll", {"self": T(D.FLOAT, (2, 0)), "shifts": (1,), "dims": (7,), "out": T(D.FLOAT, (2, 0))}, None),
+        ("roll", {"self": T(D.FLOAT, ()), "shifts": (1,), "dims": (0,), "out": T(D.FLOAT, ())}, "any of the 0"),
+        (
+            "repeat",
+            {"self": T(D.FLOAT, (2,)), "repeats": (1,) * 9, "out": T(D.FLOAT, (1,) * 8 + (2,))},
+            "1 to 8 numbers",
+        ),
+        (
+            "constant_pad_nd",
+            {
+                "self": T(D.FLOAT, (2,), Format.FORMAT_NCHW),
+                "pad": (1, 1),
+                "value": scalar(D.FLOAT, 0),
+                "out": T(D.FLOAT, (4,)),
+            },
+            "out: expected format",
+        ),
+    ],
+)
+def test_what_is_moved(name: str, call: Arguments, text: str | None) -> None:
+    if text is None:
+        prepare(BY_NAME[name], described(call), Product.ATLAS_A2)
+    else:
+        with pytest.raises(AclnnError, match=text):
+            prepare(BY_NAME[name], described(call), Product.ATLAS_A2)

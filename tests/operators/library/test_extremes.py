@@ -180,3 +180,11 @@ def test_the_greatest_over_no_dimensions_are_all_or_one(keeps: bool) -> None:
     call = {"self": x, "dims": (), "keepDims": True, "noopWithEmptyDims": keeps}
     found = computed("max_v2", call | {"out": np.zeros((2, 2) if keeps else (1, 1), np.float32)})
     assert found["out"].tolist() == (x.tolist() if keeps else [[7.0]])
+
+
+@pytest.mark.parametrize("name", ["amax", "amin"])
+def test_a_single_extreme_has_no_dimension(name: str) -> None:
+    call = {"self": Tensor(D.FLOAT, (2, 3)), "dim": (0, 1), "keepDim": False}
+    assert prepare(BY_NAME[name], call | {"out": Tensor(D.FLOAT, ())}, Product.ATLAS_A2).prepared.plan
+    with pytest.raises(AclnnError, match="out: expected shape"):
+        prepare(BY_NAME[name], call | {"out": Tensor(D.FLOAT, (1,))}, Product.ATLAS_A2)

@@ -144,11 +144,19 @@ def _shift_for_each(call: Call) -> str | None:
     return f"shifts: expected {dims or 1} (one for each of dims, one for none), got {shifts}"
 
 
+def _shifted(call: Call) -> str | None:
+    rank = len(call["self"].shape)
+    wrong = next((dim for dim in call["dims"] if not -rank <= dim < rank), None)
+    if wrong is None or call["self"].size == 0:
+        return None
+    return f"dims: expected any of the {rank} dimensions of self, got {wrong}"
+
+
 def _as_many(call: Call) -> str | None:
     rank, got = len(call["self"].shape), call["repeats"]
-    if len(got) >= rank and all(n >= 0 for n in got):
+    if rank <= len(got) <= 8 and all(n >= 0 for n in got):
         return None
-    return f"repeats: expected at least {rank} numbers of at least 0 (the dimensions of self), got {extents(got)}"
+    return f"repeats: expected {rank} to 8 numbers of at least 0 (self has {rank} dimensions), got {extents(got)}"
 
 
 def _tiled(call: Call) -> Shape:
@@ -504,7 +512,7 @@ OPERATORS = (
         "out[i + shifts] = self[i], around the end",
         "Shift elements along some dimensions, those that leave an end to the other.",
         (_numbers("shifts", "how far"), _numbers("dims", "the dimensions; none: all as one")),
-        (_dimensions("dims"), rule("one for each of dims: shifts", _shift_for_each)),
+        (rule("dimensions to shift along: dims", _shifted), rule("one for each of dims: shifts", _shift_for_each)),
         lambda call: call["self"].shape,
         lambda self, shifts, dims: np.roll(self, tuple(shifts), tuple(dims)) if dims else np.roll(self, shifts[0]),
         taken=_rolled,
@@ -588,7 +596,7 @@ OPERATORS = (
         "out = self, value around it",
         "Pad dimensions by a number; negative margins cut.",
         (_numbers("pad", "what stands before and after each dimension, the last first"),),
-        (rule("pairs, no more than dimensions: pad", _even),),
+        (rule("pairs, no more than dimensions: pad", _even), same_format("out", "self")),
         lambda call: _padded(call["self"].shape, call["pad"]),
         _constant,
         number=(scalar("value", "the number"),),

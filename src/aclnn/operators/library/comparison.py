@@ -233,6 +233,7 @@ def _told(
     header: str,
     dtypes: Collection[D] = REAL,
     products: Collection[Product] = WITH_TRAINING,
+    results: Collection[D] = (),
 ) -> Operator:
     return library_operator(
         name,
@@ -242,7 +243,7 @@ def _told(
         (
             present("self", "out"),
             dtype_in(where_supported(dtypes), "self"),
-            _BOOLEAN,
+            dtype_in(where_supported(results), "out") if results else _BOOLEAN,
             limited_dims("self"),
             same_shape("out", "self"),
         ),
@@ -266,7 +267,7 @@ def _same(self: Any, other: Any) -> Any:
 
 
 def _has_minus(x: Any) -> Any:
-    return np.signbit(x) if x.dtype.kind == "f" else x.astype(np.int64) < 0
+    return np.signbit(x) if x.dtype.kind == "f" else x < 0
 
 
 _FOUND = (*REAL_FLOATING, *INTEGERS)
@@ -380,7 +381,15 @@ OPERATORS = (
         )
         for name, words, sign, number in (("pos", "inf", "positive", np.inf), ("neg", "-inf", "negative", -np.inf))
     ),
-    _told("signbit", "negative, or -0", "Find numbers whose sign bit is set.", _has_minus, "signbit"),
+    _told(
+        "signbit",
+        "negative, or -0",
+        "Find numbers whose sign bit is set.",
+        _has_minus,
+        "signbit",
+        (*REAL, *UNSIGNED),
+        results=(*REAL, *UNSIGNED, D.BOOL),
+    ),
     library_operator(
         "is_close",
         "out = |self - other| <= atol + rtol * |other|",

@@ -205,6 +205,7 @@ OPERATORS = (
             (same_dtype("out", "self"),),
             skips_empty=True,
             of_elements=True,
+            exact=True,
         )
         for name, word, function in (("max", "greatest", np.max), ("min", "least", np.min))
     ),
