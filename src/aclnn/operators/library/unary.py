@@ -181,7 +181,7 @@ def _in_place(
     taken = frozenset[D]().union(*forward.support.values()) & frozenset(dtypes)
     return library_operator(
         f"inplace_{forward.name}",
-        forward.formula.replace("self", "selfRef").replace("out", "selfRef"),
+        forward.formula.replace("self", "selfRef").replace("out = ", "selfRef = "),
         f"{forward.summary[:-1]}, in place.",
         (tensor_out("selfRef", "x, replaced by the result", const=forward.name in _CONST_ARGUMENTS),),
         (
