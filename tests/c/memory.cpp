@@ -137,7 +137,6 @@ void streams_and_events(aclrtStream stream)
     ok(aclrtStreamGetFlags(stream, &flags), "aclrtStreamGetFlags");
     ok(aclrtStreamGetId(stream, &id), "aclrtStreamGetId");
     expect(priority == 2 && flags == ACL_STREAM_FAST_SYNC && id >= 0, "a stream as it was created");
-    ok(aclrtSetStreamFailureMode(stream, ACL_CONTINUE_ON_FAILURE), "aclrtSetStreamFailureMode");
     ok(aclrtSetStreamOverflowSwitch(stream, 1), "aclrtSetStreamOverflowSwitch");
     ok(aclrtGetStreamOverflowSwitch(stream, &overflow), "aclrtGetStreamOverflowSwitch");
     expect(overflow == 1, "a switch");

@@ -83,8 +83,6 @@ def test_settings_of_streams_by_the_older_calls(device: None) -> None:
     value = (ctypes.c_uint32 * 4)()
     assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK, at(value)) == 0
     assert value[0] == 1
-    assert cann.aclrtSetStreamFailureMode(stream, cann.ACL_CONTINUE_ON_FAILURE) == 0
-    assert cann.aclrtSetStreamFailureMode(stream, cann.ACL_STOP_ON_FAILURE) == 207000
 
 
 def test_times_of_events(device: None) -> None:

@@ -16941,9 +16941,6 @@ def aclrtSetStreamAttribute(stream: int | None, stmAttrType: int, value: int | N
 def aclrtGetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
     """Write an attribute of a stream as it was set, 0 at first."""
 
-def aclrtSetStreamFailureMode(stream: int | None, mode: int) -> int:
-    """Have the tasks behind one that fails run (0), as they do; 207000 for others."""
-
 def aclrtSetStreamOverflowSwitch(stream: int | None, flag: int) -> int:
     """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
 

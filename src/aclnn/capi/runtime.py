@@ -280,8 +280,8 @@ def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
     found, c_type = _attribute(stream, stmAttrType, value)
     given = c_type.from_address(value).value
-    if stmAttrType == _FAILURE_MODE:
-        _expect_to_go_on("value", given)
+    if stmAttrType == _FAILURE_MODE and given:
+        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"value: expected failureMode 0, got {given}")
     if stmAttrType in _SWITCHES and given > 1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"value: expected 0 or 1, got {given}")
     found.attributes[stmAttrType] = given
@@ -295,19 +295,6 @@ def aclrtGetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     """Write an attribute of a stream as it was set, 0 at first."""
     found, c_type = _attribute(stream, stmAttrType, value)
     c_type.from_address(value).value = found.attributes.get(stmAttrType, 0)
-
-
-def _expect_to_go_on(name: str, mode: int) -> None:
-    if mode:
-        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"{name}: expected failureMode 0, got {mode}")
-
-
-@c_function("aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)")
-def aclrtSetStreamFailureMode(stream: int, mode: int) -> None:
-    """Have the tasks behind one that fails run (0), as they do; 207000 for others."""
-    found = devices.stream_of(stream)
-    _expect_to_go_on("mode", mode)
-    found.attributes[_FAILURE_MODE] = mode
 
 
 @c_function("aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)")
