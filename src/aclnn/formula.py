@@ -17,7 +17,7 @@ import math
 import operator
 from collections.abc import Callable
 from functools import update_wrapper
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 Real = Any
 """An operand of a formula: a float, a ball, or a variable of a program."""
@@ -233,18 +233,3 @@ def fitted(
         negated: it is -h(-x) instead.
     """
     return lambda function: Fitted(function, symmetry, mirrored, negated)
-
-
-_IN_FLOAT32 = set[Callable[..., Any]]()
-_Formula = TypeVar("_Formula", bound=Callable[..., Any])
-
-
-def in_float32(formula: _Formula) -> _Formula:
-    """Ask for lanes of float32 for float32 results of a formula over rows, as those of 16 bits have."""
-    _IN_FLOAT32.add(formula)
-    return formula
-
-
-def is_in_float32(formula: Callable[..., Any]) -> bool:
-    """Return true if a formula has asked for lanes of float32."""
-    return formula in _IN_FLOAT32

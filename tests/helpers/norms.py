@@ -15,9 +15,8 @@ Array = np.ndarray[Any, Any]
 Expected = tuple[Any, ...]
 Dims = tuple[int, ...]
 
-#: Of the largest term, what float64 arithmetic may lose, and float32 lanes: so many times as much.
+#: Of the largest term, what float64 arithmetic may lose, and float32 lanes.
 _LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-19
-_MORE = _NARROW_LOSS / _LOSS
 
 
 def wide(array: Any, *shape: int) -> Array:
@@ -70,9 +69,10 @@ def total(terms: Array, shape: Sequence[int]) -> Expected:
 
 
 def sums_beside(dx: Any, shape: Sequence[int], **terms: Array) -> dict[str, Expected]:
-    """Return sums of terms, which float32 lanes add up beside a gradient dx, if that is wanted."""
+    """Return sums of terms, which float32 lanes add up where a gradient dx, if it is wanted, has 16 bits."""
+    more = _NARROW_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1
     sums = {name: total(term, shape) for name, term in terms.items()}
-    return {name: (exact, size * (_MORE if dx else 1)) for name, (exact, size) in sums.items()}
+    return {name: (exact, size * more) for name, (exact, size) in sums.items()}
 
 
 def rounded(
@@ -145,7 +145,7 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     dx, size, dw, db = gradients(dy, x, mean, rstd, w, (2, 3))
     sums = sums_beside(outputs.get("gradInput"), w.shape, gradGammaOut=dw, gradBetaOut=db)
-    return rounded({"gradInput": (dx, size * _MORE), **sums}, outputs)
+    return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
 def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tuple[Array, list[Array]]:
@@ -218,7 +218,7 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     if not arguments["training"]:
         dx, size = w * rstd * dy, abs(w * rstd * dy)
     sums = sums_beside(outputs.get("gradInput"), w.shape, gradWeight=dw, gradBias=db)
-    return rounded({"gradInput": (dx, size * _MORE), **sums}, outputs)
+    return rounded({"gradInput": (dx, size, size), **sums}, outputs)
 
 
 def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -274,7 +274,7 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
     dx, size, dw, db = gradients(dy, x1 + x2, mean, rstd, w, (1,))
     dsum = 0 if arguments["dsumOptional"] is None else wide(arguments["dsumOptional"], *dy.shape)
     sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
-    return rounded({"dxOut": (dx + dsum, (size + abs(dsum)) * _MORE), **sums}, outputs)
+    return rounded({"dxOut": (dx + dsum, size + abs(dsum), size + abs(dsum)), **sums}, outputs)
 
 
 def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
@@ -295,7 +295,7 @@ def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
     dy, x, gx = (wide(arguments[name], -1, w.size) for name in ("dy", "x", "gx"))
     mean, rstd = (wide(arguments[name], -1, 1) for name in ("mean", "rstd"))
     dgx, size, dw, db = gradients(dy, alpha * x + gx, mean, rstd, w, (1,))
-    found = {"dxOut": (alpha * dgx, abs(alpha) * size * _MORE), "dgxOut": (dgx, size * _MORE)}
+    found = {"dxOut": (alpha * dgx, abs(alpha) * size, abs(alpha) * size), "dgxOut": (dgx, size, size)}
     return rounded(found | sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db), outputs)
 
 
@@ -324,8 +324,7 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
         dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
-    dx_out = outputs["dxOut"] if outputs["dxOut"].dtype != D.FLOAT else None  # in float64 for the exponential's sake
-    sums = sums_beside(dx_out, w.shape, dgammaOut=dw, dbetaOut=db)
+    sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
     return rounded({"dxOut": (dx, size, size), **sums}, outputs)
 
 
@@ -374,7 +373,7 @@ def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     of_samples = sums_beside(wanted, scale.shape, gradScaleOut=dy * (weighted + b), gradShiftOut=dy)
     size_of_scale = sums_beside(wanted, scale.shape, terms=abs(dy) * (abs(weighted) + abs(b)))["terms"][1]
     found = {
-        "gradInputOut": (dx, size * _MORE),
+        "gradInputOut": (dx, size, size),
         **of_samples,
         "gradScaleOut": (of_samples["gradScaleOut"][0], size_of_scale),
         **sums_beside(wanted, (1, 1, x.shape[2]), gradWeightOut=dw, gradBiasOut=db),

@@ -1,4 +1,4 @@
-"""Gradients of norms in float32 lanes, with sums in float32, and where these do not do."""
+"""Gradients of norms with results of 16 bits: float32 lanes, sums in float32, and where these do not do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from aclnn import kernels
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
-from aclnn.formula import in_float32
 from aclnn.kernels import Operand
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.reductions.rewrites import combined
@@ -27,10 +26,9 @@ SAMPLES, ROWS, COLUMNS = 2, 20, 300
 ALL, SAMPLE, ROW, COLUMN = (SAMPLES, ROWS, COLUMNS), (SAMPLES, 1, COLUMNS), (SAMPLES, ROWS, 1), (1, 1, COLUMNS)
 SHAPES = {"dy": ALL, "x1": ALL, "x2": ALL, "mean": ROW, "rstd": ROW, "w": COLUMN, "b": COLUMN, "s": SAMPLE, "more": ALL}
 SUMS = SAMPLE, SAMPLE, COLUMN, COLUMN
-DTYPES = pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=["float32", "float16", "bfloat16"])
+DTYPES = pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
 
 
-@in_float32
 def gradients(dy: Any, x1: Any, x2: Any, mean: Any, rstd: Any, w: Any, b: Any, s: Any, more: Any) -> Any:
     """The gradient for x1 of a norm of x1 + x2, more added to it, and what elements add to those for s, t, w and b."""
     xhat, factor = (x1 + x2 - mean) * rstd, 1.0 + s
@@ -107,7 +105,7 @@ def test_results_are_within_the_bounds(dtype: D) -> None:
     outputs = run(inputs)
     judge(inputs, outputs)
     wide = run({name: array.astype(np.float64) for name, array in inputs.items()}, NUMPY[dtype])
-    assert np.mean(outputs[0] == wide[0]) > (0.3 if dtype is D.FLOAT else 0.999)
+    assert np.mean(outputs[0] == wide[0]) > 0.999
 
 
 @DTYPES

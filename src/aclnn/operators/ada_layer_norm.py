@@ -29,7 +29,7 @@ from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reduction, Shape, Sums, View
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.execution import arrays
-from aclnn.formula import Real, in_float32
+from aclnn.formula import Real
 from aclnn.operators.normalization import centred_norm, given, input_gradient
 from aclnn.typing import Array, ArrayLike
 
@@ -43,7 +43,6 @@ def _forward(x: Real, scale: Real, shift: Real, w: Real, b: Real, eps: float) ->
     return normalized * (1.0 + scale) + shift, mean, rstd
 
 
-@in_float32
 def _gradients(dy: Real, x: Real, mean: Real, rstd: Real, scale: Real, w: Real, b: Real) -> tuple[Real, ...]:
     """Gradients for x, and what each element adds to those for scale, shift, w and b."""
     xhat, factor = (x - mean) * rstd, 1.0 + scale

@@ -24,7 +24,7 @@ from aclnn.core.dtypes import DataType, float32
 from aclnn.core.operator import Call, Kind, Operator, Parameter, Reduction, Shape, Sums
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.execution import arrays
-from aclnn.formula import Real, in_float32
+from aclnn.formula import Real
 from aclnn.operators.normalization import (
     Rows,
     centred_norm,
@@ -52,7 +52,6 @@ def add_layer_normalized(x1: Real, x2: Real, w: Real, b: Real, bias: Real, eps: 
     return *centred_norm(x, w, b, eps), x
 
 
-@in_float32
 def add_layer_norm_gradients(
     dy: Real, x1: Real, x2: Real, rstd: Real, mean: Real, w: Real, dsum: Real
 ) -> tuple[Real, Real, Real]:

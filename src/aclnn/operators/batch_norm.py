@@ -35,7 +35,7 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter,
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.execution import arrays
-from aclnn.formula import Real, in_float32, row_sum, sqrt
+from aclnn.formula import Real, row_sum, sqrt
 from aclnn.operators.normalization import Masked, given, input_gradient, moments
 from aclnn.typing import Array, ArrayLike
 
@@ -65,7 +65,6 @@ def _training_gradients(dy: Real, x: Real, w: Real, mean: Real, rstd: Real) -> t
     return input_gradient(dy, xhat, rstd * w), row_sum(dy * xhat), row_sum(dy)
 
 
-@in_float32
 def batch_norm_gradients_of_rstd(
     dy: Real, x: Real, w: Real, mean: Real, rstd: Real, eps: float
 ) -> tuple[Real, Real, Real]:
@@ -73,13 +72,11 @@ def batch_norm_gradients_of_rstd(
     return _training_gradients(dy, x, w, mean, rstd)
 
 
-@in_float32
 def batch_norm_gradients(dy: Real, x: Real, w: Real, mean: Real, variance: Real, eps: float) -> tuple[Real, Real, Real]:
     """Gradients for x, w and b in training, given the variance."""
     return _training_gradients(dy, x, w, mean, 1.0 / sqrt(variance + eps))
 
 
-@in_float32
 def batch_norm_inference_gradients(
     dy: Real, x: Real, w: Real, mean: Real, variance: Real, eps: float
 ) -> tuple[Real, Real, Real]:

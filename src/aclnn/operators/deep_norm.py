@@ -23,7 +23,7 @@ from aclnn.core.operator import Call, Check, Kind, Operator, Parameter, Reductio
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.execution import arrays
-from aclnn.formula import Real, in_float32
+from aclnn.formula import Real
 from aclnn.operators.normalization import (
     Rows,
     centred_norm,
@@ -48,7 +48,6 @@ def deep_normalized(x: Real, gx: Real, b: Real, w: Real, alpha: float, eps: floa
     return mean, rstd, y
 
 
-@in_float32
 def deep_norm_gradients(
     dy: Real, x: Real, gx: Real, w: Real, mean: Real, rstd: Real, alpha: float
 ) -> tuple[Real, Real, Real, Real]:

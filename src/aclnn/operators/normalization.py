@@ -11,7 +11,7 @@ from aclnn.core.checks import rule, shape_is
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Parameter, Shape, View
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.formula import Real, in_float32, row_mean, sqrt
+from aclnn.formula import Real, row_mean, sqrt
 
 T = TypeVar("T")
 
@@ -37,7 +37,6 @@ def input_gradient(g: Real, xhat: Real, scale: Real) -> Real:
     return g * scale - (xhat * (row_mean(g * xhat) * scale) + row_mean(g) * scale)
 
 
-@in_float32
 def centred_norm_gradients(dy: Real, x: Real, mean: Real, rstd: Real, w: Real) -> tuple[Real, Real, Real]:
     """Gradients for x, and what each element adds to those for w and b."""
     xhat = (x - mean) * rstd

@@ -14,7 +14,6 @@ import numpy as np
 
 from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import Layout, contiguous_strides
-from aclnn.formula import is_in_float32
 from aclnn.kernels import Formula, Operand, Plan, identity
 from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
@@ -277,9 +276,8 @@ class _Program:
             full = (*axes.rows, *(axes.columns if differs(output) else ()))
             if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
                 raise _NotWalkableError
-        sizes = {output.layout.dtype.itemsize for _, output in self.written}
-        self.narrows = sizes == {2} or (sizes == {4} and is_in_float32(formula))
-        """Elements are float32 lanes where these suffice."""
+        self.narrows = {output.layout.dtype.itemsize for _, output in self.written} == {2}
+        """Elements are float32 lanes where these suffice, as all results have 16 bits."""
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
         """Places of tensors among those given, by name."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
