@@ -101,7 +101,7 @@ BREAKS: Mapping[str, Breaking] = {
         for first in ("inputGates", "gradHyOptional", "gradHy")
     },
     "no dimension of 0": lambda o, name: Break(shape((0, 3), name), "no dimension of 0"),
-    "ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
+    "format ACL_FORMAT_ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "ACL_FORMAT_ND"),
 }
 
 

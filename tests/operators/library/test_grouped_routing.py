@@ -78,7 +78,7 @@ class TestGroupedRouting(LibraryTests):
             "allowed value": lambda o, name: Break({name: True if name.startswith("t") else 2}, "expected"),
             "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
             "public format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
-            "in blocks": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ"),
+            "format ACL_FORMAT_FRACTAL_NZ": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ"),
             "2 dimensions": lambda o, name: Break(shape((5,), name), "2"),
             "3 dimensions": lambda o, name: Break(shape((16, N), name), "3"),
             "1 dimension": lambda o, name: Break(shape((5, 1), name), "1"),

@@ -121,7 +121,9 @@ def subject(*names: str, reserved: int = INVALID) -> Subject:
         breaks={
             "null or empty": lambda o, name: Break({name: T(D.FLOAT, (1,))}, "null or an empty tensor"),
             "allowed value": lambda o, name: Break({name: 1}, "expected 0", product=AT_950),
-            "in blocks": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ", product=AT_950),
+            "format ACL_FORMAT_FRACTAL_NZ": lambda o, name: Break(
+                {name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ", product=AT_950
+            ),
             "2 to 6 dimensions": lambda o, name: Break(shape((K,), name), "2 to 6"),
             "data type": breaking(lambda name: dtype(D.STRING, name), "data type", T(D.FLOAT16, (1,))),
             "not computed": lambda o, name: Break(

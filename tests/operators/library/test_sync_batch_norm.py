@@ -175,7 +175,7 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is (ranks, C)": lambda o, name: Break(shape((2, 4), name), "[2, 3]"),
     "same shape as input": lambda o, name: Break(shape((2, 3, 4), name), "[2, 3, 5, 4]"),
     "same shape as totalSum": lambda o, name: Break(shape((2, 4), name), "[2, 3]"),
-    "format of planes": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "ACL_FORMAT_NCHW"),
+    "format ACL_FORMAT_NCHW": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "ACL_FORMAT_NCHW"),
 }
 
 

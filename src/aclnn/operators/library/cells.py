@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    format_is,
     no_zero_dims,
     present,
     restricted,
@@ -57,11 +58,6 @@ def _rows(state: str, widths: Mapping[str, int]) -> Check:
 def _both(call: Call) -> str | None:
     missing = [name for name in _BIASES if call[name] is None]
     return f"{missing[0]}: expected an object (both biases or none), got null" if len(missing) == 1 else None
-
-
-def _nd(call: Call, name: str) -> str | None:
-    got = call[name].format
-    return None if got == Format.FORMAT_ND else f"expected format ACL_FORMAT_ND, got {got.c_name}"
 
 
 def _products(call: Call, arrays: Sequence[Any]) -> tuple[Any, Any]:
@@ -204,7 +200,7 @@ OPERATORS: tuple[Operator, ...] = (
                 {"gradCOptional": 1, "cx": 1, "cy": 1, "storage": 4, "gradGatesOut": 4, "gradCxOut": 1},
             ),
             *_with_bias(_rows("gradHyOptional", {"gradBiasOut": 4})),
-            each("ND", (*_LSTM_GIVEN, *_LSTM_FOUND), _nd),
+            format_is(Format.FORMAT_ND, *_LSTM_GIVEN, *_LSTM_FOUND),
         ),
         _lstm_back_work,
         _SINGLE,

@@ -10,6 +10,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     extents,
+    format_is,
     no_zero_dims,
     null,
     one_of,
@@ -43,11 +44,6 @@ _TUNING = "tuningConfigOptional"
 _TUNED = Parameter(_TUNING, _TUNING, Kind.INT_ARRAY, "rows of a group that are expected, for speed", optional=True)
 _UNUSED = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
 _LEAST_COLUMNS = 256
-
-
-def _in_blocks(call: Call) -> str | None:
-    got = call["x2"].format
-    return None if got == Format.FORMAT_FRACTAL_NZ else f"x2: expected format ACL_FORMAT_FRACTAL_NZ, got {got.c_name}"
 
 
 def _whole_blocks(call: Call) -> str | None:
@@ -178,7 +174,7 @@ def _operator(name: str, more: bool) -> Operator:
             dtype_in({D.BF16}, _SHARED),
             dtype_in(set(INDEX_TYPES), "rowIndex"),
             public_format("x1", "scale", _ROW_SCALE, _GROUPS, _SHARED, "logit", "rowIndex", "out"),
-            rule("in blocks: x2", _in_blocks),
+            format_is(Format.FORMAT_FRACTAL_NZ, "x2"),
             dims_between(2, 2, "x1", "scale", _SHARED, "out"),
             dims_between(3, 3, "x2"),
             dims_between(1, 1, _ROW_SCALE, _GROUPS, "logit", "rowIndex"),

@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     each,
     elsewhere,
     extents,
+    format_is,
     listing,
     no_zero_dims,
     on,
@@ -265,11 +266,6 @@ def _weight_format(call: Call) -> str | None:
     return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * may_lie_in_blocks}, got {got.c_name}"
 
 
-def _lies_in_blocks(call: Call) -> str | None:
-    got = call["x2"].format
-    return None if got == Format.FORMAT_FRACTAL_NZ else f"x2: expected format ACL_FORMAT_FRACTAL_NZ, got {got.c_name}"
-
-
 def _work(call: Call) -> Library | None:
     out, names = call["out"], _names(call)
     if out.size == 0:
@@ -372,7 +368,7 @@ OPERATORS = (
     _operator(
         "quant_matmul_weight_nz",
         one_of("groupSize", 0),
-        *on(CLASS_950, rule("in blocks: x2", _lies_in_blocks)),
+        *on(CLASS_950, format_is(Format.FORMAT_FRACTAL_NZ, "x2")),
         code=ACLNN_ERR_PARAM_INVALID,
     ),
 )

@@ -16,9 +16,9 @@ from aclnn.core.checks import (
     MOST_DIMS,
     dims_between,
     dtype_in,
-    each,
     extents,
     floating,
+    format_is,
     only_if,
     present,
     public_format,
@@ -197,11 +197,6 @@ def _reduce_work(call: Call) -> Library:
     return Library(sums, ("x",), ("sum", "squareSum"))
 
 
-def _planes(call: Call, name: str) -> str | None:
-    got = call[name].format
-    return None if got == Format.FORMAT_NCHW else f"expected format ACL_FORMAT_NCHW, got {got.c_name}"
-
-
 def _ranks(call: Call) -> tuple[int, ...]:
     return call["totalSum"].shape[:1]
 
@@ -371,7 +366,7 @@ OPERATORS = (
             *_unless_x_is_empty(
                 dtype_in(floating, "x"),
                 dtype_in((D.FLOAT,), "sum", "squareSum"),
-                each("format of planes", ("x",), _planes),
+                format_is(Format.FORMAT_NCHW, "x"),
                 dims_between(4, 4, "x"),
                 shape_is("one for each channel", lambda call: _channels(call, "x"), "sum", "squareSum"),
             ),
