@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from aclnn.kernels.cpu.reductions.rewrites import MOMENTS, PRODUCT_SUM, REDUCES, RUN_SUM, fused
 from aclnn.kernels.cpu.reductions.words import SHORT_SUMS
-from aclnn.kernels.trace import COMPARISONS, CONDITIONS, REDUCTIONS, Step
+from aclnn.kernels.trace import COMPARISONS, CONDITIONS, REDUCTIONS, Step, steps_for
 
 _DIGITS = 24
 """Significant digits of a float32."""
@@ -114,7 +114,8 @@ def narrowed(
             then(result, "power_of_e({})", *map(single, operands))
         else:
             return None
-    return Narrowed(fused([*found.values()], wanted, only_sums=False), tuple(of_rows), frozenset(wide))
+    found_steps = steps_for(wanted, fused([*found.values()], wanted, only_sums=False))
+    return Narrowed(found_steps, tuple(of_rows), frozenset(wide))
 
 
 def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
@@ -131,9 +132,8 @@ def with_short_sums(
         if step.template not in REDUCES and not varying.isdisjoint(step.operands):
             varying.add(step.result)
     exact = {*results} - varying - {step.result for step in steps if step.template in REDUCES}
-    for step in reversed(steps):
-        if step.result in exact or step.template in MOMENTS:
-            exact |= {*step.operands}
+    exact |= {step.result for step in steps if step.template in MOMENTS}
+    exact = exact.union(*(step.operands for step in steps_for(exact, steps)))
     sums = (REDUCTIONS["row_sum"], PRODUCT_SUM, *([RUN_SUM] if of_runs else ()))
     short = dict(zip(sums, SHORT_SUMS, strict=False))
     return [

@@ -224,7 +224,7 @@ class _RowsSource(Source):
         self._row_outputs = [(next(number), name, dtype) for name, dtype in types.row_outputs]
         self._totals = [(next(number), name) for name in types.totals]
         self._deferred = [
-            (k, name)
+            k
             for k, name in self._totals
             if any(narrow and name in passes.totals[place] for place, narrow in enumerate(self._narrowed[:-1]))
         ]
@@ -307,7 +307,7 @@ class _RowsSource(Source):
                 self(f"short{k} = stack_alloc({KEPT // 2 + PADDED})")
                 with self.block(f"for at_sum in range(0, 4 * walk.runs * walk.run, {4 * LANES}):"):
                     self(f"store_FLOAT(short{k} + at_sum, splat(float32(0.0)))")
-            self(*(f"early{k} = float64_at(stack_alloc({8 * MOST_RUNS}))" for k, _ in self._deferred))
+            self(*(f"early{k} = float64_at(stack_alloc({8 * MOST_RUNS}))" for k in self._deferred))
             if self._across:
                 self(f"totals = stack_alloc({max(1, most) * self._totals_bytes})")
                 self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
@@ -602,12 +602,12 @@ class _RowsSource(Source):
                     reduce(limited=False)
             for k, name in totals:
                 own = f"sum_of(widen({sums_of.get(name, f'own{k}')}))"
-                if (k, name) in self._deferred:
+                if k in self._deferred:
                     self(f"early{k}[run] = {f'(early{k}[run] if begin else 0.0) + ' if cut else ''}{own}")
                 else:
                     self(f"float64_at(place{k})[0] += {own}")
             if number == passes.count - 1:
-                self(*(f"float64_at(here[{k}])[0] += early{k}[run]" for k, _ in self._deferred))
+                self(*(f"float64_at(here[{k}])[0] += early{k}[run]" for k in self._deferred))
             for k, _, factor in of_runs:
                 same = factor if factor in passes.states[0] else self.vectors(factor)[0]
                 self(f"whole{k} = whole{k} + widen(found{k}) * widen({same})")
