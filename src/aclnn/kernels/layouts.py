@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -78,8 +79,12 @@ def merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]
     return [(axis.extent, axis.out) for axis in reversed(_merge(axes))]
 
 
-Span = tuple[int, int]
-"""First byte and end, from a tensor's address."""
+Layouts = tuple[Layout | None, ...]
+
+_LINE_BYTES = 64
+_SOME_ADDRESS = 1 << 40
+_WORK = 1000
+"""Steps in which NumPy is to find out whether layouts share memory; these take microseconds."""
 
 
 def same_elements(first: Layout, second: Layout) -> bool:
@@ -87,13 +92,23 @@ def same_elements(first: Layout, second: Layout) -> bool:
     return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
 
 
+@lru_cache(maxsize=1024)
+def share_memory(first: Layout, second: Layout, distance: int) -> bool:
+    """Return true if a byte belongs to elements of both, the second layout's address being so much larger.
+
+    Elements that interleave, as the halves of rows do, share none. True also where that takes long to find out.
+    """
+    arrays = view(first.stored, _SOME_ADDRESS), view(second.stored, _SOME_ADDRESS + distance)
+    return np.may_share_memory(*arrays, max_work=_WORK)  # type: ignore[arg-type]  # its stub has 0 and -1 alone
+
+
 class Overlaps:
     """The inputs that share memory with outputs, found out for each call's addresses."""
 
-    __slots__ = ("_apart", "_pairs", "_read")
+    __slots__ = ("_apart", "_pairs", "_read", "_written")
 
     def __init__(
-        self, read: Sequence[Span | None], written: Sequence[Span | None], alike: Collection[tuple[int, int]] = ()
+        self, read: Sequence[Layout | None], written: Sequence[Layout | None], alike: Collection[tuple[int, int]] = ()
     ) -> None:
         """Prepare.
 
@@ -102,14 +117,14 @@ class Overlaps:
             written: what is written of each output; None for an absent one.
             alike: inputs that may be just where an output is, with it: each element is read before it is written.
         """
-        self._read = read
+        self._read, self._written = read, written
         self._apart: tuple[int, ...] = ()
         """Addresses of the last call whose inputs and outputs were apart: the next is often at the same ones."""
         # The ranges meet where the output's address less the input's lies between two numbers.
         self._pairs = [
             (i, k, begin - target_end, end - target, (i, k) in alike)
-            for i, (begin, end) in ((i, span) for i, span in enumerate(read) if span is not None)
-            for k, (target, target_end) in ((k, span) for k, span in enumerate(written) if span is not None)
+            for i, (begin, end) in ((i, layout.span) for i, layout in enumerate(read) if layout is not None)
+            for k, (target, target_end) in ((k, layout.span) for k, layout in enumerate(written) if layout is not None)
         ]
 
     def among(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
@@ -121,7 +136,9 @@ class Overlaps:
         for i, k, low, high, same in self._pairs:
             distance = outputs[k] - inputs[i]
             if low < distance < high and not (same and distance == 0):
-                found.append(i)
+                first, second = self._read[i], self._written[k]
+                if share_memory(cast(Layout, first), cast(Layout, second), distance):
+                    found.append(i)
         if not found:
             self._apart = addresses
         return found
@@ -133,18 +150,12 @@ class Overlaps:
             return inputs, []
         addresses, copies = list(inputs), []
         for i in set(which):
-            span = self._read[i]
-            assert span is not None
-            copy = np.empty(span[1] - span[0], np.uint8)
-            ctypes.memmove(copy.ctypes.data, inputs[i] + span[0], copy.size)
+            begin, end = cast(Layout, self._read[i]).span
+            copy = np.empty(end - begin, np.uint8)
+            ctypes.memmove(copy.ctypes.data, inputs[i] + begin, copy.size)
             copies.append(copy)
-            addresses[i] = copy.ctypes.data - span[0]
+            addresses[i] = copy.ctypes.data - begin
         return addresses, copies
-
-
-Layouts = tuple[Layout | None, ...]
-
-_LINE_BYTES = 64
 
 
 def whole_lines(number: int) -> int:
@@ -171,8 +182,7 @@ class SharedOutputs:
         self._plan = make(outputs)
         self._make, self._outputs = make, outputs
         self._copying: Plan | None = None
-        spans = [None if layout is None else layout.span for layout in outputs]
-        self._overlaps = Overlaps(spans, spans, [(k, k) for k in range(len(outputs))])
+        self._overlaps = Overlaps(outputs, outputs, [(k, k) for k in range(len(outputs))])
         self.workspace_bytes = self._plan.workspace_bytes
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:

@@ -103,9 +103,8 @@ class _Anywhere:
             for (i, given), (k, output) in itertools.product(enumerate(inputs), enumerate(outputs))
             if i < replaceable and k < replacing and given == output
         }
-        spans = [None if layout is None else layout.span for layout in (*inputs, *outputs)]
         itself = {(len(inputs) + k, k) for k in range(len(outputs))}
-        self._overlaps = Overlaps(spans, spans[len(inputs) :], self._alike | itself)
+        self._overlaps = Overlaps((*inputs, *outputs), outputs, self._alike | itself)
         self._plans: dict[tuple[int, ...] | None, Plan] = {}
         self.workspace_bytes = self._plan(() if self._distinct else None).workspace_bytes
 

@@ -61,7 +61,7 @@ def _plan(
     single = next((axis.steps.index(0) for axis in geometry.axes if side_by_side and 0 in axis.steps), None)
     evaluator = _Evaluator(formula, inputs, outputs, numbers, single)
     if side_by_side and single == evaluator.single:
-        return _Contiguous(evaluator, geometry, *sizes)
+        return _Contiguous(evaluator, (inputs[0], inputs[-1]), outputs[0], geometry)
     return _Strided(evaluator, inputs, outputs, geometry)
 
 
@@ -180,17 +180,17 @@ def _call() -> Any:
 class _Contiguous:
     """One or two inputs and an output, all contiguous and of one size of elements."""
 
-    def __init__(self, evaluator: _Evaluator, geometry: Geometry, itemsize: int) -> None:
+    def __init__(
+        self, evaluator: _Evaluator, inputs: tuple[Layout, Layout], output: Layout, geometry: Geometry
+    ) -> None:
         self.workspace_bytes = 0
         self._size = math.prod(axis.extent for axis in geometry.axes)
-        self._itemsize = itemsize
+        self._itemsize = output.dtype.itemsize
         self._bytes = self._size * self._itemsize
         self._evaluator = evaluator  # keeps the constants' address valid
         self._constants = evaluator.constants_address
         self._kernel, self._kernel_address = evaluator.kernel, address_of(evaluator.kernel)
-        reads = [(0, itemsize if k == evaluator.single else self._bytes) for k in range(2)]
-        alike = [(k, 0) for k in range(2) if k != evaluator.single]
-        self._overlaps = Overlaps(reads, [(0, self._bytes)], alike)
+        self._overlaps = Overlaps(inputs, [output], [(k, 0) for k in range(2) if k != evaluator.single])
         self._call = kernel("elementwise_call", (), _call)
         threads.prepare(1 if self._size <= ALONE else -(-self._size // CHUNK))
 
@@ -238,7 +238,7 @@ class _Strided:
         # Reading and writing the same element is harmless only where nothing is written twice.
         output = outputs[0]
         alike = {(i, 0) for i, layout in enumerate(inputs) if output.distinct and same_elements(layout, output)}
-        self._overlaps = Overlaps([layout.span for layout in inputs], [layout.span for layout in outputs], alike)
+        self._overlaps = Overlaps(inputs, outputs, alike)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""

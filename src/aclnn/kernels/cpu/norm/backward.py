@@ -83,12 +83,11 @@ class NormPlan:
         split = len(dy.shape) - normalized_dims
         self._m, self._n = math.prod(dy.shape[:split]), math.prod(dy.shape[split:])
         self._empty = self._m == 0 or self._n == 0
-        read = [None if layout is None else layout.span for layout in (*inputs[:4], vectors[0])]
-        overwritten = None if dx is None or self._empty else dx.span  # while inputs are still read
+        read = *inputs[:4], vectors[0]
+        overwritten = None if self._empty else dx  # while inputs are still read
         alike = {(i, 0) for i, layout in enumerate((dy, x)) if dx is not None and same_elements(layout, dx)}
         self._overlaps = Overlaps(read, [overwritten], alike)
-        sums = [None if layout is None else layout.span for layout in (dw, db)]
-        self._sums = Overlaps(sums, sums, [(0, 0), (1, 1)])
+        self._sums = Overlaps((dw, db), (dw, db), [(0, 0), (1, 1)])
         self._segments = -(-self._n // SEGMENT)
         self._batched = self._n > blocks.LONGEST or self._m < 4 * BLOCK_ROWS
         least = max(self._m / BLOCKS, BLOCK_ELEMENTS / max(1, self._n))

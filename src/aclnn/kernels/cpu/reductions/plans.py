@@ -173,8 +173,8 @@ class _Walked:
             apart: lanes need not be side by side.
             written: an output, whose elements may not coincide.
         """
-        self.dtype, layout = operand.layout.dtype, operand.layout
-        self.span = layout.span
+        self.layout = layout = operand.layout
+        self.dtype = layout.dtype
         found = _strides(layout, extents)
         self.copies = found is None or (written and not layout.distinct)
         if found is not None and last is not None and extents[last] > 1 and not apart:
@@ -445,8 +445,8 @@ class _Rows:
         self.workspace_bytes = sum(one.nbytes for one in self._every)
         self._describe(axes, lanes, self._every, elements)
         self._overlaps = Overlaps(
-            [one.span for one in self._read],
-            [*(one.span for one in self._written), *(one.output.layout.span for one in self._sums)],
+            [one.layout for one in self._read],
+            [*(one.layout for one in self._written), *(one.output.layout for one in self._sums)],
             self._alike(len(vectors), len(of_rows), len(elements)),
         )
         self._step = 1 if self._elements > ALONE else self._tasks
