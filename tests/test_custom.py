@@ -183,7 +183,8 @@ def with_operators(files: str, *command: str | Path, cwd: Path = ROOT, **env: st
 _PROGRAM = """
 import numpy as np
 from aclnn import cann
-from aclnn.operators import BY_NAME, C_OPERATORS
+from aclnn.operators import BY_NAME
+from aclnn.operators.registry import C_OPERATORS
 
 assert "leaky_relu_custom" in BY_NAME and "matmul_leaky_relu_custom" not in BY_NAME
 assert cann.aclInit(None) == cann.aclrtSetDevice(0) == 0

@@ -293,20 +293,20 @@ def files() -> tuple[Path, ...]:
     return tuple(Path(name).absolute() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
 
 
-def declared(taken: Collection[str]) -> dict[str, tuple[Operator, Function | None]]:
+def declared(taken: Callable[[], Collection[str]]) -> dict[str, tuple[Operator, Function | None]]:
     """Run these files; return the operators that they declare, each with its function of arrays if it has one.
 
     Beside what the decorators of this module make, these are constants that are an ``Operator``, with the function of
     the operator's name.
 
     Args:
-        taken: C functions of other operators.
+        taken: returns the C functions of other operators; called only where there are files.
 
     Raises:
         SettingError: a file cannot be read, or declares an operator again.
     """
     found: dict[str, tuple[Operator, Function | None]] = {}
-    functions = {*taken}
+    functions = {*taken()} if files() else set[str]()
     for file in files():
         names = vars(_run(file))
         for value in [*names.values()]:

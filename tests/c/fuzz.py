@@ -34,7 +34,8 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import HcclResult
 from aclnn.core.tensor import Scalar
-from aclnn.operators import C_OPERATORS, OPERATORS
+from aclnn.operators import OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.runtime import memory
 from aclnn.toolkit import tree
 from aclnn.toolkit.abi import number_type, parameter_type

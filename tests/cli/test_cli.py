@@ -30,8 +30,9 @@ from aclnn.cli.info import _OPTIONAL, describe_installation
 from aclnn.core import products
 from aclnn.core.status import ACL_ERROR_INVALID_FILE, ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID
 from aclnn.kernels.cpu import threads
-from aclnn.operators import BY_NAME, C_OPERATORS, OPERATORS
+from aclnn.operators import BY_NAME, OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.support import optional
 from tools.pages import PAGES, functions_page
 
@@ -648,6 +649,15 @@ def test_starting_imports_nothing_heavy() -> None:
     heavy = {"numba", "torch", "ml_dtypes", "matplotlib", "sklearn", "rich.table"}
     code = f"import sys, aclnn.cli.app; print({heavy} & set(sys.modules))"
     assert python("-c", code).stdout == "set()\n"
+
+
+@pytest.mark.parametrize("module", ["aclnn", "aclnn.cli.run", "aclnn.torch"])
+def test_what_needs_no_plain_operator_imports_none(module: str) -> None:
+    """They took longer than all that ``import aclnn`` does besides."""
+    if module == "aclnn.torch":
+        pytest.importorskip("torch")
+    code = f"import sys, {module}; print('aclnn.operators.library' in sys.modules)"
+    assert python("-c", code).stdout == "False\n"
 
 
 @pytest.mark.parametrize("command", ["run", "verify"])

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")  # an extra
 import aclnn.torch  # noqa: E402
 from aclnn import cann  # noqa: E402
 from aclnn.demo.program import Program  # noqa: E402
-from aclnn.operators import C_OPERATORS  # noqa: E402
+from aclnn.operators.registry import C_OPERATORS  # noqa: E402
 from aclnn.torch import functional as ours  # noqa: E402
 
 OURS, theirs = torch.ops.aclnn, torch.nn.functional

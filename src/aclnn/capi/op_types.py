@@ -17,8 +17,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
-from aclnn.operators import BY_FUNCTION
 from aclnn.operators.library import of_box_types, of_types, recurrent
+from aclnn.operators.registry import BY_FUNCTION
 
 
 class Given(NamedTuple):

@@ -17,7 +17,7 @@ from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import Executor, prepare
-from aclnn.operators import C_OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.runtime import devices, handles
 
 _OBJECTS: dict[Kind, type[Any]] = {

@@ -38,7 +38,7 @@ app = typer.Typer(cls=_Group, no_args_is_help=True, pretty_exceptions_enable=Fal
 
 
 def _operator_names(incomplete: str) -> list[str]:
-    from aclnn.operators import C_OPERATORS
+    from aclnn.operators.registry import C_OPERATORS
 
     return [operator.name for operator in C_OPERATORS if operator.name.startswith(incomplete)]
 

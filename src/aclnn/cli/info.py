@@ -18,7 +18,8 @@ from aclnn.cli.options import STDOUT
 from aclnn.core.checks import computed
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product, current_product, soc_name
-from aclnn.operators import BY_FUNCTION, C_OPERATORS, OPERATORS, required_arguments
+from aclnn.operators import OPERATORS, required_arguments
+from aclnn.operators.registry import BY_FUNCTION, C_OPERATORS
 from aclnn.support import optional
 from aclnn.version import __version__
 

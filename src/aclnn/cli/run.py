@@ -25,7 +25,7 @@ from aclnn.core.operator import Kind, Operator, Parameter
 from aclnn.core.status import AclnnError
 from aclnn.execution.refusals import renamed
 from aclnn.io.arguments import Raw, attribute, split_member
-from aclnn.operators import BY_FUNCTION, BY_NAME, C_OPERATORS, required_arguments
+from aclnn.operators import BY_NAME, OPERATORS, required_arguments
 
 _METAVARS = {
     Kind.INT_ARRAY: "4,8",
@@ -36,6 +36,7 @@ _METAVARS = {
     Kind.SCALAR: "NUMBER",
 }
 _USER_NAMES = "aclnn.run.user_names"
+_BY_ANY_NAME = BY_NAME | {operator.function: operator for operator in OPERATORS}
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,7 @@ class _Commands(Mapping[str, Any]):
         return len(BY_NAME)
 
     def __getitem__(self, name: str) -> Any:
-        operator = BY_FUNCTION.get(name)
-        return _command(BY_NAME[operator.name if operator else name])
+        return _command(_BY_ANY_NAME[name])
 
 
 class _Operators(TyperGroup):
@@ -74,11 +74,17 @@ class _Operators(TyperGroup):
         return [*BY_NAME]
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        if args and args[0] not in self.commands and any(args[0] in (o.name, o.function) for o in C_OPERATORS):
+        if args and args[0] not in self.commands and _is_plain(args[0]):
             text = "expected one with a Python function (aclnn run --help)"
             also = "C programs, aclnn.cann, torch_npu and aclnn verify have it"
             raise typer.BadParameter(f"operator: {text}, got {args[0]!r}: {also}", ctx)
         return super().resolve_command(ctx, args)
+
+
+def _is_plain(name: str) -> bool:
+    from aclnn.operators.registry import C_OPERATORS
+
+    return any(name in (operator.name, operator.function) for operator in C_OPERATORS)
 
 
 app = typer.Typer(

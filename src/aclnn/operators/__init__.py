@@ -48,9 +48,8 @@ from aclnn.operators import (
     swish,
     threshold,
 )
-from aclnn.operators.library import LIBRARY_OPERATORS
 
-__all__ = ["BY_NAME", "C_OPERATORS", "OPERATORS", "function_of", "required_arguments", "signature_of"]
+__all__ = ["BY_NAME", "CUSTOM", "OPERATORS", "function_of", "required_arguments", "signature_of"]
 
 # Sorted, as a family may have been imported by one before it.
 _FAMILIES = sorted((v for v in list(globals().values()) if isinstance(v, ModuleType)), key=lambda m: m.__name__)
@@ -63,18 +62,21 @@ _DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
     if getattr(vars(family).get(operator.name), "__module__", None) == family.__name__
 }
 
-_CUSTOM = custom.declared([o.function for o in (*(operator for operator, _ in _DECLARED.values()), *LIBRARY_OPERATORS)])
-_DECLARED |= {name: (operator, function) for name, (operator, function) in _CUSTOM.items() if function}
+
+def _taken() -> list[str]:
+    from aclnn.operators.library import LIBRARY_OPERATORS  # takes longer to import than all the rest
+
+    return [o.function for o in (*(operator for operator, _ in _DECLARED.values()), *LIBRARY_OPERATORS)]
+
+
+#: A user's own operators by name, each with its function of arrays if it has one.
+CUSTOM = custom.declared(_taken)
+_DECLARED |= {name: (operator, function) for name, (operator, function) in CUSTOM.items() if function}
 
 #: The operators that have functions of arrays: all that the modules imported above declare, and a user's own.
 OPERATORS: tuple[Operator, ...] = tuple(operator for operator, _ in _DECLARED.values())
 
-#: The operators that have C functions.
-C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS, *(operator for operator, function in _CUSTOM.values() if not function))
-
 BY_NAME = {operator.name: operator for operator in OPERATORS}
-
-BY_FUNCTION = {operator.function: operator for operator in C_OPERATORS}
 
 
 def function_of(operator: Operator) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ from aclnn.capi.single_operators import UNKNOWN_RANK
 from aclnn.capi.system import PART_BYTES, VERSION_BYTES
 from aclnn.core.operator import PHASE_ONE, Operator
 from aclnn.core.status import CODES
-from aclnn.operators import C_OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.toolkit.rt_aliases import ALIASES
 
 BASE, RUNTIME, ACL = "acl/acl_base.h", "acl/acl_rt.h", "acl/acl.h"

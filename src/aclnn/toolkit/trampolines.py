@@ -13,7 +13,7 @@ from aclnn.capi.prototype import FUNCTIONS, STATUS_TYPES, CFunction, CParameter
 from aclnn.core.dtypes import DataType
 from aclnn.core.operator import PHASE_ONE
 from aclnn.core.status import ACL_ERROR_RT_INTERNAL_ERROR
-from aclnn.operators import C_OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.toolkit.abi import entry_declaration, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub

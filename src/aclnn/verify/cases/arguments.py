@@ -13,7 +13,8 @@ from aclnn.core.operator import ATTRIBUTES, LISTS, Call, Kind, Library, Operator
 from aclnn.core.products import current_product
 from aclnn.execution.arrays import view
 from aclnn.execution.attributes import attribute
-from aclnn.operators import BY_NAME, C_OPERATORS, signature_of
+from aclnn.operators import BY_NAME, signature_of
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.typing import Array
 from aclnn.verify.number_formats import FORMATS
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from aclnn.core.operator import Kind, Operator
 from aclnn.io.arguments import Raw
-from aclnn.operators import C_OPERATORS
+from aclnn.operators.registry import C_OPERATORS
 from aclnn.verify.cases.arguments import operator_named
 from aclnn.verify.cases.request import CaseRequest
 
