@@ -13,8 +13,8 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.tensor import Layout
 from aclnn.kernels import Operand
 from aclnn.kernels.cpu import target, threads
+from aclnn.kernels.cpu.reductions.along import MOST_RUNS
 from aclnn.kernels.cpu.reductions.rewrites import combined
-from aclnn.kernels.cpu.reductions.rows import MOST_RUNS
 from aclnn.kernels.trace import trace
 from aclnn.operators.normalization import centred_norm_gradients, input_gradient
 from tests.helpers.exact import NUMPY, ulp_of

@@ -19,6 +19,8 @@ from aclnn.kernels.cpu import target, threads
 from aclnn.kernels.cpu.elementwise import plans as elementwise
 from aclnn.kernels.cpu.jit import kernel
 from aclnn.kernels.cpu.reductions import rows, walk
+from aclnn.kernels.cpu.reductions.across import LONGEST_TILED, Across
+from aclnn.kernels.cpu.reductions.along import MOST_RUNS, Along
 from aclnn.kernels.cpu.reductions.narrowing import with_short_sums
 from aclnn.kernels.cpu.reductions.passes import REDUCES, Passes
 from aclnn.kernels.cpu.reductions.rewrites import combined, constants, factored, fused, with_moments, with_rests
@@ -26,7 +28,7 @@ from aclnn.kernels.cpu.reductions.words import float32_steps
 from aclnn.kernels.cpu.simd.vector import LANES, WIDE
 from aclnn.kernels.cpu.strided import CACHED, NONTEMPORAL, STREAMED_ROW, movers
 from aclnn.kernels.cpu.target import STREAM_BYTES
-from aclnn.kernels.cpu.threads import Loop
+from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.layouts import Layouts, Overlaps, SharedOutputs, whole_lines
 from aclnn.kernels.numpy_plans import ReductionPlan
 from aclnn.kernels.trace import COLUMNS, Step, trace
@@ -320,7 +322,7 @@ class _Lanes:
             beside = free[-1] if free else None
         short = SHORT if self.along else SHORT_RUN
         if program.in_float32 and sum(step.template in REDUCES for step in program.steps) > 1:
-            short = rows.LONGEST_TILED  # along it, lanes would wait for one sum after the other
+            short = LONGEST_TILED  # along it, lanes would wait for one sum after the other
         across = self.columns <= short
         if not summed and self.run is not None and beside is not None:
             across |= unit[beside] > unit[self.run]
@@ -329,7 +331,7 @@ class _Lanes:
         self.outer = [axis for axis in axes.rows if axis != beside]
         everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
         self.wide = target.has_wide_registers() and (everywhere or not across)
-        self.apart = across and self.columns <= rows.LONGEST_TILED
+        self.apart = across and self.columns <= LONGEST_TILED
         """Lanes need not be side by side."""
         self.keeps = self.columns * 8 * ((WIDE if self.wide else 1) * LANES if across else 1) <= rows.KEPT
 
@@ -389,7 +391,7 @@ class _Rows:
         if fewer is not None and not program.in_float32:
             added, combining = fewer
         steps = program.steps if program.in_float32 else self._rewritten(program, lanes, added)
-        steps, exact = program.with_short_sums(steps, of_runs=not lanes.across and lanes.runs <= rows.MOST_RUNS)
+        steps, exact = program.with_short_sums(steps, of_runs=not lanes.across and lanes.runs <= MOST_RUNS)
         of_steps = partial(
             Passes,
             elements=[name for name, _ in (*vectors, *splats)],
@@ -422,7 +424,7 @@ class _Rows:
             typed(vectors), typed(splats), typed(of_rows), typed(written), typed(row_outputs),
             tuple(result for result, _ in totals), tuple(result for result, _ in sums), tuple(added), tuple(combining),
             (*program.numbers, COLUMNS),
-            lanes.across, lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps,
+            lanes.wide, apart, tuple(shared), shared_dtype, lanes.keeps,
             program.in_float32, program.narrows,
         )  # fmt: skip
         key = (program.traced.digest, *map(str, (steps, *types)))
@@ -432,7 +434,8 @@ class _Rows:
             once = None
             if shared:
                 once = Passes(steps, of_task, program.numbers, shared, (), (), (), keeps=False, all_kept=True)
-            return rows.loop(passes, types, None if exact is None else of_steps(exact, given=shared), once)
+            instead = None if exact is None else of_steps(exact, given=shared)
+            return chunked((Across if lanes.across else Along)(passes, types, instead, once).part())
 
         self._kernel = kernel(name, key, make)
 
