@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -19,6 +19,7 @@ from aclnn import cann
 from aclnn.cann import HcclDataType as D
 from aclnn.runtime import communicators
 from aclnn.runtime.communicators import Root
+from tests.helpers.ranks import Rank
 
 SIZE = 3
 DTYPES: dict[Any, np.dtype[Any]] = {
@@ -31,27 +32,6 @@ DTYPES: dict[Any, np.dtype[Any]] = {
     D.HCCL_DATA_TYPE_BFP16: np.dtype(ml_dtypes.bfloat16),
 }
 FP32 = D.HCCL_DATA_TYPE_FP32
-
-
-class Rank(NamedTuple):
-    """A rank: its communicator and its stream."""
-
-    number: int
-    comm: int
-    stream: int
-
-    def device(self, data: Any) -> int:
-        """Memory of the device with these values."""
-        array = np.ascontiguousarray(data)
-        status, address = cann.aclrtMalloc(max(array.nbytes, 1))
-        assert status == 0
-        ctypes.memmove(address, array.ctypes.data, array.nbytes)
-        return address
-
-    def result(self, address: int, count: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-        """Wait, and return what lies there."""
-        assert cann.aclrtSynchronizeStream(self.stream) == 0, cann.aclGetRecentErrMsg()
-        return np.frombuffer(ctypes.string_at(address, count * np.dtype(dtype).itemsize), dtype)
 
 
 Work = Callable[[Rank], Any]

@@ -10,7 +10,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import accumulate
 
 import numpy as np
@@ -260,7 +260,10 @@ def _join(nRanks: int, rootInfo: int, rank: int, name: str = "") -> int:
         raise AclnnError(_PARA, f"nRanks: expected from 1 to {_MOST_RANKS}, got {nRanks}")
     if rank >= nRanks:
         raise AclnnError(_PARA, f"rank: expected from 0 to {nRanks - 1}, got {rank}")
-    return handles.insert(Communicator.join(nRanks, ctypes.string_at(rootInfo, ROOT_INFO_BYTES), rank, name))
+    info, device = ctypes.string_at(rootInfo, ROOT_INFO_BYTES), None
+    with suppress(AclnnError):  # a communicator without a device serves all but operators, which name theirs
+        device = devices.current().device
+    return handles.insert(Communicator.join(nRanks, info, rank, name, device))
 
 
 @c_function("HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)", buffers=["rootInfo"])
@@ -305,11 +308,10 @@ def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int) -> Non
     if not devices or len(set(devices)) != len(devices):
         raise AclnnError(_PARA, f"devices: expected different ones, got {list(devices)}")
     with _as_parameter():
-        for number in devices:
-            numbered(number, "devices")
+        ranks = [numbered(number, "devices") for number in devices]
     info = Root().info
     with ThreadPoolExecutor(ndev) as threads:
-        made = list(threads.map(lambda rank: Communicator.join(ndev, info, rank), range(ndev)))
+        made = list(threads.map(lambda rank: Communicator.join(ndev, info, rank, device=ranks[rank]), range(ndev)))
     (ctypes.c_uint64 * ndev).from_address(comms)[:] = [handles.insert(comm) for comm in made]
 
 

@@ -269,6 +269,8 @@ class Library:
     """True if the product needs no kernel."""
     fills: bool = False
     """True if the function takes ``out``, where it may put its only result, after it has read what lies there."""
+    communicator: Any = None
+    """The communicator with whose other ranks the function exchanges data (see ``aclnn.runtime.communicators``)."""
 
 
 Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library

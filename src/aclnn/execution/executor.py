@@ -17,7 +17,9 @@ from aclnn.core.status import (
     ACLNN_ERR_INNER_NULLPTR,
     ACLNN_ERR_PARAM_INVALID,
     ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
     AclnnError,
+    HcclResult,
 )
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
 from aclnn.execution import planning
@@ -39,6 +41,13 @@ class Stream(Protocol):
 
     def synchronize(self) -> object:
         """Wait for every task queued so far."""
+
+
+class Communicator(Protocol):
+    """A group of ranks, which do its work in one order (see aclnn.runtime)."""
+
+    def enqueue(self, stream: Any, function: str, work: Task) -> None:
+        """Queue work on a stream, behind what other streams do for this communicator."""
 
 
 class Allocation(Protocol):
@@ -65,6 +74,7 @@ class Prepared:
     __slots__ = (
         "_ranges",
         "asked_bytes",
+        "communicator",
         "inputs",
         "leaves",
         "names",
@@ -84,9 +94,11 @@ class Prepared:
         inputs: Sequence[str | None] = (),
         outputs: Sequence[str | None] = (),
         sizes_outputs: bool = False,
+        communicator: Communicator | None = None,
     ) -> None:
         self.operator = call.operator
         self.plan = plan
+        self.communicator = communicator
         self.leaves = plan is None or call.operator.leaves
         self.inputs = tuple(inputs)
         self.outputs = tuple(outputs)
@@ -210,6 +222,27 @@ class Prepared:
             raise self.error(error.code, f"{name}: {error.message}") from None
         return held
 
+    @property
+    def may_be_kept(self) -> bool:
+        """True if it serves any later call with equal descriptions, of any thread."""
+        return not self.sizes_outputs and self.communicator is None
+
+    def enqueue(self, stream: Stream, task: Task) -> None:
+        """Queue the work.
+
+        Raises:
+            AclnnError: 361001, its communicator has ended.
+        """
+        if self.communicator is None:
+            stream.enqueue(task, self.short)
+            return
+        try:
+            self.communicator.enqueue(stream, self.operator.function, task)
+        except AclnnError as error:
+            if not isinstance(error.code, HcclResult):
+                raise
+            raise self.error(ACLNN_ERR_RUNTIME_ERROR, f"group: {error.message}") from None
+
     def error(self, code: int, text: str) -> AclnnError:
         """A refusal by the operator's second phase."""
         return AclnnError(code, text, self.operator.function)
@@ -283,7 +316,7 @@ class Executor:
             return
         if prepared.sizes_outputs:
             stream.expect_no_capture()
-        stream.enqueue(task, prepared.short)
+        prepared.enqueue(stream, task)
         if prepared.sizes_outputs:
             stream.synchronize()  # callers look at the shapes next
 
@@ -333,7 +366,10 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
 def prepare_layouts(
     operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
 ) -> Prepared:
-    """Prepare from the arguments' descriptions alone, and keep the result for the next call with equal ones."""
+    """Prepare from the arguments' descriptions alone, and keep the result for the next call with equal ones.
+
+    What a communicator takes part in is not kept: of threads with the same call each has its own.
+    """
     descriptions = (
         _description(arguments[parameter.name], parameter.name in operator.numbers) for parameter in operator.parameters
     )
@@ -341,7 +377,8 @@ def prepare_layouts(
     found = _prepared.get(key)
     if found is None:
         found = _prepare(Call(operator, arguments, product), device)
-        _prepared[key] = found
+        if found.communicator is None:
+            _prepared[key] = found
     return found
 
 

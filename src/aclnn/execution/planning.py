@@ -35,6 +35,8 @@ class Planned(NamedTuple):
     outputs: Sequence[str | None]
     sizes_outputs: bool = False
     """True where its results have other shapes than the outputs, which get them."""
+    communicator: Any = None
+    """Where not None, it queues the work (see ``Library``)."""
 
 
 def plan(call: Call, work: Work, device: str) -> Planned:
@@ -77,7 +79,7 @@ def _library(call: Call, work: Library) -> Planned:
     function = _naming(work.function, call.operator.function)
     found = kernels.library(function, read, written, work.dtype, work.sized_by_result, work.fills)
     names = [name for name in work.inputs if name in operands]
-    return Planned(found, names, work.outputs, work.sized_by_result)
+    return Planned(found, names, work.outputs, work.sized_by_result, work.communicator)
 
 
 def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from aclnn.runtime.communicators import POINT_TO_POINT, Communicator, Message
 
 Bytes = memoryview
+Array = npt.NDArray[Any]
 
 SUM, PROD, MAX, MIN = range(4)
 _FUNCTIONS: dict[int, np.ufunc] = {SUM: np.add, PROD: np.multiply, MAX: np.maximum, MIN: np.minimum}
@@ -111,3 +113,40 @@ def barrier(comm: Communicator, function: str) -> None:
 def send_and_receive(comm: Communicator, sends: Sequence[Message], receives: Sequence[Message]) -> None:
     """Messages between two ranks, whichever functions the other calls for them."""
     comm.exchange(POINT_TO_POINT, sends, receives)
+
+
+def _bytes(values: Array) -> Bytes:
+    """The memory of a C-contiguous array."""
+    return values.reshape(-1).view(np.uint8).data
+
+
+class Ranks:
+    """What a function exchanges, as arrays, with the other ranks of its communicator, which call it too."""
+
+    def __init__(self, comm: Communicator, function: str) -> None:
+        self.size, self.rank = comm.size, comm.rank
+        self._comm, self._function = comm, function
+
+    def total(self, values: Array) -> Array:
+        """Return the sum of all ranks' arrays, which have one shape."""
+        values = np.ascontiguousarray(values)
+        found = np.empty_like(values)
+        all_reduce(self._comm, self._function, Reduction(SUM, values.dtype), _bytes(values), _bytes(found))
+        return found
+
+    def total_of_own(self, parts: Array) -> Array:
+        """Return the sum of all ranks' parts for this one; ``parts`` has one for each rank."""
+        parts = np.ascontiguousarray(parts)
+        found = reduced_part(self._comm, self._function, Reduction(SUM, parts.dtype), [*map(_bytes, parts)])
+        return np.asarray(found).view(parts.dtype).reshape(parts.shape[1:])
+
+    def gathered(self, values: Array) -> Array:
+        """Return all ranks' arrays, which have one shape, along a new first dimension."""
+        found = np.empty((self.size, *values.shape), values.dtype)
+        all_gather(self._comm, self._function, _bytes(np.ascontiguousarray(values)), [*map(_bytes, found)])
+        return found
+
+    def exchange(self, parts: Sequence[Array], received: Sequence[Array]) -> None:
+        """Send each rank its part, and receive every rank's for this one into C-contiguous arrays of any shapes."""
+        sent = [_bytes(np.ascontiguousarray(part)) for part in parts]
+        all_to_all(self._comm, self._function, sent, [*map(_bytes, received)])

@@ -21,15 +21,18 @@ from contextlib import suppress
 from typing import Any
 
 from aclnn.core.status import AclnnError, HcclResult
+from aclnn.runtime import devices
+from aclnn.runtime.devices import Device
 from aclnn.runtime.graphs import capturing
 from aclnn.runtime.streams import Stream
 from aclnn.support.env import integer
+from aclnn.support.process import PerProcess
 
 _LOOPBACK = "127.0.0.1"
 _MAGIC = b"aclnn root\0"
 _ROOT = struct.Struct("<11sxH32s")
 _SECRET_BYTES = 32
-_HEADER = struct.Struct("<24sQ")
+_HEADER = struct.Struct("<64sQ")
 _LENGTH = struct.Struct("<I")
 _LONGEST_NOTE = 1 << 20
 # A call of the system moves no more, and other connections have their turn.
@@ -43,6 +46,8 @@ POINT_TO_POINT = "HcclSend/HcclRecv"
 
 #: A rank and the bytes that go to it, or come from it.
 Message = tuple[int, memoryview]
+
+_live: PerProcess[dict[int, Communicator]] = PerProcess(dict)
 
 
 def connect_timeout_s() -> int:
@@ -159,8 +164,10 @@ def _noted(link: socket.socket) -> Any:
 class Communicator:
     """A rank's connections to the others, and the order of its work."""
 
-    def __init__(self, size: int, rank: int, name: str, links: dict[int, socket.socket]) -> None:
-        self.size, self.rank, self.name = size, rank, name
+    def __init__(
+        self, size: int, rank: int, name: str, links: dict[int, socket.socket], device: Device | None = None
+    ) -> None:
+        self.size, self.rank, self.name, self.device = size, rank, name, device
         self.failure: AclnnError | None = None
         """The error that ended it."""
         self._links = links
@@ -170,10 +177,11 @@ class Communicator:
         for link in links.values():
             link.setblocking(False)
             link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        _live.current[id(self)] = self
 
     @classmethod
-    def join(cls, size: int, info: bytes, rank: int, name: str = "") -> Communicator:
-        """Wait until all ranks have come.
+    def join(cls, size: int, info: bytes, rank: int, name: str = "", device: Device | None = None) -> Communicator:
+        """Wait until all ranks have come; ``device`` is this rank's.
 
         Raises:
             AclnnError: HCCL_E_PARA, not a root's information; HCCL_E_TIMEOUT, HCCL_E_TCP_CONNECT, somebody is missing.
@@ -208,7 +216,7 @@ class Communicator:
             missing = [peer for peer in range(size) if peer != rank and peer not in links]
             text = f"rank {rank}: expected to reach ranks {missing} within {timeout} s: {error or type(error).__name__}"
             raise AclnnError(code, text) from error
-        return cls(size, rank, name or f"aclnn_{secret[:8].hex()}", links)
+        return cls(size, rank, name or f"aclnn_{secret[:8].hex()}", links, device)
 
     def enqueue(self, stream: Stream, function: str, work: Callable[[], None]) -> None:
         """Queue work on a stream, behind what other streams do for this communicator.
@@ -251,6 +259,7 @@ class Communicator:
 
     def end(self, failure: AclnnError) -> None:
         """Close the connections; later work fails with this."""
+        _live.current.pop(id(self), None)
         self.failure = self.failure or failure
         for link in self._links.values():
             # A thread that waits for a closed file descriptor would not hear of it.
@@ -361,6 +370,16 @@ class Communicator:
         return self.failure or AclnnError(
             HcclResult.HCCL_E_REMOTE, f"rank {self.rank}: expected rank {peer} to take part, got: {why}"
         )
+
+
+def named(group: str) -> list[Communicator]:
+    """Return the live communicators of that name whose rank is the calling thread's current device.
+
+    Raises:
+        AclnnError: 107002, the thread has no current device.
+    """
+    device = devices.current().device
+    return [each for each in [*_live.current.values()] if each.name == group and each.device is device]
 
 
 def _copy(target: memoryview | None, source: memoryview | None, function: str) -> None:

@@ -53,7 +53,7 @@ class Native:
         if len(self._gone) > _LINGERING:
             self._kept.pop(self._gone.popleft(), None)
         found = handles.get(executor, Executor)
-        if found is None or found.prepared.sizes_outputs or len(found.prepared.operands) > count[0]:
+        if found is None or not found.prepared.may_be_kept or len(found.prepared.operands) > count[0]:
             return 0
         places = {name: place for place, name in enumerate(found.prepared.names)}
         for at, operand in enumerate(found.prepared.operands):

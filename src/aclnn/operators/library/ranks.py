@@ -1,0 +1,58 @@
+"""Operators that exchange data with the other ranks of a group: of a communicator that HCCL has made.
+
+A group is found by its name in phase one, on the current device, and bound to the work; phase two queues that behind
+what other streams do for the communicator. Work that fails fails its stream's task and ends the communicator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from aclnn.core.checks import listing, rule
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.runtime import communicators
+from aclnn.runtime.collectives import Ranks
+from aclnn.runtime.communicators import Communicator
+
+
+def group(name: str = "group", meaning: str = "the name of the ranks' communicator") -> Parameter:
+    """The name of a communicator, as HcclGetCommName writes it."""
+    return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
+
+
+def is_group(name: str = "group") -> Check:
+    """Require the name of a live communicator that has one rank on the current device."""
+
+    def complain(call: Call) -> str | None:
+        found = communicators.named(call[name])
+        if len(found) == 1:
+            return None
+        got = (
+            f", the name of its ranks {listing(str(rank) for rank in sorted(each.rank for each in found))}"
+            if found
+            else ""
+        )
+        return f"{name}: expected the name of a communicator with a rank on this device, got {call[name]!r}{got}"
+
+    return rule(f"communicator of this device: {name}", complain, ACLNN_ERR_INNER_TILING_ERROR)
+
+
+def communicator(call: Call, name: str = "group") -> Communicator:
+    """Return the communicator of a group, which an earlier check has found to exist."""
+    (found,) = communicators.named(call[name])
+    return found
+
+
+def with_ranks(
+    call: Call,
+    function: Callable[..., Any],
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    name: str = "group",
+) -> Library:
+    """Compute ``outputs = function(ranks, *inputs)`` with the ranks of a group; ``ranks`` is a ``Ranks``."""
+    comm = communicator(call, name)
+    ranks = Ranks(comm, call.operator.function)
+    return Library(lambda *operands: function(ranks, *operands), inputs, outputs, communicator=comm)
