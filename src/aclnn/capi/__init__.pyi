@@ -16465,6 +16465,127 @@ def aclnnQuantMatmulWeightNz(
     Phase two: queues the work.
     """
 
+def aclnnMatmulAllReduceGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAllReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulAllReduceV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x3: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAllReduceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulAllReduceV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x3: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commMode: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAllReduceV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices and add up the products of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAllGatherMatmulGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    group: str | bytes | None,
+    gatherIndex: int,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+    gatherOut: int | None,
+) -> tuple[int, int, int]:
+    """Gather the rows of all ranks' left factors and multiply them by the right one.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAllGatherMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gather the rows of all ranks' left factors and multiply them by the right one.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulReduceScatterGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks and give each rank its rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulReduceScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks and give each rank its rows.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddRmsNormCastGetWorkspaceSize(
     x1: int | None,
     x2: int | None,

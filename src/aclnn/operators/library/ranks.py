@@ -6,11 +6,12 @@ what other streams do for the communicator. Work that fails fails its stream's t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aclnn.core.checks import listing, rule
 from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.runtime import communicators
 from aclnn.runtime.collectives import Ranks
@@ -22,13 +23,22 @@ def group(name: str = "group", meaning: str = "the name of the ranks' communicat
     return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
 
 
-def is_group(name: str = "group") -> Check:
-    """Require the name of a live communicator that has one rank on the current device."""
+def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | None = None) -> Check:
+    """Require the name of a live communicator that has one rank on the current device.
+
+    Args:
+        name: the argument.
+        counts: the numbers of ranks that products take; any by default.
+    """
 
     def complain(call: Call) -> str | None:
         found = communicators.named(call[name])
         if len(found) == 1:
-            return None
+            size = found[0].size
+            allowed = (counts or {}).get(call.product, (size,))
+            if size in allowed:
+                return None
+            return f"{name}: expected {listing(map(str, allowed))} ranks on {call.product.title}, got {size}"
         got = (
             f", the name of its ranks {listing(str(rank) for rank in sorted(each.rank for each in found))}"
             if found
