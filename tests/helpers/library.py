@@ -328,6 +328,8 @@ class Subject:
     code: int = INVALID
     """The status of a check that ``codes`` does not list."""
     codes: Mapping[str, int] = field(default_factory=dict)
+    otherwise: Callable[[str, Product], Mapping[str, Any]] = lambda operator, product: {}
+    """What a valid call of an operator has otherwise on a product."""
     terms: int = 1
     """By how many times a result of float32 may be farther from float64's than one rounding."""
 
@@ -458,6 +460,7 @@ class LibraryTests:
     def test_every_check_refuses(self, operator: Operator, check: Any, title: str, name: str) -> None:
         broken = (BREAKS | self.subject.breaks)[title](operator, name)
         call = self.subject.valid(operator, broken.dtype or self.subject.usual(operator))
+        call = changed(call, self.subject.otherwise(operator.name, broken.product))
         arguments = described(changed(call, broken.change))
         first = next(each for each in operator.checks if each.complaint(Call(operator, arguments, broken.product)))
         assert first is check
@@ -489,7 +492,8 @@ class LibraryTests:
     def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
         """Generated interfaces refuse before most, and functions withdrawn from a product before all."""
         for product in PRODUCTS:
-            arguments = described(self.subject.valid(operator, self.subject.usual(operator, product)))
+            call = self.subject.valid(operator, self.subject.usual(operator, product))
+            arguments = described(changed(call, self.subject.otherwise(operator.name, product)))
             if product in operator.support:
                 prepare(operator, arguments, product)
                 continue

@@ -16586,6 +16586,165 @@ def aclnnMatmulReduceScatter(
     Phase two: queues the work.
     """
 
+def aclnnAllGatherMatmulV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    quantScale: int | None,
+    blockSize: int,
+    group: str | bytes | None,
+    gatherIndex: int,
+    commTurn: int,
+    streamMode: int,
+    groupSize: int,
+    commMode: str | bytes | None,
+    output: int | None,
+    gatherOut: int | None,
+    amaxOut: int | None,
+) -> tuple[int, int, int]:
+    """Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAllGatherMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulReduceScatterV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    quantScale: int | None,
+    blockSize: int,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    groupSize: int,
+    commMode: str | bytes | None,
+    output: int | None,
+    amaxOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulReduceScatterV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAlltoAllMatmulGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    alltoAllAxesOptional: int | None,
+    group: str | bytes | None,
+    transposeX1: int,
+    transposeX2: int,
+    output: int | None,
+    alltoAllOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Exchange rows with all ranks, put theirs side by side and multiply them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exchange rows with all ranks, put theirs side by side and multiply them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAlltoAllMatmulV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    alltoAllAxesOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    transposeX1: int,
+    transposeX2: int,
+    output: int | None,
+    alltoAllOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Exchange rows with all ranks, put theirs side by side and multiply them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exchange rows with all ranks, put theirs side by side and multiply them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulAlltoAllGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    alltoAllAxesOptional: int | None,
+    group: str | bytes | None,
+    transposeX1: int,
+    transposeX2: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAlltoAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMatmulAlltoAllV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    alltoAllAxesOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    transposeX1: int,
+    transposeX2: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAlltoAllV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddRmsNormCastGetWorkspaceSize(
     x1: int | None,
     x2: int | None,

@@ -7,7 +7,7 @@ the same bits, on every run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -146,7 +146,7 @@ class Ranks:
         all_gather(self._comm, self._function, _bytes(np.ascontiguousarray(values)), [*map(_bytes, found)])
         return found
 
-    def exchange(self, parts: Sequence[Array], received: Sequence[Array]) -> None:
+    def exchange(self, parts: Iterable[Array], received: Iterable[Array]) -> None:
         """Send each rank its part, and receive every rank's for this one into C-contiguous arrays of any shapes."""
         sent = [_bytes(np.ascontiguousarray(part)) for part in parts]
         all_to_all(self._comm, self._function, sent, [*map(_bytes, received)])

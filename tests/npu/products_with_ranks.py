@@ -1,0 +1,76 @@
+"""Products of matrices whose factors or results ranks exchange, beside PyTorch's CPU, on each rank.
+
+``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 -m tests.npu.products_with_ranks``: fails where they
+differ.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch_npu
+from torch import distributed as dist
+
+ON_950 = "Ascend950" in torch_npu.npu.get_device_name(0)
+M, K, N = 8, 256, 6
+
+
+def factors(rank: int) -> tuple[Any, ...]:
+    """A rank's x1, x2, bias and x3."""
+    chosen = torch.Generator().manual_seed(rank)
+    return tuple(torch.randn(*shape, generator=chosen).half() for shape in ((M, K), (K, N), (N,), (M, N)))
+
+
+def expect(got: Any, wanted: Any) -> None:
+    """Compare with float64."""
+    torch.testing.assert_close(got.cpu().double(), wanted, rtol=2.0**-10, atol=2.0**-6)
+
+
+def main() -> None:
+    """Compare on this rank."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = f"npu:{rank}"
+    torch.get_device_module("npu").set_device(device)
+    dist.init_process_group("hccl")
+    group = dist.distributed_c10d._get_default_group()._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
+    given = [factors(each) for each in range(size)]
+    wide = [tuple(part.double() for part in each) for each in given]
+    x1, x2, bias, x3 = (part.to(device) for part in given[rank])
+    turned = x2.t().contiguous().t()
+
+    total = sum(a @ b for a, b, _, _ in wide)
+    expect(torch_npu.npu_mm_all_reduce_base(x1, x2, group), total)
+    got = torch_npu.npu_mm_all_reduce_base(x1, turned, group, reduce_op="sum", bias=bias, x3=x3)
+    expect(got, total + sum(c + d for _, _, c, d in wide))
+    whole = torch.cat([a for a, *_ in wide])
+    output, gathered = torch_npu.npu_all_gather_base_mm(x1, turned, group, size)
+    expect(output, whole @ wide[rank][1])
+    assert torch.equal(gathered.cpu().double(), whole)
+    output, gathered = torch_npu.npu_all_gather_base_mm(x1, x2, group, size, gather_output=False)
+    expect(output, whole @ wide[rank][1])
+    assert not gathered.numel()
+    expect(torch_npu.npu_mm_reduce_scatter_base(x1, x2, group, size), total.chunk(size)[rank])
+    parts = [a.chunk(size)[rank] for a, *_ in wide]
+    beside = torch.randn(size * K, N, generator=torch.Generator().manual_seed(7)).half()
+    output, crossed = torch_npu.npu_all_to_all_matmul(x1, beside.to(device), group, size, bias=bias)
+    expect(output, torch.cat(parts, 1) @ beside.double() + wide[rank][2])
+    assert torch.equal(crossed.cpu().double(), torch.cat(parts, 1))
+    output = torch_npu.npu_matmul_all_to_all(x1, x2, group, size, bias=bias)
+    expect(output, torch.cat([(a @ b + c).chunk(size, 1)[rank] for a, b, c, _ in wide]))
+    if not ON_950:
+        integers = [(a.clamp(-1, 1) * 127).round().to(torch.int8) for a, *_ in given]
+        others = (x2.cpu().clamp(-1, 1) * 127).round().to(torch.int8)
+        of_rows, of_columns = torch.full((M, 1), 2.0**-6), torch.full((1, N), 2.0**-7)
+        scales = {"x1_scale": of_rows.to(device), "x2_scale": of_columns.to(device), "output_dtype": torch.float16}
+        output, _ = torch_npu.npu_all_gather_base_mm(
+            integers[rank].to(device), others.to(device), group, size, comm_mode="aiv", **scales
+        )
+        expect(output, torch.cat(integers).double() @ others.double() * 2.0**-13)
+    print(f"rank {rank} of {size}: products", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
