@@ -28,6 +28,33 @@ def expect(got: Any, wanted: Any) -> None:
     torch.testing.assert_close(got.cpu().double(), wanted, rtol=2.0**-10, atol=2.0**-6)
 
 
+def quantized(rank: int, size: int, group: str) -> None:
+    """Compare products of integers and of weights of eight bits."""
+    device, reduce = f"npu:{rank}", torch_npu.npu_mm_all_reduce_base
+    chosen = torch.Generator().manual_seed(3)
+    x1 = [torch.randint(-128, 128, (M, 64), generator=chosen, dtype=torch.int8) for _ in range(size)]
+    halves = [torch.randn(M, 64, generator=chosen).half() for _ in range(size)]
+    x2, bias = (torch.randint(-128, 128, of, generator=chosen, dtype=torch.int8) for of in ((64, 32), (32,)))
+    columns, rows = torch.full((32,), 2.0**-7), torch.rand(M, generator=chosen) / 16
+    left, right, of_columns, of_rows = (each.to(device) for each in (x1[rank], x2, columns, rows))
+    total = sum(each.double() for each in x1) @ x2.double()
+    bits = torch_npu.npu_trans_quant_param(of_columns)
+    scaled = (total + size * bias.double()) * 2.0**-7
+    added = {"bias": bias.int().to(device)}
+    expect(reduce(left, right, group, dequant_scale=bits, **added), scaled)
+    got = reduce(left, right, group, dequant_scale=of_columns, pertoken_scale=of_rows, **added)
+    expect(got, scaled * rows[:, None].double())
+    sent = torch.full((32,), 0.5).half().to(device)
+    factors = {"dequant_scale": of_columns, "pertoken_scale": of_rows}
+    got = reduce(left, right, group, comm_quant_scale_1=sent, comm_quant_scale_2=sent * 2, **factors)
+    wanted = (total * 2.0**-7 * rows[:, None].double()).clamp(-128, 127)
+    torch.testing.assert_close(got.cpu().double(), wanted, rtol=0, atol=0.25 * size + 0.5)
+    scale, offset = torch.full((32,), 2.0**-7).half(), torch.randn(32, generator=chosen).half()
+    given = {"antiquant_scale": scale.to(device), "antiquant_offset": offset.to(device)}
+    got = reduce(halves[rank].to(device), right, group, **given)
+    expect(got, sum(each.double() for each in halves) @ ((x2.double() + offset.double()) * 2.0**-7))
+
+
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -59,6 +86,7 @@ def main() -> None:
     assert torch.equal(crossed.cpu().double(), torch.cat(parts, 1))
     output = torch_npu.npu_matmul_all_to_all(x1, x2, group, size, bias=bias)
     expect(output, torch.cat([(a @ b + c).chunk(size, 1)[rank] for a, b, c, _ in wide]))
+    quantized(rank, size, group)
     if not ON_950:
         integers = [(a.clamp(-1, 1) * 127).round().to(torch.int8) for a, *_ in given]
         others = (x2.cpu().clamp(-1, 1) * 127).round().to(torch.int8)

@@ -16745,6 +16745,150 @@ def aclnnMatmulAlltoAllV2(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnQuantMatmulAllReduceGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x3: int | None,
+    dequantScale: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduce(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulAllReduceV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    x3Optional: int | None,
+    dequantScale: int | None,
+    pertokenScaleOptional: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduceV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulAllReduceV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    x3Optional: int | None,
+    dequantScale: int | None,
+    pertokenScaleOptional: int | None,
+    commQuantScale1Optional: int | None,
+    commQuantScale2Optional: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduceV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    x3: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    antiquantGroupSize: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantMatmulAllReduce(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    x3: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commMode: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    antiquantGroupSize: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantMatmulAllReduceV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+
+    Phase two: queues the work.
+    """
+
 def aclnnAddRmsNormCastGetWorkspaceSize(
     x1: int | None,
     x2: int | None,

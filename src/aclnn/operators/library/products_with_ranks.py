@@ -54,34 +54,35 @@ from aclnn.operators.library.quantized_products import integer_product
 from aclnn.operators.library.ranks import communicator, group, is_group, with_ranks
 from aclnn.runtime.collectives import Ranks
 
-_HALVES = (D.FLOAT16, D.BF16)
+HALVES = (D.FLOAT16, D.BF16)
 _A2, _A3 = Product.ATLAS_A2, Product.ATLAS_A3
 _OF_950 = (2, 4, 8, 16, 32, 64)
-_REDUCING = {_A2: (1, 2, 4, 8), **dict.fromkeys(CLASS_950, (1, *_OF_950))}
+REDUCING = {_A2: (1, 2, 4, 8), **dict.fromkeys(CLASS_950, (1, *_OF_950))}
 _GATHERING = {_A2: (2, 4, 8), _A3: (2, 4, 8, 16, 32), **dict.fromkeys(CLASS_950, _OF_950)}
 _SCALING = {_A2: (2, 4, 8), _A3: (2, 4, 8), **dict.fromkeys(CLASS_950, _OF_950)}
 _CROSSING = {_A2: (2, 4, 8), **dict.fromkeys((_A3, *CLASS_950), (2, 4, 8, 16))}
 """Numbers of ranks."""
 _ENGINES = {_A2: ("aiv",), _A3: ("aiv",), **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu"))}
+REDUCING_ENGINES = {_A2: ("ai_cpu",), **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu"))}
 _TERMS, _SCALES = ("bias", "x3", "biasOptional"), ("x1Scale", "x2Scale")
 _LEAST, _MOST = 256, 65534
 """Columns of x1 whose rows are gathered, or of whose products rows are scattered."""
 
-_X1, _X2 = tensor_in("x1", "the left factor"), tensor_in("x2", "the right factor")
+X1, X2 = tensor_in("x1", "the left factor"), tensor_in("x2", "the right factor")
 _BIAS = optional_in("bias", "what is added to each row")
-_TURN = attribute("commTurn", Kind.INT64, "0: the parts in which ranks exchange")
-_STREAM = attribute("streamMode", Kind.INT64, "1: stop on failure")
+TURN = attribute("commTurn", Kind.INT64, "0: the parts in which ranks exchange")
+STREAM = attribute("streamMode", Kind.INT64, "1: stop on failure")
 
 
 def _text(name: str, meaning: str) -> Parameter:
     return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
 
 
-_SUM = _text("reduceOp", '"sum"')
-_MODE = _text("commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product")
+SUM = _text("reduceOp", '"sum"')
+MODE = _text("commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product")
 
 
-def _one_of(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
+def one_of(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
     """Require one of these values, or of a product's; null is none of them."""
 
     def complain(call: Call) -> str | None:
@@ -91,12 +92,12 @@ def _one_of(name: str, *values: object, of: Mapping[Product, Collection[object]]
     return rule(f"allowed value: {name}", complain)
 
 
-def _in_tiling(*checks: Check) -> tuple[Check, ...]:
+def in_tiling(*checks: Check) -> tuple[Check, ...]:
     """Require what CANN finds out when it divides the work among cores."""
     return tuple(replace(check, name=f"in tiling, {check.name}", code=ACLNN_ERR_INNER_TILING_ERROR) for check in checks)
 
 
-def _no_null(name: str, code: int = ACLNN_ERR_PARAM_NULLPTR, title: str = "a text") -> Check:
+def no_null(name: str, code: int = ACLNN_ERR_PARAM_NULLPTR, title: str = "a text") -> Check:
     """Require a text."""
 
     def complain(call: Call) -> str | None:
@@ -109,7 +110,8 @@ def _is_turned(call: Call) -> str | None:
     return "x1: expected no transposed matrix, got one" if call["x1"].is_transposed else None
 
 
-def _is_laid(call: Call) -> str | None:
+def is_laid(call: Call) -> str | None:
+    """Complain of an x2 that is neither contiguous nor transposed."""
     x2 = call["x2"]
     if x2.size == 0 or x2.is_contiguous or x2.is_transposed:
         return None
@@ -135,20 +137,26 @@ def _columns_of_output(call: Call) -> str | None:
     return None if got == expected else f"output: expected {expected} columns (those of x2), got {got}"
 
 
-_LAID = rule("contiguous or transposed: x2", _is_laid)
-_FIT = rule("as many rows as x1 has columns: x2", _fits)
+def product_shape(call: Call) -> Shape:
+    """The shape of x1 @ x2."""
+    return (*call["x1"].shape[:-1], call["x2"].shape[1])
+
+
+LAID = rule("contiguous or transposed: x2", is_laid)
+FIT = rule("as many rows as x1 has columns: x2", _fits)
 _COLUMNS = rule("as many columns as x2: output", _columns_of_output)
 _NOT_TURNED = rule("not transposed: x1", _is_turned)
 _NARROW = rule(f"{_LEAST} to {_MOST} columns: x1", _in_range)
 
 
-def _columns(name: str) -> Check:
+def column(name: str) -> Check:
+    """Require a number for each column of the output."""
     return shape_is("one for each column", lambda call: (call["output"].shape[-1],), name)
 
 
 def _plain_types(*names: str) -> tuple[Check, ...]:
     """Require FLOAT16 or BF16, of all tensors the same."""
-    return dtype_in(where_supported(_HALVES), "x1", *names), *(same_dtype(name, "x1") for name in names)
+    return dtype_in(where_supported(HALVES), "x1", *names), *(same_dtype(name, "x1") for name in names)
 
 
 def _product(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
@@ -190,40 +198,40 @@ def _all_reduce(
     version: str = "", with_x3: bool = True, engines: Mapping[Product, Collection[str]] | None = None
 ) -> Operator:
     name = f"matmul_all_reduce{version}"
-    x3, mode = (("x3",) * with_x3), ((_MODE,) if engines else ())
+    x3, mode = (("x3",) * with_x3), ((MODE,) if engines else ())
     return Operator(
         name=name,
         function=camel(name),
         summary="Multiply matrices and add up the products of all ranks.",
         formula=f"output = sum over ranks of (x1 @ x2 + bias{' + x3' * with_x3})",
         parameters=(
-            _X1,
-            _X2,
+            X1,
+            X2,
             _BIAS,
             *(optional_in(each, "what is added to the product") for each in x3),
             group(),
-            _SUM,
+            SUM,
             *mode,
-            _TURN,
-            _STREAM,
+            TURN,
+            STREAM,
             tensor_out("output", "the sum, on every rank", const=True),
         ),
-        support=support(_HALVES, _REDUCING),
+        support=support(HALVES, REDUCING),
         checks=(
             present("x1", "x2", "output"),
             *_plain_types("x2", "output", "bias", *x3),
-            _one_of("reduceOp", "sum"),
-            _one_of("streamMode", 1),
+            one_of("reduceOp", "sum"),
+            one_of("streamMode", 1),
             public_format("x1", "x2", "bias", *x3, "output"),
             dims_between(2, 2, "x2"),
             dims_between(2, 3, "x1"),
-            _FIT,
-            shape_is("the product", lambda call: (*call["x1"].shape[:-1], call["x2"].shape[1]), "output"),
+            FIT,
+            shape_is("the product", product_shape, "output"),
             *(same_shape(each, "output") for each in x3),
-            _columns("bias"),
-            *on({_A2}, _LAID),
-            *((_no_null("commMode"), _one_of("commMode", of=engines)) if engines else ()),
-            *unless_empty(("output",), *_in_tiling(_one_of("commTurn", 0)), is_group(counts=_REDUCING)),
+            column("bias"),
+            *on({_A2}, LAID),
+            *((no_null("commMode"), one_of("commMode", of=engines)) if engines else ()),
+            *unless_empty(("output",), *in_tiling(one_of("commTurn", 0)), is_group(counts=REDUCING)),
         ),
         work=_reduced_work,
         stream_type="const aclrtStream ",
@@ -288,14 +296,14 @@ _MATRICES = (
     dims_between(2, 2, "x1", "x2", "output"),
     rule("columns: x1", _has_columns),
 )
-_FACTORS = (_NOT_TURNED, _FIT, _NARROW, _COLUMNS)
+_FACTORS = (_NOT_TURNED, FIT, _NARROW, _COLUMNS)
 _GATHER = (
     each("as many columns as x1", ("gatherOut",), _columns_gathered),
-    *_in_tiling(_one_of("gatherIndex", 0), _one_of("commTurn", 0), _columns("bias")),
+    *in_tiling(one_of("gatherIndex", 0), one_of("commTurn", 0), column("bias")),
 )
-_GATHERED = _in_tiling(each("rows of all ranks", ("output", "gatherOut"), _gathered_shape))
-_SCATTER = _in_tiling(_one_of("reduceOp", "sum"), _one_of("commTurn", 0), _columns("bias"))
-_SCATTERED = _in_tiling(rule("rows for each rank: x1, output", _scattered_shape))
+_GATHERED = in_tiling(each("rows of all ranks", ("output", "gatherOut"), _gathered_shape))
+_SCATTER = in_tiling(one_of("reduceOp", "sum"), one_of("commTurn", 0), column("bias"))
+_SCATTERED = in_tiling(rule("rows for each rank: x1, output", _scattered_shape))
 _GATHER_INDEX = attribute("gatherIndex", Kind.INT64, "0: x1 is gathered")
 
 
@@ -309,24 +317,24 @@ _ALL_GATHER = Operator(
     summary="Gather the rows of all ranks' left factors and multiply them by the right one.",
     formula="gatherOut = x1 of all ranks, output = gatherOut @ x2 + bias",
     parameters=(
-        _X1,
-        _X2,
+        X1,
+        X2,
         _BIAS,
         group(),
         _GATHER_INDEX,
-        _TURN,
-        _STREAM,
+        TURN,
+        STREAM,
         tensor_out("output", "the product", const=True),
         _gather_out(const=True),
     ),
-    support=support(_HALVES, MODERN),
+    support=support(HALVES, MODERN),
     checks=(
         present("x1", "x2", "output"),
         *_plain_types("x2", "output", "bias", "gatherOut"),
-        _one_of("streamMode", 1),
+        one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output", "gatherOut"),
-        *unless_empty(("x1",), *_FACTORS, *on({_A2}, _LAID), *_GATHER, is_group(counts=_GATHERING), *_GATHERED),
+        *unless_empty(("x1",), *_FACTORS, *on({_A2}, LAID), *_GATHER, is_group(counts=_GATHERING), *_GATHERED),
     ),
     work=_gathered_work,
 )
@@ -337,23 +345,23 @@ _REDUCE_SCATTER = Operator(
     summary="Multiply matrices, add up the products of all ranks and give each rank its rows.",
     formula="output = this rank's rows of the sum over ranks of (x1 @ x2 + bias)",
     parameters=(
-        _X1,
-        _X2,
+        X1,
+        X2,
         _BIAS,
         group(),
-        _SUM,
-        _TURN,
-        _STREAM,
+        SUM,
+        TURN,
+        STREAM,
         tensor_out("output", "this rank's rows of the sum", const=True),
     ),
-    support=support(_HALVES, MODERN),
+    support=support(HALVES, MODERN),
     checks=(
         present("x1", "x2", "output"),
         *_plain_types("x2", "output", "bias"),
-        _one_of("streamMode", 1),
+        one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output"),
-        *unless_empty(("x1", "x2"), *_FACTORS, *on({_A2}, _LAID), *_SCATTER, is_group(counts=_GATHERING), *_SCATTERED),
+        *unless_empty(("x1", "x2"), *_FACTORS, *on({_A2}, LAID), *_SCATTER, is_group(counts=_GATHERING), *_SCATTERED),
     ),
     work=_scattered_work,
 )
@@ -361,15 +369,15 @@ _REDUCE_SCATTER = Operator(
 
 def _uncomputed(call: Call) -> str | None:
     got = call["x1"].dtype
-    if got in _HALVES or got == D.INT8:
+    if got in HALVES or got == D.INT8:
         return None
     return f"x1: expected a data type whose products are computed here, FLOAT16, BF16 or INT8, got {got.c_name}"
 
 
 def _type_of_integers(call: Call, name: str) -> str | None:
     x1, output, got = call["x1"].dtype, call["output"].dtype, call[name].dtype
-    allowed = dict.fromkeys([*_HALVES] if name == "output" else [output, D.FLOAT]) if x1 == D.INT8 else {}
-    if x1 in _HALVES:
+    allowed = dict.fromkeys([*HALVES] if name == "output" else [output, D.FLOAT]) if x1 == D.INT8 else {}
+    if x1 in HALVES:
         allowed = dict.fromkeys([x1] if name == "output" else [x1, D.FLOAT])
     if got in allowed:
         return None
@@ -401,27 +409,27 @@ def _empty(call: Call, name: str) -> str | None:
 def _types_of(integers: Collection[D], output: Sequence[str]) -> tuple[Check, ...]:
     """Require types that the second versions take; products of floats of eight bits or fewer are not computed here."""
     floats = (*EIGHT_BITS, D.FLOAT4_E2M1)
-    halves = where_supported(_HALVES)
+    halves = where_supported(HALVES)
     return (
         dtype_in(lambda product: {*halves(product), *(floats if product in CLASS_950 else integers)}, "x1", "x2"),
         dtype_in(lambda product: {*halves(product), *((D.FLOAT,) if product in CLASS_950 else ())}, "output"),
-        dtype_in((*_HALVES, D.FLOAT), "bias"),
+        dtype_in((*HALVES, D.FLOAT), "bias"),
         rule("computed: x1", _uncomputed, ACLNN_ERR_INNER_NULLPTR),
         *on(CLASS_950, *(same_dtype(name, "x1") for name in ("x2", "output", "bias"))),
-        *_in_tiling(*elsewhere(CLASS_950, same_dtype("x2", "x1"), each("type beside x1", output, _type_of_integers))),
+        *in_tiling(*elsewhere(CLASS_950, same_dtype("x2", "x1"), each("type beside x1", output, _type_of_integers))),
     )
 
 
 def _of_scales(amax: str) -> tuple[Check, ...]:
     return (
         *on(CLASS_950, null(amax)),
-        *_in_tiling(
+        *in_tiling(
             *elsewhere(CLASS_950, each("null or empty", (amax,), _empty), not_empty("x1", "x2")),
             null("quantScale"),
             each("scales", _SCALES, _scales),
             rule("scales of integers: x2Scale", _has_scales),
-            _one_of("groupSize", 0),
-            _one_of("blockSize", 0),
+            one_of("groupSize", 0),
+            one_of("blockSize", 0),
         ),
     )
 
@@ -433,7 +441,7 @@ _FURTHER = (
 )
 _BLOCK_SIZE, _GROUP_SIZE = (attribute(name, Kind.INT64, "0") for name in ("blockSize", "groupSize"))
 _AMAX = "null or empty: reserved"
-_TAKEN = {**support((*_HALVES, D.INT8), A2_CLASS), **support(_HALVES, CLASS_950)}
+_TAKEN = {**support((*HALVES, D.INT8), A2_CLASS), **support(HALVES, CLASS_950)}
 
 _ALL_GATHER_V2 = Operator(
     name="all_gather_matmul_v2",
@@ -441,34 +449,34 @@ _ALL_GATHER_V2 = Operator(
     summary="Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.",
     formula="gatherOut = x1 of all ranks, output = x1Scale of all ranks * x2Scale * (gatherOut @ x2 + bias)",
     parameters=(
-        _X1,
-        _X2,
+        X1,
+        X2,
         _BIAS,
         *_FURTHER,
         _BLOCK_SIZE,
         group(),
         _GATHER_INDEX,
-        _TURN,
-        _STREAM,
+        TURN,
+        STREAM,
         _GROUP_SIZE,
-        _MODE,
+        MODE,
         tensor_out("output", "the product"),
         _gather_out(const=False),
         tensor_out("amaxOut", _AMAX, optional=True),
     ),
     support=_TAKEN,
     checks=(
-        _no_null("commMode", ACLNN_ERR_INNER_NULLPTR, "an engine"),
+        no_null("commMode", ACLNN_ERR_INNER_NULLPTR, "an engine"),
         present("x1", "x2", "output"),
         *_types_of((D.INT8, D.INT4), ("output",)),
         same_dtype("gatherOut", "x1"),
-        _one_of("streamMode", 1),
+        one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output", "gatherOut"),
-        _one_of("commMode", of=_ENGINES),
+        one_of("commMode", of=_ENGINES),
         *_of_scales("amaxOut"),
-        *_in_tiling(*elsewhere(CLASS_950, null("bias"))),
-        *unless_empty(("x1",), *_FACTORS, *on(A2_CLASS, _LAID), *_GATHER, is_group(counts=_SCALING), *_GATHERED),
+        *in_tiling(*elsewhere(CLASS_950, null("bias"))),
+        *unless_empty(("x1",), *_FACTORS, *on(A2_CLASS, LAID), *_GATHER, is_group(counts=_SCALING), *_GATHERED),
     ),
     work=_gathered_work,
 )
@@ -479,17 +487,17 @@ _REDUCE_SCATTER_V2 = Operator(
     summary="Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.",
     formula="output = this rank's rows of the sum over ranks of (x1Scale * x2Scale * (x1 @ x2) + bias)",
     parameters=(
-        _X1,
-        _X2,
+        X1,
+        X2,
         _BIAS,
         *_FURTHER,
         _BLOCK_SIZE,
         group(),
-        _SUM,
-        _TURN,
-        _STREAM,
+        SUM,
+        TURN,
+        STREAM,
         _GROUP_SIZE,
-        _MODE,
+        MODE,
         tensor_out("output", "this rank's rows of the sum"),
         tensor_out("amaxOutOptional", _AMAX, optional=True),
     ),
@@ -497,13 +505,13 @@ _REDUCE_SCATTER_V2 = Operator(
     checks=(
         present("x1", "x2", "output"),
         *_types_of((D.INT8,), ("output", "bias")),
-        _one_of("streamMode", 1),
+        one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output"),
-        *on(CLASS_950, _no_null("commMode"), _one_of("commMode", of=_ENGINES)),
-        *_in_tiling(*elsewhere(CLASS_950, _one_of("commMode", of=_ENGINES))),
+        *on(CLASS_950, no_null("commMode"), one_of("commMode", of=_ENGINES)),
+        *in_tiling(*elsewhere(CLASS_950, one_of("commMode", of=_ENGINES))),
         *_of_scales("amaxOutOptional"),
-        *unless_empty(("x1", "x2"), *_FACTORS, *on(A2_CLASS, _LAID), *_SCATTER, is_group(counts=_SCALING), *_SCATTERED),
+        *unless_empty(("x1", "x2"), *_FACTORS, *on(A2_CLASS, LAID), *_SCATTER, is_group(counts=_SCALING), *_SCATTERED),
     ),
     work=_scattered_work,
 )
@@ -620,12 +628,12 @@ def _exchange(version: str, before: bool) -> Operator:
     crossed = (_CROSSED,) * before
     tensors = ("x1", "x2", "biasOptional", "output", *crossed)
     name = f"{'allto_all_matmul' if before else 'matmul_allto_all'}{version}"
-    column = shape_is("one for each column", lambda call: _second(call)[1:], "biasOptional")
+    of_column = shape_is("one for each column", lambda call: _second(call)[1:], "biasOptional")
     bias_types = each("type of what is added", ("biasOptional",), _bias_beside)
     last = (
-        *(_one_of("commMode", of=_OWN_ENGINES),) * bool(version),
+        *(one_of("commMode", of=_OWN_ENGINES),) * bool(version),
         is_group(counts=_CROSSING),
-        *_in_tiling(
+        *in_tiling(
             rule(f"shapes of all ranks: x1, x2, output, {_CROSSED}", _crossed_shapes)
             if before
             else rule("shapes of all ranks: x2, output", _parted_shapes)
@@ -641,18 +649,18 @@ def _exchange(version: str, before: bool) -> Operator:
         if before
         else "output = this rank's columns of all ranks' (x1 @ x2 + biasOptional)",
         parameters=(
-            _X1,
-            _X2,
+            X1,
+            X2,
             optional_in("biasOptional", "what is added to each row"),
             Parameter(_AXES, _AXES, Kind.INT_ARRAY, "-2, -1" if before else "-1, -2", optional=True),
             group(),
-            *(_MODE,) * bool(version),
+            *(MODE,) * bool(version),
             attribute("transposeX1", Kind.BOOL, "false"),
             attribute("transposeX2", Kind.BOOL, "x2 is taken transposed"),
             tensor_out("output", "the product" if before else "the parts of all ranks", const=True),
             *(tensor_out(each, "the rows that are multiplied", const=True, optional=True) for each in crossed),
         ),
-        support=support(_HALVES, MODERN),
+        support=support(HALVES, MODERN),
         checks=(
             present("x2"),
             not_empty("x2"),
@@ -663,15 +671,15 @@ def _exchange(version: str, before: bool) -> Operator:
             dims_between(2, 2, "x1", "output", *crossed),
             rule("columns: x1", _has_columns),
             *(() if before else (*elsewhere(CLASS_950, not_empty("x1")), rule("factors that fit: x2", _inner_fits))),
-            column,
+            of_column,
             *_plain_types("x2", "output", *crossed),
             *(on(CLASS_950, bias_types) if before else (bias_types,)),
             public_format(*tensors),
             _axes(*((-2, -1) if before else (-1, -2))),
-            _one_of("transposeX1", False),
+            one_of("transposeX1", False),
             rule("length of a name: group", _has_length),
-            *(_no_null("commMode"),) * bool(version),
-            *(_in_tiling(*elsewhere(CLASS_950, bias_types), *on({_A2}, not_empty("x1"))) if before else ()),
+            *(no_null("commMode"),) * bool(version),
+            *(in_tiling(*elsewhere(CLASS_950, bias_types), *on({_A2}, not_empty("x1"))) if before else ()),
             *unless_empty(("x1",), *last),
         ),
         work=_crossed_work if before else _parted_work,
@@ -681,7 +689,7 @@ def _exchange(version: str, before: bool) -> Operator:
 OPERATORS = (
     _all_reduce(with_x3=False),
     _all_reduce("_v2"),
-    _all_reduce("_v3", engines={_A2: ("ai_cpu",), **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu"))}),
+    _all_reduce("_v3", engines=REDUCING_ENGINES),
     _ALL_GATHER,
     _REDUCE_SCATTER,
     _ALL_GATHER_V2,

@@ -143,17 +143,19 @@ def _bias_shape(call: Call, name: str) -> str | None:
     return None if got in ((n,), (1, n)) else f"expected shape [{n}] or [1, {n}], got {extents(got)}"
 
 
-def _packed_evenly(call: Call) -> str | None:
-    weight = call["weight"]
+def packed_evenly(call: Call, name: str) -> str | None:
+    """Complain of INT4 of which one is alone in its byte."""
+    weight = call[name]
     got = weight.shape[0 if weight.is_transposed else 1]
     if weight.dtype != D.INT4 or got % 2 == 0:
         return None
-    return f"weight: expected an even number along the dimension that lies in memory as one, got {got}"
+    return f"expected an even number along the dimension that lies in memory as one, got {got}"
 
 
-def _laid(call: Call, name: str) -> str | None:
+def laid(call: Call, name: str) -> str | None:
+    """Complain of a tensor that is neither contiguous nor a transposed matrix."""
     tensor = call[name]
-    if tensor.is_contiguous or (len(tensor.shape) == 2 and tensor.is_transposed):
+    if tensor.size == 0 or tensor.is_contiguous or (len(tensor.shape) == 2 and tensor.is_transposed):
         return None
     return f"expected strides of a contiguous or a transposed matrix, got {extents(tensor.strides)}"
 
@@ -163,7 +165,7 @@ def _contiguous(call: Call, name: str) -> str | None:
     return None if tensor.is_contiguous else f"expected strides of a contiguous matrix, got {extents(tensor.strides)}"
 
 
-def _product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
+def weighted_product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
     """Multiply by a weight, of whose rows ``size`` at a time have a row of ``scale`` and ``offset``."""
     k, n = weight.shape
     step = max(1, min(n, _BLOCK // k))
@@ -195,7 +197,7 @@ def _weight_work(call: Call) -> Library:
             numbers = unpacked(weight, shape, strides)
         elif dtype == D.INT32:
             numbers = unpacked_words(weight.T).T if turned else unpacked_words(weight)
-        y = _product(x, numbers, scale, given.get(_OFFSET), groups, size)
+        y = weighted_product(x, numbers, scale, given.get(_OFFSET), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
     return Library(multiply, ("x", "weight", "antiquantScale", *optional), ("y",))
@@ -246,8 +248,8 @@ OPERATORS = (
             same_shape(_OFFSET, "antiquantScale"),
             each("a row", (_BIAS,), _bias_shape),
             *on(CLASS_950, each("contiguous", ("x",), _contiguous)),
-            each("contiguous or transposed", ("x", "weight", "antiquantScale", _OFFSET), _laid),
-            rule("even: weight", _packed_evenly),
+            each("contiguous or transposed", ("x", "weight", "antiquantScale", _OFFSET), laid),
+            each("even", ("weight",), packed_evenly),
         ),
         work=_weight_work,
     ),

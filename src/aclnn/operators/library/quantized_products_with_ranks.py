@@ -1,0 +1,318 @@
+"""Products of factors of few bits that all ranks add up: aclnnQuantMatmulAllReduce, aclnnWeightQuantMatmulAllReduce.
+
+Ranks send one another float32, float64 of products of integers; where V3 has factors for what they send, INT8's values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    listing,
+    not_empty,
+    on,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.products import CLASS_950
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.four_bits import unpacked
+from aclnn.operators.library.products_with_ranks import (
+    FIT,
+    HALVES,
+    LAID,
+    MODE,
+    REDUCING,
+    REDUCING_ENGINES,
+    STREAM,
+    SUM,
+    TURN,
+    X1,
+    X2,
+    column,
+    in_tiling,
+    no_null,
+    one_of,
+    product_shape,
+)
+from aclnn.operators.library.quantization import given, product_scale
+from aclnn.operators.library.quantized_products import integer_product
+from aclnn.operators.library.ranks import group, is_group, with_ranks
+from aclnn.operators.library.weights import laid, packed_evenly, weighted_product
+from aclnn.runtime.collectives import Ranks
+
+_SCALE, _ROWS, _SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
+_BITS = (D.INT64, D.UINT64)
+_FACTORS, _OFFSET, _GROUP = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
+_GROUP_STEP = 32
+_FLOATS = (D.FLOAT8_E4M3FN, D.HIFLOAT8)
+_ALIGNED = {D.INT8: 32, D.INT4: 64}
+
+
+def _scale_type(call: Call) -> str | None:
+    """Of factors of columns: beside factors of rows or BF16 numbers, else the bits of some."""
+    output, got = call["output"].dtype, call[_SCALE].dtype
+    of_rows = call.arguments.get(_ROWS) is not None
+    allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else _BITS
+    if got in allowed:
+        return None
+    beside = f" beside {_ROWS}" if of_rows else ""
+    return (
+        f"{_SCALE}: expected {listing(each.c_name for each in allowed)} for {output.c_name}{beside}, got {got.c_name}"
+    )
+
+
+def _scale_shape(call: Call, name: str) -> str | None:
+    n, got = call["x2"].shape[1], call[name].shape
+    allowed = dict.fromkeys([*(((1,),) if name in (_SCALE, _FACTORS) else ()), (n,), (1, n)])
+    return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _format_of_weight(call: Call) -> str | None:
+    got, taken = call["x2"].format, call.product not in CLASS_950
+    if not got.private or (taken and got == Format.FORMAT_FRACTAL_NZ):
+        return None
+    return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * taken}, got {got.c_name}"
+
+
+def _rows(call: Call) -> Shape:
+    return (math.prod(call["x1"].shape[:-1]),)
+
+
+def _pair(call: Call) -> str | None:
+    first, second = (call[name] for name in _SENT)
+    if first is None and second is None:
+        return None
+    for name, other in (_SENT, _SENT[::-1]):
+        if call[name] is None:
+            return f"{name}: expected factors beside {other}, got null"
+    if len(first.shape) == len(second.shape):
+        return None
+    return f"{_SENT[1]}: expected {len(first.shape)} dimensions (as {_SENT[0]}), got {len(second.shape)}"
+
+
+def _has_inner(call: Call) -> str | None:
+    return None if call["x2"].shape[0] else f"x2: expected rows, got shape {extents(call['x2'].shape)}"
+
+
+def _integers(numbers: Any) -> Any:
+    """Return INT8's values that are nearest to numbers, which a device rounds to FLOAT16 first, as float32."""
+    with np.errstate(over="ignore"):
+        halves = numbers.astype(np.float16)
+    return np.clip(np.rint(np.nan_to_num(halves, copy=False, posinf=127, neginf=-128)), -128, 127).astype(np.float32)
+
+
+def _quantized_work(call: Call) -> Library:
+    shape, kind = product_shape(call), call["output"].dtype.numpy
+    optional = given(call, "bias", "biasOptional", "x3", "x3Optional", _ROWS, *_SENT)
+
+    def reduce(ranks: Ranks, x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
+        operands = dict(zip(optional, further, strict=True))
+        product = integer_product(x1, x2, shape)
+        product += operands.get("bias", operands.get("biasOptional", 0))
+        product *= scale if scale.dtype.kind == "f" else product_scale(scale)[0]
+        if _ROWS in operands:
+            product *= operands[_ROWS].reshape(*shape[:-1], 1)
+        product += operands.get("x3", operands.get("x3Optional", 0))
+        if _SENT[0] not in operands:
+            return ranks.total(product)
+        first, second = (operands[name] for name in _SENT)
+        total = ranks.total(_integers(product.astype(kind).astype(np.float32) / first))
+        return _integers(total * (first / second)) * second
+
+    return with_ranks(call, reduce, ("x1", "x2", _SCALE, *optional), ("output",))
+
+
+def _reducing(*checks: Check) -> tuple[Check, ...]:
+    """Require a sum and shapes of a product."""
+    return (
+        one_of("reduceOp", "sum"),
+        one_of("streamMode", 1),
+        *checks,
+        rule("format of the weight: x2", _format_of_weight),
+        dims_between(2, 2, "x2"),
+        dims_between(2, 3, "x1"),
+        FIT,
+        shape_is("the product", product_shape, "output"),
+        not_empty("output"),
+    )
+
+
+def _quantized(version: str = "") -> Operator:
+    name = f"quant_matmul_all_reduce{version}"
+    ending = "Optional" * bool(version)
+    bias, x3 = f"bias{ending}", f"x3{ending}"
+    rows, sent = (_ROWS,) * bool(version), _SENT if version == "_v3" else ()
+    of_rows = f" * {_ROWS}" * bool(version)
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Multiply integers, scale the products and add up those of all ranks.",
+        formula=f"output = sum over ranks of ({_SCALE}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
+        parameters=(
+            X1,
+            X2,
+            optional_in(bias, "what is added to each row before it is scaled"),
+            optional_in(x3, "what is added to the scaled product"),
+            tensor_in(_SCALE, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2"),
+            *(optional_in(each, "the factors of rows") for each in rows),
+            *(optional_in(each, "the factors of what ranks send, of columns") for each in sent[:1]),
+            *(optional_in(each, "the factors of the sums that they send, of columns") for each in sent[1:]),
+            group(),
+            SUM,
+            TURN,
+            STREAM,
+            tensor_out("output", "the sum, on every rank", const=True),
+        ),
+        support=support((D.INT8,), REDUCING),
+        checks=(
+            present("x1", "x2", _SCALE, "output"),
+            dtype_in((D.INT8,), "x1", "x2"),
+            dtype_in((*_BITS, D.BF16, D.FLOAT), _SCALE),
+            dtype_in(HALVES, "output"),
+            dtype_in((D.INT32,), bias),
+            *(dtype_in((D.FLOAT,), each) for each in rows),
+            *(same_dtype(each, "output") for each in (x3, *sent)),
+            rule(f"type beside output: {_SCALE}", _scale_type),
+            *_reducing(public_format("x1", bias, x3, _SCALE, *rows, *sent, "output")),
+            column(bias),
+            same_shape(x3, "output"),
+            each("factors of columns", (_SCALE, *sent), _scale_shape),
+            *(shape_is("one for each row", _rows, each) for each in rows),
+            *((rule(f"both or none: {', '.join(sent)}", _pair),) if sent else ()),
+            *on(set(REDUCING) - CLASS_950, LAID),
+            *in_tiling(rule("rows: x2", _has_inner), one_of("commTurn", 0)),
+            is_group(counts=REDUCING),
+        ),
+        work=_quantized_work,
+        stream_type="const aclrtStream ",
+    )
+
+
+def _uncomputed(call: Call) -> str | None:
+    got = call["x2"].dtype
+    return (
+        f"x2: expected ACL_INT8 or ACL_INT4 (no other is computed here), got {got.c_name}" if got in _FLOATS else None
+    )
+
+
+def _group_size(call: Call) -> str | None:
+    size, inner = call[_GROUP], call["x1"].shape[-1]
+    if size == 0 or inner == 0 or (size % _GROUP_STEP == 0 and _GROUP_STEP <= size < inner):
+        return None
+    return f"{_GROUP}: expected 0 or a multiple of {_GROUP_STEP} from {_GROUP_STEP} to {inner - 1}, got {size}"
+
+
+def _factor_shape(call: Call, name: str) -> str | None:
+    size, (k, n), got = call[_GROUP], call["x2"].shape, call[name].shape
+    if not size:
+        return _scale_shape(call, name)
+    expected = (-(-k // size), n)
+    return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _laid_as_weight(call: Call, name: str) -> str | None:
+    tensor, weight = call[name], call["x2"]
+    if len(tensor.shape) < 2 or 1 in tensor.shape or tensor.is_transposed == weight.is_transposed:
+        return None
+    kind = "transposed" if weight.is_transposed else "contiguous"
+    return f"expected strides of a {kind} matrix, as x2 has, got {extents(tensor.strides)}"
+
+
+def _aligned(call: Call) -> str | None:
+    step, shape = _ALIGNED[call["x2"].dtype], call["x2"].shape
+    return f"x2: expected multiples of {step}, got {extents(shape)}" if any(size % step for size in shape) else None
+
+
+def _weight_work(call: Call) -> Library:
+    dtype, (k, n), strides, _ = call["x2"].layout
+    shape, optional = product_shape(call), given(call, _OFFSET, "bias", "x3")
+    size = call[_GROUP] or max(k, 1)
+
+    def reduce(ranks: Ranks, x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
+        operands = dict(zip(optional, further, strict=True))
+        product = np.zeros(shape, np.float32)
+        if k:
+            weight = unpacked(x2, (k, n), strides) if dtype == D.INT4 else x2
+            rows = x1.reshape(-1, k)
+            product = weighted_product(rows, weight, scale, operands.get(_OFFSET), -(-k // size), size).reshape(shape)
+        for name in ("bias", "x3"):
+            product += operands.get(name, 0)
+        return ranks.total(product)
+
+    return with_ranks(call, reduce, ("x1", "x2", _FACTORS, *optional), ("output",))
+
+
+def _weighted(version: str = "") -> Operator:
+    name = f"weight_quant_matmul_all_reduce{version}"
+    mode: tuple[Parameter, ...] = (MODE,) * bool(version)
+    halves = ("x1", _FACTORS, _OFFSET, "bias", "x3", "output")
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.",
+        formula=f"output = sum over ranks of (x1 @ ((x2 + {_OFFSET}) * {_FACTORS}) + bias + x3)",
+        parameters=(
+            X1,
+            tensor_in("x2", "the weight"),
+            optional_in("bias", "what is added to each row"),
+            tensor_in(_FACTORS, "the factors of the weight: one, of columns, or of groups of rows"),
+            optional_in(_OFFSET, "what is added to the weight before"),
+            optional_in("x3", "what is added to the product"),
+            group(),
+            SUM,
+            *mode,
+            TURN,
+            STREAM,
+            attribute(_GROUP, Kind.INT64, "rows of the weight in a group; 0 for none"),
+            tensor_out("output", "the sum, on every rank", const=True),
+        ),
+        support=support(HALVES, REDUCING),
+        checks=(
+            present("x1", "x2", _FACTORS, "output"),
+            dtype_in(where_supported(HALVES), "x1"),
+            dtype_in(lambda product: {D.INT8, D.INT4, *(_FLOATS if product in CLASS_950 else ())}, "x2"),
+            *(same_dtype(each, "x1") for each in halves[1:]),
+            rule("computed: x2", _uncomputed, ACLNN_ERR_INNER_NULLPTR),
+            *_reducing(public_format(*halves)),
+            column("bias"),
+            same_shape("x3", "output"),
+            rule(f"group size: {_GROUP}", _group_size),
+            each("factors of the weight", (_FACTORS,), _factor_shape),
+            same_shape(_OFFSET, _FACTORS),
+            each("even", ("x2",), packed_evenly),
+            *on(
+                set(REDUCING) - CLASS_950,
+                each("contiguous or transposed", ("x2", _FACTORS, _OFFSET), laid),
+            ),
+            each("laid as x2", (_FACTORS, _OFFSET), _laid_as_weight),
+            *((no_null("commMode"), one_of("commMode", of=REDUCING_ENGINES)) if version else ()),
+            *in_tiling(*on(CLASS_950, rule("aligned: x2", _aligned)), one_of("commTurn", 0)),
+            is_group(counts=REDUCING),
+        ),
+        work=_weight_work,
+        stream_type="const aclrtStream ",
+    )
+
+
+OPERATORS = (
+    *(_quantized(version) for version in ("", "_v2", "_v3")),
+    *(_weighted(version) for version in ("", "_v2")),
+)
