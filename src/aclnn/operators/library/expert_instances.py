@@ -1,0 +1,166 @@
+"""aclnnMoeUpdateExpert: which of an expert's instances tokens go to, and to which experts not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    dtype_in,
+    extents,
+    generated,
+    nothing_to_write,
+    one_of,
+    restricted,
+    rule,
+    same_shape,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
+from aclnn.core.products import CLASS_950, Product
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    attribute,
+    camel,
+    expect_within,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
+
+_TABLE, _SCALES, _THRESHOLD, _MASK = (
+    "eplbTable",
+    "expertScalesOptional",
+    "pruningThresholdOptional",
+    "activeMaskOptional",
+)
+_IDS_OUT, _MASK_OUT = "balancedExpertIds", "balancedActiveMask"
+_BY_RANK, _BY_TOKEN = 0, 1
+_MOST_TOKENS, _MOST_CHOSEN, _MOST_EXPERTS, _MOST_RANKS = 512, 16, 1024, 768
+
+
+def _ranks(call: Call) -> str | None:
+    got = call["worldSize"]
+    return None if 2 <= got <= _MOST_RANKS else f"worldSize: expected from 2 to {_MOST_RANKS}, got {got}"
+
+
+def _rank(call: Call) -> str | None:
+    got, ranks = call["localRankId"], call["worldSize"]
+    return None if 0 <= got < ranks else f"localRankId: expected from 0 to {ranks - 1}, got {got}"
+
+
+def _chosen_shape(call: Call) -> str | None:
+    tokens, chosen = call["expertIds"].shape
+    if 0 < tokens <= _MOST_TOKENS and 0 < chosen <= _MOST_CHOSEN:
+        return None
+    return f"expertIds: expected from 1 to {_MOST_TOKENS} rows of 1 to {_MOST_CHOSEN}, got {extents((tokens, chosen))}"
+
+
+def _table_shape(call: Call) -> str | None:
+    least, ranks = call["expertIds"].shape[1], call["worldSize"] if call["balanceMode"] == _BY_RANK else _MOST_RANKS
+    experts, columns = call[_TABLE].shape
+    if least <= experts <= _MOST_EXPERTS and 1 < columns <= ranks + 1:
+        return None
+    expected = f"from {least} to {_MOST_EXPERTS} rows of 2 to {ranks + 1}"
+    return f"{_TABLE}: expected {expected}, got {extents((experts, columns))}"
+
+
+def _threshold_shape(call: Call) -> str | None:
+    if call[_THRESHOLD] is None:
+        return None
+    chosen, got = call["expertIds"].shape[1], call[_THRESHOLD].shape
+    if got in ((chosen,), (1, chosen)):
+        return None
+    return f"{_THRESHOLD}: expected shape [{chosen}] or [1, {chosen}], got {extents(got)}"
+
+
+def _mask_shape(call: Call) -> str | None:
+    if call[_MASK] is None or call[_MASK].shape == call["expertIds"].shape[:1]:
+        return None
+    return f"{_MASK}: expected shape {extents(call['expertIds'].shape[:1])}, got {extents(call[_MASK].shape)}"
+
+
+def _given_beside(name: str, *others: str) -> Check:
+    def complain(call: Call) -> str | None:
+        beside = next((other for other in others if call[other] is not None), None)
+        return f"{name}: expected an object beside {beside}, got null" if call[name] is None and beside else None
+
+    return rule(f"beside the others: {name}", complain)
+
+
+def _work(call: Call) -> Library | None:
+    outputs = (_IDS_OUT, _MASK_OUT)
+    if nothing_to_write(call, outputs):
+        return None
+    by_rank, rank, ranks = call["balanceMode"] == _BY_RANK, call["localRankId"], call["worldSize"]
+    optional = tuple(name for name in (_SCALES, _THRESHOLD, _MASK) if call[name] is not None)
+
+    def balanced(ids: Any, table: Any) -> Any:
+        expect_within("expertIds", ids, 0, len(table) - 1, "experts")
+        instances = table[ids, 0]
+        expect_within(_TABLE, instances, 1, table.shape[1] - 1, "numbers of instances in the first column")
+        nth = rank // -(-ranks // instances) if by_rank else np.arange(len(ids))[:, None] % instances
+        return table[ids, nth + 1]
+
+    def update(ids: Any, table: Any, scales: Any = None, threshold: Any = None, active: Any = None) -> Any:
+        found = balanced(ids, table)
+        if scales is None:
+            return found
+        kept = scales >= threshold.reshape(1, -1) * scales.sum(1, keepdims=True)
+        return found, kept if active is None else kept & active[:, None]
+
+    return Library(update, ("expertIds", _TABLE, *optional), outputs if optional else outputs[:1])
+
+
+OPERATORS = (
+    Operator(
+        name="moe_update_expert",
+        function=camel("moe_update_expert"),
+        summary="Choose instances of experts by rank or token, and leave out experts of little weight.",
+        formula=f"{_IDS_OUT}[i, j] = {_TABLE}[e, 1 + n], e = expertIds[i, j], c = {_TABLE}[e, 0], "
+        f"n = localRankId / ceil(worldSize / c), or i % c with balanceMode 1; "
+        f"{_MASK_OUT} = {_SCALES} >= {_THRESHOLD} * the sums of {_SCALES}' rows, and {_MASK}",
+        parameters=(
+            tensor_in("expertIds", "the experts of each token; INT32 or INT64"),
+            tensor_in(_TABLE, "for each expert how many instances it has, and which; INT32"),
+            optional_in(_SCALES, "the weights of those experts"),
+            optional_in(_THRESHOLD, "the part of a token's weights that each must have; FLOAT"),
+            optional_in(_MASK, "which tokens count; BOOL"),
+            attribute("localRankId", Kind.INT64, "this rank"),
+            attribute("worldSize", Kind.INT64, "how many ranks there are"),
+            attribute("balanceMode", Kind.INT64, "0: by rank, 1: by token"),
+            tensor_out(_IDS_OUT, "the instances"),
+            tensor_out(_MASK_OUT, "which are kept, if weights are given; BOOL"),
+        ),
+        support=support(INDEX_TYPES, {Product.ATLAS_A3, *CLASS_950}),
+        checks=generated(
+            ("expertIds", _TABLE),
+            (_IDS_OUT, _MASK_OUT),
+            lambda product: [(index, D.INT32, index, D.BOOL) for index in INDEX_TYPES],
+            one_of("balanceMode", _BY_RANK, _BY_TOKEN),
+            *restricted(
+                "balanceMode 0",
+                lambda call: call["balanceMode"] == _BY_RANK,
+                rule("from 2 to 768: worldSize", _ranks),
+                rule("one of the ranks: localRankId", _rank),
+            ),
+            dims_between(2, 2, "expertIds"),
+            rule("few tokens and experts: expertIds", _chosen_shape),
+            dims_between(2, 2, _TABLE),
+            rule(f"a row for each expert: {_TABLE}", _table_shape),
+            same_shape(_SCALES, "expertIds"),
+            rule(f"one for each place: {_THRESHOLD}", _threshold_shape),
+            rule(f"one for each token: {_MASK}", _mask_shape),
+            _given_beside(_THRESHOLD, _SCALES, _MASK),
+            _given_beside(_SCALES, _THRESHOLD),
+            same_shape(_IDS_OUT, "expertIds"),
+            same_shape(_MASK_OUT, "expertIds"),
+            optional=(dtype_in(FLOATING, _SCALES), dtype_in((D.FLOAT,), _THRESHOLD), dtype_in((D.BOOL,), _MASK)),
+        ),
+        work=_work,
+    ),
+)
