@@ -119,7 +119,8 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
 
 def product_of(operator: Operator) -> Product:
     """One that has a kernel."""
-    return Product.ATLAS_A2 if Product.ATLAS_A2 in operator.support else Product.ASCEND_950
+    order = (Product.ATLAS_A2, Product.ASCEND_950, Product.ATLAS_A3)
+    return next((product for product in order if product in operator.support), Product.ASCEND_950)
 
 
 def no_samples(operator: Operator, call: Arguments) -> Mapping[str, Any]:
