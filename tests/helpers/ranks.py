@@ -13,11 +13,12 @@ import pytest
 from aclnn import cann
 from aclnn.core.dtypes import DataType
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError, HcclResult
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.runtime import communicators, devices
 from aclnn.runtime.communicators import Communicator
-from tests.helpers.library import BY_NAME
+from tests.helpers.library import BY_NAME, Array
 
 
 class Rank(NamedTuple):
@@ -85,31 +86,57 @@ def a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     _Alone(2, 0, GROUP, {}, devices.current().device)
 
 
+def called(
+    rank: Rank,
+    name: str,
+    arguments: Mapping[str, Any],
+    product: Product,
+    meanwhile: Callable[[], None] = lambda: None,
+) -> dict[str, Array]:
+    """Run an operator on a rank's stream, on arrays in its device's memory; return all of them as they are then.
+
+    Each lies there in the order in which NumPy has it.
+    """
+    arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
+    turned = {key for key, value in arrays.items() if value.ndim == 2 and not value.flags.c_contiguous}
+    bases = {key: value.T if key in turned else value for key, value in arrays.items()}
+    addresses = {key: rank.device(base) for key, base in bases.items()}
+    tensors = {
+        key: Tensor(
+            DataType.of_numpy(value.dtype),
+            value.shape,
+            [stride // value.itemsize for stride in value.strides],
+            address=addresses[key],
+        )
+        for key, value in arrays.items()
+    }
+    stream = devices.stream_of(rank.stream)
+    prepare(BY_NAME[name], {**arguments, **tensors}, product).run(stream=stream, memory=stream.context.device)
+    meanwhile()
+    found = {key: rank.result(addresses[key], base.size, base.dtype).reshape(base.shape) for key, base in bases.items()}
+    return {key: array.T if key in turned else array for key, array in found.items()}
+
+
 def computed_by_ranks(
     name: str, calls: list[Mapping[str, Any]], product: Product = Product.ATLAS_A2
-) -> list[dict[str, np.ndarray[Any, Any]]]:
-    """Run an operator on a rank for each call, of arrays in the place of tensors; return these as they are then.
+) -> list[dict[str, Array]]:
+    """Run an operator on a rank for each call, as ``called`` does, with the rank's group."""
 
-    Each array lies in device memory in the order in which NumPy has it; None stands for the rank's group.
-    """
-
-    def work(rank: Rank) -> dict[str, np.ndarray[Any, Any]]:
-        arguments, placed = dict(calls[rank.number]), {}
-        arguments["group"] = rank.name
-        for key, value in arguments.items():
-            if isinstance(value, np.ndarray):
-                base = value.T if value.ndim == 2 and not value.flags.c_contiguous else value
-                placed[key] = rank.device(base), base, base is not value
-                strides = [stride // value.itemsize for stride in value.strides]
-                arguments[key] = Tensor(
-                    DataType.of_numpy(value.dtype), value.shape, strides, address=placed[key][0], owner=base
-                )
-        stream = devices.stream_of(rank.stream)
-        prepare(BY_NAME[name], arguments, product).run(stream=stream, memory=stream.context.device)
-        found = {}
-        for key, (address, base, turned) in placed.items():
-            array = rank.result(address, base.size, base.dtype).reshape(base.shape)
-            found[key] = array.T if turned else array
-        return found
+    def work(rank: Rank) -> dict[str, Array]:
+        return called(rank, name, {**calls[rank.number], "group": rank.name}, product)
 
     return on_devices(work, len(calls))
+
+
+class Silent:
+    """A communicator whose other ranks never answer."""
+
+    size, rank, device = 8, 1, None
+
+    def exchange(self, function: str, sends: Any, receives: Any) -> None:
+        raise AclnnError(HcclResult.HCCL_E_REMOTE, "nobody answers")
+
+
+def only_group(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let there be a group of that name, of eight ranks of which this is number 1, and no other."""
+    monkeypatch.setattr(communicators, "named", lambda given: [Silent()] if given == name else [])

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from typing import Any
@@ -240,35 +239,6 @@ def synchronised_norm(rank: int, size: int, device: str) -> None:
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
 
 
-def experts(rank: int, size: int, device: str) -> None:
-    """Tokens that go to experts on other ranks, where each is multiplied by its expert's number, and back."""
-    torch_npu: Any = importlib.import_module("torch_npu")
-    world: Any = dist.distributed_c10d._get_default_group()
-    name = world._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
-    torch.manual_seed(rank)
-    each, tokens = 2, 5
-    x = torch.randint(-8, 9, (tokens, 1024)).to(torch.bfloat16)
-    ids = torch.stack([torch.randperm(each * size)[:2] for _ in range(tokens)]).to(torch.int32)
-    weights, mask = torch.randint(1, 5, (tokens, 2)) / 4, torch.arange(tokens) < tokens - 1
-    for quantized in (0, 2):
-        common = {"group_ep": name, "ep_world_size": size, "ep_rank_id": rank, "moe_expert_num": each * size}
-        common["x_active_mask"] = mask.to(device)
-        rows, factors, whence, counts, ends, of_second, _ = torch_npu.npu_moe_distribute_dispatch_v2(
-            x.to(device), ids.to(device), quant_mode=quantized, **common
-        )
-        answers, at = torch.zeros_like(rows, dtype=x.dtype), 0
-        for expert, count in enumerate(counts.tolist()):
-            part = rows[at : at + count].float() * (factors[at : at + count, None] if quantized else 1)
-            answers[at : at + count] = (part * (rank * each + expert + 1)).to(x.dtype)
-            at += count
-        got = torch_npu.npu_moe_distribute_combine_v2(
-            answers, ids.to(device), whence, ends, weights.to(device), tp_send_counts=of_second, **common
-        )
-        wanted = x.float() * (weights * (ids + 1)).sum(1, keepdim=True) * mask[:, None]
-        tolerance = {"rtol": 2**-6, "atol": 8 / 254 * 2 * each * size} if quantized else {"rtol": 2**-8, "atol": 0}
-        torch.testing.assert_close(got.cpu().float(), wanted, **tolerance)
-
-
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -292,7 +262,6 @@ def main() -> None:
     assert objects == [{"rank": each} for each in range(size)]
     distributed_tensor(device)
     synchronised_norm(rank, size, device)
-    experts(rank, size, device)
     parallel, whole = tensor_parallel(device)
     assert abs(parallel - whole) <= 1e-5 * abs(whole)
     found = trainings(rank, device, gloo)

@@ -245,6 +245,14 @@ class TestWheel:
         ]
 
     @pytest.mark.long
+    @EVERY_SOC
+    def test_ranks_have_experts(self, soc_name: str) -> None:
+        out, _ = run(*TORCHRUN, "2", "-m", "tests.npu.experts_with_ranks", ACLNN_SOC_NAME=soc_name, timeout_s=300)
+        assert sorted(line for line in out.splitlines() if line.startswith("rank ")) == [
+            f"rank {rank} of 2: experts" for rank in range(2)
+        ]
+
+    @pytest.mark.long
     @pytest.mark.parametrize("size", [1, 2])
     def test_deepspeed_trains_as_plain_pytorch(self, size: int) -> None:
         if run("import importlib.util; print(importlib.util.find_spec('deepspeed'))")[0] == "None\n":

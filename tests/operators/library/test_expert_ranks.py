@@ -12,32 +12,20 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError, HcclResult
-from aclnn.core.tensor import Tensor
-from aclnn.execution.executor import prepare
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.operators.library import expert_combine, expert_dispatch
-from aclnn.runtime import communicators, devices
 from tests.cases.table import INVALID, NULL, Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, product_of
-from tests.helpers.ranks import Rank, on_devices
+from tests.helpers.library import Array, Break, LibraryTests, Subject, product_of
+from tests.helpers.ranks import Rank, called, on_devices, only_group
 
 HIDDEN, TOKENS, CHOSEN = 64, 6, 2
 ON_ALL = 7168
 """A length of tokens that every function takes on every product."""
 
 
-class _Group:
-    """A communicator whose other ranks never answer."""
-
-    size, rank, name, device = 8, 1, "experts", None
-
-    def exchange(self, function: str, sends: Any, receives: Any) -> None:
-        raise AclnnError(HcclResult.HCCL_E_REMOTE, "nobody answers")
-
-
 @pytest.fixture
 def group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(communicators, "named", lambda name: [_Group()] if name == "experts" else [])
+    only_group(monkeypatch, "experts")
 
 
 def attributes(first: bool, special: bool, ranks: int = 8, rank: int = 1, experts: int = 8) -> Arguments:
@@ -434,20 +422,6 @@ class World(NamedTuple):
 
 
 ALPHAS = ("constExpertAlpha1", "constExpertAlpha2")
-
-
-def called(rank: Rank, name: str, arguments: Mapping[str, Any], product: Product) -> dict[str, Array]:
-    """Run an operator on a rank's stream, on arrays in its device's memory; return all of them as they are then."""
-    arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
-    addresses = {key: rank.device(value) for key, value in arrays.items()}
-    tensors = {
-        key: Tensor(D.of_numpy(value.dtype), value.shape, address=addresses[key]) for key, value in arrays.items()
-    }
-    stream = devices.stream_of(rank.stream)
-    prepare(BY_NAME[name], {**arguments, **tensors}, product).run(stream=stream, memory=stream.context.device)
-    return {
-        key: rank.result(addresses[key], value.size, value.dtype).reshape(value.shape) for key, value in arrays.items()
-    }
 
 
 @pytest.fixture

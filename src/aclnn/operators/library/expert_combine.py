@@ -304,8 +304,8 @@ def _combine(version: int, normed: bool = False) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Get back what the experts on the ranks of a group answer to each token, and add it up by weights"
-        + (", with a residual and its RMSNorm." if normed else "."),
+        summary="Add up by weights what experts on the ranks of a group answer"
+        + (", with a residual; norm it." if normed else " to each token."),
         formula=f"{formula} + residualX[i]; yOut = RmsNorm({out}) * gamma" if normed else formula,
         parameters=_parameters(version, normed),
         support=support((D.BF16,), {Product.ATLAS_A3}) if normed else support((D.FLOAT16, D.BF16), MODERN),

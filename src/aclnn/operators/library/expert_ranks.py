@@ -152,7 +152,9 @@ def special_attributes() -> tuple[Parameter, ...]:
     )
 
 
-def _named(name: str, code: int) -> tuple[Check, ...]:
+def named(name: str, code: int) -> tuple[Check, ...]:
+    """Require a name that is not empty; ``code`` is that of one that is too long."""
+
     def empty(call: Call) -> str | None:
         return None if call[name] else f"{name}: expected the name of a communicator, got {call[name]!r}"
 
@@ -165,7 +167,7 @@ def _named(name: str, code: int) -> tuple[Check, ...]:
 
 def named_groups(code: int) -> tuple[Check, ...]:
     """Require names, of which the second may be empty; ``code`` is that of one that is too long."""
-    return (*_named("groupEp", code), *elsewhere(_A2, _named("groupTp", code)[1]))
+    return (*named("groupEp", code), *elsewhere(_A2, named("groupTp", code)[1]))
 
 
 def _ranks(call: Call) -> str | None:

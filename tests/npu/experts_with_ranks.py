@@ -1,0 +1,67 @@
+"""Mixtures of experts that lie on several ranks, beside PyTorch's CPU, on each rank.
+
+``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 -m tests.npu.experts_with_ranks``: fails where they
+differ.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+import torch_npu
+from torch import distributed as dist
+
+ON_950 = "Ascend950" in torch_npu.npu.get_device_name(0)
+
+
+def dispatch_and_combine(rank: int, size: int, device: str, name: str) -> None:
+    """Tokens that go to experts on other ranks, where each is multiplied by its expert's number, and back."""
+    torch.manual_seed(rank)
+    each, tokens = 2, 5
+    x = torch.randint(-8, 9, (tokens, 1024)).to(torch.bfloat16)
+    ids = torch.stack([torch.randperm(each * size)[:2] for _ in range(tokens)]).to(torch.int32)
+    weights, mask = torch.randint(1, 5, (tokens, 2)) / 4, torch.arange(tokens) < tokens - 1
+    for quantized in (0, 2):
+        common = {"group_ep": name, "ep_world_size": size, "ep_rank_id": rank, "moe_expert_num": each * size}
+        common["x_active_mask"] = mask.to(device)
+        rows, factors, whence, counts, ends, of_second, _ = torch_npu.npu_moe_distribute_dispatch_v2(
+            x.to(device), ids.to(device), quant_mode=quantized, **common
+        )
+        answers, at = torch.zeros_like(rows, dtype=x.dtype), 0
+        for expert, count in enumerate(counts.tolist()):
+            part = rows[at : at + count].float() * (factors[at : at + count, None] if quantized else 1)
+            answers[at : at + count] = (part * (rank * each + expert + 1)).to(x.dtype)
+            at += count
+        got = torch_npu.npu_moe_distribute_combine_v2(
+            answers, ids.to(device), whence, ends, weights.to(device), tp_send_counts=of_second, **common
+        )
+        wanted = x.float() * (weights * (ids + 1)).sum(1, keepdim=True) * mask[:, None]
+        tolerance = {"rtol": 2**-6, "atol": 8 / 254 * 2 * each * size} if quantized else {"rtol": 2**-8, "atol": 0}
+        torch.testing.assert_close(got.cpu().float(), wanted, **tolerance)
+
+
+def barrier(size: int, device: str, name: str) -> None:
+    """Ranks that wait for one another; what is handed through stays."""
+    x = torch.arange(6, device=device)
+    assert torch.equal(torch_npu._npu_distribute_barrier(x, name, size).cpu(), torch.arange(6))
+
+
+def main() -> None:
+    """Compare on this rank."""
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    device = f"npu:{rank}"
+    torch.get_device_module("npu").set_device(device)
+    dist.init_process_group("hccl")
+    world: Any = dist.distributed_c10d._get_default_group()
+    name = world._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
+    dispatch_and_combine(rank, size, device, name)
+    if ON_950:
+        barrier(size, device, name)
+    print(f"rank {rank} of {size}: experts", flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
