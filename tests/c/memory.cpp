@@ -140,6 +140,10 @@ void streams_and_events(aclrtStream stream)
     ok(aclrtSetStreamOverflowSwitch(stream, 1), "aclrtSetStreamOverflowSwitch");
     ok(aclrtGetStreamOverflowSwitch(stream, &overflow), "aclrtGetStreamOverflowSwitch");
     expect(overflow == 1, "a switch");
+    ok(aclrtSetStreamFailureMode(stream, ACL_STOP_ON_FAILURE), "aclrtSetStreamFailureMode");
+    expect(aclrtSetStreamFailureMode(stream, ACL_CONTINUE_ON_FAILURE) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+           "a stream stops for good");
+    ok(aclrtStreamAbort(stream), "aclrtStreamAbort");
     expect(aclmdlRICaptureGetInfo(stream, nullptr, nullptr) == ACL_ERROR_INVALID_PARAM, "nothing is asked for");
     aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
     ok(aclmdlRICaptureGetInfo(stream, &status, nullptr), "aclmdlRICaptureGetInfo");

@@ -97,7 +97,7 @@ def test_attributes_of_streams_are_kept(device: None) -> None:
     assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, at) == 107000
     value[0] = 1
     assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_CACHE_OP_INFO, at) == 0
-    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 207000
+    assert cann.aclrtSetStreamAttribute(stream, cann.ACL_STREAM_ATTR_FAILURE_MODE, at) == 0
     assert cann.aclrtGetStreamAttribute(stream, cann.ACL_STREAM_ATTR_USER_CUSTOM_TAG, at) == 0
     assert value[0] == 5
     assert cann.aclrtGetStreamAttribute(stream, 5, at) == 107000

@@ -29,6 +29,7 @@ _HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
 _STREAM_STATUS = ENUMS["aclrtStreamStatus"]
 _ATTRIBUTES = ENUMS["aclrtStreamAttr"]
 _FAILURE_MODE = _ATTRIBUTES["ACL_STREAM_ATTR_FAILURE_MODE"]
+_STOP_ON_FAILURE = FLAGS["ACL_STOP_ON_FAILURE"]
 _OVERFLOW_CHECK = _ATTRIBUTES["ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK"]
 _SWITCHES = {_OVERFLOW_CHECK, _ATTRIBUTES["ACL_STREAM_ATTR_CACHE_OP_INFO"]}
 _KNOWN_FLAGS = sum(bit for name, bit in FLAGS.items() if name.startswith("ACL_STREAM_"))
@@ -277,11 +278,12 @@ def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ct
     buffers=["value"],
 )
 def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
-    """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
+    """Set the failure mode as aclrtSetStreamFailureMode does, or keep another attribute: nothing saturates."""
     found, c_type = _attribute(stream, stmAttrType, value)
     given = c_type.from_address(value).value
-    if stmAttrType == _FAILURE_MODE and given:
-        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"value: expected failureMode 0, got {given}")
+    if stmAttrType == _FAILURE_MODE:
+        _set_failure_mode(stream, given)
+        return
     if stmAttrType in _SWITCHES and given > 1:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"value: expected 0 or 1, got {given}")
     found.attributes[stmAttrType] = given
@@ -295,6 +297,32 @@ def aclrtGetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     """Write an attribute of a stream as it was set, 0 at first."""
     found, c_type = _attribute(stream, stmAttrType, value)
     c_type.from_address(value).value = found.attributes.get(stmAttrType, 0)
+
+
+def _set_failure_mode(handle: int, mode: int) -> None:
+    context, stream = devices.current(), devices.stream_of(handle)
+    mode &= _STOP_ON_FAILURE
+    before = stream.attributes.get(_FAILURE_MODE, 0)
+    if before and (stream.has_stopped or not mode):
+        state = "has stopped" if stream.has_stopped else "stops on failure"
+        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"mode: expected none for a stream that {state}, got {mode}")
+    if mode != before:
+        if stream.context is not context:
+            raise devices.another_context(handle)
+        stream.attributes[_FAILURE_MODE] = mode
+        stream.fault.stops = True
+
+
+@c_function("aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)")
+def aclrtSetStreamFailureMode(stream: int, mode: int) -> None:
+    """Have a failure drop what comes behind it (1), and all streams of the context refuse what follows."""
+    _set_failure_mode(stream, mode)
+
+
+@c_function("aclError aclrtStreamAbort(aclrtStream stream)")
+def aclrtStreamAbort(stream: int) -> None:
+    """Drop what a stream has not begun, end its waits, wait for what it runs, and forget its failure."""
+    devices.own_stream_of(stream).abort()
 
 
 @c_function("aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)")

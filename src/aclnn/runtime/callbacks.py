@@ -14,7 +14,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.runtime.locks import Lock
-from aclnn.runtime.streams import Stream, Task
+from aclnn.runtime.streams import Stream, Task, hold
 from aclnn.support.process import PerProcess
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -108,7 +108,7 @@ def report(function: int, data: int, stream: Stream, blocks: bool) -> None:
 
         reports.put(called)
         if blocks:
-            ended.wait()
+            hold(ended.wait)
 
     stream.enqueue(task)
 

@@ -24,7 +24,7 @@ from aclnn.core.status import AclnnError, HcclResult
 from aclnn.runtime import devices
 from aclnn.runtime.devices import Device
 from aclnn.runtime.graphs import capturing
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.streams import Stream, hold
 from aclnn.support.env import integer
 from aclnn.support.process import PerProcess
 
@@ -236,12 +236,12 @@ class Communicator:
 
             def task() -> None:
                 try:
-                    before.wait()
+                    hold(before.wait)
                     self._do(function, work)
                 finally:
                     done.set()
 
-            stream.enqueue(task, dropped=done.set)
+            stream.enqueue(task, dropped=lambda _: done.set())
             self._last = done
 
     def _do(self, function: str, work: Callable[[], None]) -> None:

@@ -18,7 +18,7 @@ from aclnn.core.status import (
 from aclnn.runtime import handles, memory
 from aclnn.runtime.arena import memory_bytes
 from aclnn.runtime.locks import Lock
-from aclnn.runtime.streams import Stream
+from aclnn.runtime.streams import Fault, Stream
 from aclnn.support.env import integer
 from aclnn.support.process import PerProcess
 
@@ -41,12 +41,13 @@ class Context:
         self.streams: set[Stream] = set()
         self.parameters: dict[int, int] = {}
         """Options set by aclrtCtxSetSysParamOpt."""
+        self.fault = Fault()
         self.default_stream = self.new_stream()
         self.handle = handles.insert(self)
 
     def new_stream(self, priority: int = 0, flags: int = 0) -> Stream:
         """A stream of this context."""
-        stream = Stream(priority, flags)
+        stream = Stream(priority, flags, self.fault)
         stream.context = self
         self.streams.add(stream)
         return stream
@@ -271,12 +272,15 @@ def synchronize_device(timeout_s: float | None = None) -> bool:
     Raises:
         AclnnError: 107002, no current context; 507000, a task had failed.
     """
+    current().fault.expect_none()
     contexts = list(current().device.contexts)
     streams = [stream for context in contexts for stream in list(context.streams)]
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for stream in streams:
         if not stream.wait(timeout_s=None if deadline is None else max(deadline - time.monotonic(), 0.0)):
             return False
+    for context in contexts:
+        context.fault.expect_none()
     _raise_first([_failure(stream) for stream in streams])
     return True
 
@@ -321,11 +325,16 @@ def own_stream_of(handle: int | None) -> Stream:
     context = current()
     stream = stream_of(handle)
     if stream.context is not context:
-        raise AclnnError(
-            ACL_ERROR_RT_STREAM_CONTEXT,
-            f"stream: expected a stream of the current context {context.handle:#x}, got {handle:#x} of another",
-        )
+        raise another_context(handle)
     return stream
+
+
+def another_context(handle: int | None) -> AclnnError:
+    """Say that a stream is not the current context's."""
+    return AclnnError(
+        ACL_ERROR_RT_STREAM_CONTEXT,
+        f"stream: expected a stream of the current context {current().handle:#x}, got {handle or 0:#x} of another",
+    )
 
 
 def destroy_stream(handle: int, force: bool = False) -> None:
@@ -350,7 +359,7 @@ def destroy_stream(handle: int, force: bool = False) -> None:
 def _close(stream: Stream, force: bool) -> AclnnError | None:
     handles.pop(stream.handle, Stream)
     stream.close(force)
-    return _failure(stream)
+    return None if stream.fault.failure else _failure(stream)
 
 
 def _failure(stream: Stream) -> AclnnError | None:

@@ -15,7 +15,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.runtime.graphs import Mark, capturing
-from aclnn.runtime.streams import Record, Stream, Task
+from aclnn.runtime.streams import Record, Stream, Task, hold
 
 SYNC = 0x1
 CAPTURE_STREAM_PROGRESS = 0x2
@@ -73,10 +73,13 @@ class Event:
         """True once the tasks that the latest record marks have finished.
 
         Raises:
-            AclnnError: 107028, it is being captured.
+            AclnnError: 107028, it is being captured; 507000, the context stopped on a failure.
         """
         latest = self.latest
-        return self.reusable if latest is None else latest.done
+        if latest is None:
+            return self.reusable
+        latest.check()
+        return latest.done
 
     def wait_for(self, stream: Stream) -> None:
         """Let the stream's next tasks wait for the latest record, with which it joins that one's capture.
@@ -102,10 +105,16 @@ class Event:
         """Wait for the latest record; whether it came within the time.
 
         Raises:
-            AclnnError: 107000, there is no record to wait for; 107028, it is being captured.
+            AclnnError: 107000, there is no record to wait for; 107028, it is being captured; 507000, the context
+                stopped on a failure; 107023, the stream was aborted.
         """
         record = self._awaited()
-        return record is None or record.wait(timeout_s)
+        if record is None:
+            return True
+        record.check()
+        done = record.wait(timeout_s)
+        record.check()
+        return done
 
     def _awaited(self) -> Record | None:
         latest = self.latest
@@ -154,7 +163,7 @@ class ExternalEvent(Event):
         """
         if not self._is_recorded and not capturing(stream):
             raise _never_recorded()
-        self._enqueue(stream, self._flag.wait, short=False)
+        self._enqueue(stream, lambda: hold(self._flag.wait), short=False)
 
     def _enqueue(self, stream: Stream, task: Task, short: bool = True) -> None:
         graph = capturing(stream)

@@ -1,5 +1,8 @@
 """Streams: queues whose tasks run in order, one at a time, while the caller goes on. Records mark points in them.
 
+A task that fails is remembered until somebody waits for the stream; those behind it run. Where one of a context's streams
+stops on failure (ACL_STOP_ON_FAILURE), those behind it are dropped, and all streams of the context refuse what follows.
+
 Each stream has a thread of its own, started with its first waiting task. A task runs elsewhere in two cases, both of
 which spare the switch to that thread: a short one that finds the stream idle runs in ``enqueue``, and a thread that
 waits for the stream works off what has not begun yet.
@@ -27,6 +30,7 @@ from weakref import WeakValueDictionary
 from aclnn.core.status import (
     ACL_ERROR_RT_INTERNAL_ERROR,
     ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_STREAM_ABORT,
     ACL_ERROR_RT_STREAM_CAPTURED,
     AclnnError,
 )
@@ -35,22 +39,52 @@ from aclnn.support.process import after_fork
 
 Task = Callable[[], object]
 
+#: Called with the reason, None where the stream is closed, if a task is dropped.
+Dropped = Callable[[AclnnError | None], object]
+
 #: A ticket, its task, and what is called if that is dropped. A tuple: it takes 0.2 µs less to make than a named one.
-_Entry = tuple[int, Task, Task]
+_Entry = tuple[int, Task, Dropped]
 
 _all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 _numbers = itertools.count()
 _PATIENCE_AT_EXIT_S = 10.0
+# How often a task that waits looks whether it still may.
+_LOOK_S = 0.02
+
+
+class Fault:
+    """What the streams of a context share: whether they stop on failure, and the text of the first that they had."""
+
+    __slots__ = ("failure", "stops")
+
+    def __init__(self) -> None:
+        self.stops = False
+        self.failure: str | None = None
+
+    def expect_none(self) -> None:
+        """Refuse what follows a failure.
+
+        Raises:
+            AclnnError: 507000.
+        """
+        if self.failure is not None:
+            raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task of its context failed: {self.failure}")
+
+
+class _Aborted(Exception):
+    """Ends a task that waits on a stream that is aborted."""
 
 
 class Record:
     """A point in a stream: done when the stream has come to it."""
 
-    __slots__ = ("_gate", "_time_ns", "done")
+    __slots__ = ("_error", "_fault", "_gate", "_time_ns", "done")
 
-    def __init__(self) -> None:
+    def __init__(self, fault: Fault | None = None) -> None:
         self.done = False
         """True once nobody need wait for it any longer."""
+        self._error: AclnnError | None = None
+        self._fault = fault or Fault()
         self._time_ns: int | None = None
         self._gate = threading.Lock()
         self._gate.acquire()
@@ -60,8 +94,9 @@ class Record:
         self._time_ns = time.perf_counter_ns()
         self.cancel()
 
-    def cancel(self) -> None:
-        """Release everybody who waits: the stream will not come to the record."""
+    def cancel(self, error: AclnnError | None = None) -> None:
+        """Release everybody who waits, with an error if given: the stream will not come to the record."""
+        self._error = error
         self.done = True
         self._gate.release()
 
@@ -70,6 +105,21 @@ class Record:
         if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
             self._gate.release()
         return self.done
+
+    def check(self) -> None:
+        """Refuse to call the record reached.
+
+        Raises:
+            AclnnError: 507000, its stream's context stopped on a failure; 107023, the stream was aborted before it.
+        """
+        self._fault.expect_none()
+        if self._error is not None:
+            raise self._error
+
+    @property
+    def lost(self) -> bool:
+        """True where the stream was aborted before it: whoever waits for it on a stream does so for ever."""
+        return self._error is not None and self._error.code == ACL_ERROR_RT_STREAM_ABORT
 
     @property
     def has_time(self) -> bool:
@@ -89,8 +139,28 @@ class Record:
         return (self._time_ns - other._time_ns) / 1e6
 
 
-def _nothing() -> None:
+def _nothing(reason: AclnnError | None) -> None:
     """Default for ``dropped``: nobody has to be told."""
+
+
+def hold(happened: Callable[[float], object], limit_s: float | None = None) -> bool:
+    """Wait, within a task, until something has happened; whether it came within the limit.
+
+    Args:
+        happened: waits for so many seconds at most, and returns true if it has.
+        limit_s: how long to wait; None for ever.
+
+    Raises:
+        AclnnError: 507000, the stream's context stopped on a failure meanwhile.
+    """
+    streams = _streams_here()
+    deadline = math.inf if limit_s is None else time.monotonic() + limit_s
+    while not happened(max(min(_LOOK_S, deadline - time.monotonic()), 0.0)):
+        for stream in streams:
+            stream.expect_to_go_on()
+        if time.monotonic() >= deadline:
+            return False
+    return True
 
 
 def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVALID) -> float | None:
@@ -115,9 +185,9 @@ class Taker(Protocol):
 
 
 class Stream:
-    """A queue of tasks. A task that raises is remembered until somebody waits for the stream; those behind it run."""
+    """A queue of tasks, with a fault that it may share."""
 
-    def __init__(self, priority: int = 0, flags: int = 0) -> None:
+    def __init__(self, priority: int = 0, flags: int = 0, fault: Fault | None = None) -> None:
         self.priority, self.flags = priority, flags
         """Hints, without effect."""
         self.number = next(_numbers)
@@ -129,6 +199,7 @@ class Stream:
         """Values set by aclrtSetStreamAttribute."""
         self.limits: dict[int, int] = {}
         """Limits set by aclrtSetStreamResLimit."""
+        self.fault = fault or Fault()
         self._reset()
         _all[id(self)] = self
 
@@ -138,6 +209,10 @@ class Stream:
         self._lock = Lock()
         self._closed = False
         self._failure: str | None = None
+        self.has_stopped = False
+        """True once one of its tasks has failed where that stops it."""
+        self._aborting = 0
+        self._aborts = 0
         self._progress = threading.Condition(self._lock)
         self._pending: deque[_Entry] = deque()
         self._running: tuple[int, int] | None = None
@@ -150,29 +225,32 @@ class Stream:
         self._wake.acquire()
         self._awake = False
 
-    def enqueue(self, task: Task, short: bool = False, dropped: Task = _nothing) -> int:
+    def enqueue(self, task: Task, short: bool = False, dropped: Dropped = _nothing) -> int:
         """Queue a task, or hand it to the taker, and return at once with its ticket for ``wait``.
 
         Args:
             task: what to do; its exception becomes the stream's failure.
             short: it takes less time than waking a thread (10 µs), so it may run in place on an idle stream.
-            dropped: called instead if the stream is closed by force before the task's turn.
+            dropped: called instead if the task is dropped before its turn.
 
         Raises:
-            AclnnError: 107000, the stream was closed.
+            AclnnError: 107000, the stream was closed; 507000, its context stopped on a failure; 107023, it is aborted.
         """
         if self.taker is None:
             return self.queue(task, short, dropped)
         self.taker.take(self, task)
         return self._last
 
-    def queue(self, task: Task, short: bool = False, dropped: Task = _nothing) -> int:
+    def queue(self, task: Task, short: bool = False, dropped: Dropped = _nothing) -> int:
         """Queue a task as ``enqueue`` does where there is no taker."""
         entry = None
         try:
             with self._lock:
                 if self._closed:
                     raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected a live stream, got a destroyed one")
+                self.fault.expect_none()
+                if self._aborting:
+                    raise _aborted()
                 in_place = self._running is None and not self._pending and (short or not self._has_thread())
                 self._last = ticket = self._last + 1
                 if not in_place:
@@ -196,20 +274,32 @@ class Stream:
         """Mark the tasks queued so far.
 
         Raises:
-            AclnnError: 107000, the stream was closed.
+            AclnnError: as ``enqueue``.
         """
-        record = Record()
+        record = Record(self.fault)
         self.queue(record.complete, short=True, dropped=record.cancel)
         return record
 
     def wait_for(self, record: Record) -> None:
-        """Let the next tasks wait for a record of any stream.
+        """Let the next tasks wait for a record of any stream; they fail where that one will not come to it.
 
         Raises:
-            AclnnError: 107000, the stream was closed.
+            AclnnError: as ``enqueue``.
         """
-        if not record.done:
-            self.queue(record.wait)
+        self.fault.expect_none()
+
+        def reached(seconds: float) -> bool:
+            if record.lost:
+                time.sleep(seconds)
+            return record.wait(seconds) and not record.lost
+
+        def task() -> None:
+            hold(reached)
+            if not record.has_time:
+                record.check()
+
+        if not record.has_time:
+            self.queue(task)
 
     def expect_no_capture(self) -> None:
         """Refuse what cannot be done with a stream whose tasks are captured.
@@ -226,9 +316,10 @@ class Stream:
         """True once every task has finished.
 
         Raises:
-            AclnnError: 107027, its tasks are captured.
+            AclnnError: 107027, its tasks are captured; 507000, its context stopped on a failure.
         """
         self.expect_no_capture()
+        self.fault.expect_none()
         # In this order: what is taken from the pending ones is put among the running ones first.
         return not self._pending and self._running is None
 
@@ -238,14 +329,21 @@ class Stream:
         Without a time limit this thread does what has not begun. Within a task it returns true at once.
 
         Raises:
-            AclnnError: 107000, within a task, for a ticket.
+            AclnnError: 107000, within a task, for a ticket; 107023, the stream was aborted meanwhile.
         """
+        aborts = self._aborts
+        done = self._wait(ticket, timeout_s)
+        if self._aborts != aborts:
+            raise _aborted()
+        return done
+
+    def _wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
         last = self._last if ticket is None else ticket
         while True:
             with self._lock:
                 if self._finished() >= last:
                     return True
-                if _within_task():
+                if _streams_here():
                     if ticket is None:
                         return True
                     raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected no wait within a task, got one")
@@ -263,13 +361,40 @@ class Stream:
             self._closed = True
             self.taker = None
         if force:
+            self._aborting += 1
             self.drop()
         else:
-            self.wait()
+            self._wait()
         with self._lock:
             self._signal()
 
-    def drop(self) -> None:
+    def abort(self) -> None:
+        """Drop the tasks that have not begun, end those that wait, and wait for what runs. Failures are forgotten."""
+        with self._lock:
+            self._aborting += 1
+            self._aborts += 1
+        try:
+            self.drop(_aborted())
+            with self._lock:
+                if not _streams_here():
+                    self._await(self._last, None)
+        finally:
+            with self._lock:
+                self._failure = None
+                self.has_stopped = False
+                self._aborting -= 1
+
+    def expect_to_go_on(self) -> None:
+        """End a task that waits where the stream is aborted, or closed by force, or has failed.
+
+        Raises:
+            AclnnError: 507000, its context stopped on a failure.
+        """
+        if self._aborting:
+            raise _Aborted
+        self.fault.expect_none()
+
+    def drop(self, reason: AclnnError | None = None) -> None:
         """Forget the tasks that have not begun."""
         with self._lock:
             none: deque[_Entry] = deque()
@@ -278,16 +403,19 @@ class Stream:
                 self._failure = self._failure or f"dropped before their turn: {len(entries)}"
             self._progress.notify_all()
         for _, _, dropped in entries:
-            dropped()
+            dropped(reason)
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
         """Wait for every task queued so far; whether that came within the time.
 
         Raises:
-            AclnnError: 507000, a task since the last synchronisation failed; 107027, its tasks are captured.
+            AclnnError: 507000, a task since the last synchronisation failed, or the context stopped on a failure;
+                107027, its tasks are captured; 107023, the stream was aborted meanwhile.
         """
         self.expect_no_capture()
+        self.fault.expect_none()
         done = self.wait(timeout_s=timeout_s)
+        self.fault.expect_none()
         if done:
             self.raise_failure()
         return done
@@ -305,10 +433,17 @@ class Stream:
 
     def _remember(self, error: BaseException) -> bool:
         """Keep a task's error as the stream's failure; whether it is an interrupt, which is for the thread as well."""
+        if isinstance(error, _Aborted):
+            return False
         text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
         with self._lock:
             self._failure = self._failure or text
-        return not isinstance(error, Exception)
+        interrupts = not isinstance(error, Exception)
+        if self.fault.stops and not interrupts:
+            self.has_stopped = True
+            self.fault.failure = self.fault.failure or text
+            self.drop(AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: dropped behind a task that failed: {text}"))
+        return interrupts
 
     def _finished(self) -> int:
         """The last ticket up to which every task has finished."""
@@ -393,10 +528,14 @@ def _live() -> list[Stream]:
     return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
 
 
-def _within_task() -> bool:
-    """Tell whether the calling thread is running a task."""
+def _streams_here() -> list[Stream]:
+    """The streams whose tasks the calling thread is running."""
     thread = threading.get_ident()
-    return any(running is not None and running[1] == thread for running in [stream._running for stream in _live()])
+    return [stream for stream in _live() if (running := stream._running) is not None and running[1] == thread]
+
+
+def _aborted() -> AclnnError:
+    return AclnnError(ACL_ERROR_RT_STREAM_ABORT, "stream: expected one that goes on, got one that is aborted")
 
 
 def drain_at_exit(run_pending: bool = False) -> None:
@@ -415,7 +554,7 @@ def drain_at_exit(run_pending: bool = False) -> None:
 
 def _wait(streams: list[Stream], deadline: float) -> None:
     for stream in streams:
-        stream.wait(timeout_s=max(deadline - time.monotonic(), 0.0))
+        stream._wait(timeout_s=max(deadline - time.monotonic(), 0.0))
 
 
 def _restart_in_child() -> None:
