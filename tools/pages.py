@@ -83,6 +83,7 @@ _GROUPS = {
     "queries": "What devices have and how they do",
     "memory": "Memory",
     "attributes": "Memory by its attributes, the host's memory for devices",
+    "notifies": "Notifies, and values that streams wait for",
     "copies": "Copies of rows and of many ranges, fills with words",
     "objects": "Tensors, scalars, arrays, lists",
     "executors": "Executors",

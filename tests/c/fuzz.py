@@ -72,12 +72,14 @@ MAKERS = {
 #: Rare, for they end what everything else lives on, or wait.
 RARE = {
     *("aclFinalize", "aclrtResetDevice", "aclrtResetDeviceForce", "aclrtDestroyContext", "aclFinalizeReference"),
-    "aclmdlRICaptureBegin",
+    *("aclmdlRICaptureBegin", "aclrtSetStreamFailureMode", "aclrtSetStreamAttribute"),
 }
 #: They wait for ranks that nobody is, or use what they read, or are told, of the host's memory.
 WAIT = {"HcclCommInitRootInfo", "HcclCommInitRootInfoConfig", "aclrtLaunchHostFunc", "aclrtLaunchCallback"}
 WAIT |= {"aclrtMallocWithCfg", "aclrtMallocHostWithCfg", "aclrtMemcpyBatch", "aclrtMemcpyBatchAsync"}
+WAIT |= {"aclrtMemcpyBatchV2", "aclrtMemcpyBatchAsyncV2"}
 WAIT |= {"aclrtHostRegister", "aclrtHostRegisterV2"}
+WAIT |= {"aclrtWaitAndResetNotify", "aclrtCntNotifyWaitWithTimeout", "aclrtValueWait"}
 #: Norms and softmax.
 ROWS = {case.name for case in CASES if re.search("norm|softmax", case.name)}
 KEPT = 12

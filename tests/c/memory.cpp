@@ -102,6 +102,13 @@ void batches(void* there, aclrtStream stream)
        "aclrtMemcpyBatchAsync");
     ok(aclrtSynchronizeStream(stream), "aclrtSynchronizeStream");
     expect(std::strcmp(back, out) == 0, "there and back");
+    std::memset(back, 0, sizeof back);
+    ok(aclrtMemcpyBatchV2(into, sizes, to, sizes, 2, &attribute, &first, 1), "aclrtMemcpyBatchV2");
+    expect(std::strcmp(back, out) == 0, "back again");
+    std::memset(back, 0, sizeof back);
+    ok(aclrtMemcpyBatchAsyncV2(into, sizes, to, sizes, 2, &attribute, &first, 1, stream), "aclrtMemcpyBatchAsyncV2");
+    ok(aclrtSynchronizeStream(stream), "aclrtSynchronizeStream");
+    expect(std::strcmp(back, out) == 0, "back once more");
 }
 
 void devices()

@@ -118,7 +118,7 @@ def test_handles_and_memory_are_the_c_interfaces(device: None) -> None:
 def test_every_name_is_there() -> None:
     assert all(map(callable, (acl.init, acl.finalize, acl.get_soc_name, acl.get_version, acl.get_recent_err_msg)))
     assert all(map(callable, vars(acl.rt).values()))
-    assert len(vars(acl.rt)) == 31
+    assert len(vars(acl.rt)) == 32
 
 
 def test_bytes(fresh: None) -> None:

@@ -183,7 +183,9 @@ def test_what_is_not_registered(device: None) -> None:
     for ptr, size, kind, code in (
         (0, 8, 0, 100000),
         (address, 0, 0, 100000),
-        (address, 8, 1, 107000),
+        (address, 8, 1, 207000),
+        (0, 8, 1, 100000),
+        (address, 0, 1, 100000),
         (address, 8, cann.ACL_HOST_REGISTER_IOMEMORY, 207000),
         (there, 8, 0, 107000),
         (there + (1 << 20), 8, 0, 107000),
@@ -193,6 +195,7 @@ def test_what_is_not_registered(device: None) -> None:
         assert cann.aclrtHostRegister(ptr, size, kind) == (code, 0)
     assert cann.aclrtHostRegisterV2(address + 8, 8, MAPPED) == 0
     assert cann.aclrtHostRegister(address, 16, 0) == (107000, 0), "a part of it is"
+    assert cann.aclrtHostRegisterV2(0, 8, 0) == cann.aclrtHostRegisterV2(address, 0, 0) == 100000
     for flags, code in ((0, 107000), (1, 107000), (cann.ACL_HOST_REG_IOMEMORY | MAPPED, 207000)):
         assert cann.aclrtHostRegisterV2(address, 8, flags) == code
     assert cann.aclrtHostUnregister(0) == cann.aclrtHostGetDevicePointer(0)[0] == 100000

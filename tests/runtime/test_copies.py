@@ -129,6 +129,17 @@ def test_a_batch_is_copied(device: None) -> None:
     assert batch.failed.value == NONE
 
 
+def test_a_batch_is_copied_without_the_number_of_the_refused(device: None) -> None:
+    for call in (cann.aclrtMemcpyBatchV2, lambda **given: cann.aclrtMemcpyBatchAsyncV2(**given, stream=0)):
+        batch = Batch()
+        del batch.call["failIndex"]
+        assert call(**batch.call) == 0
+        assert read(batch.there, batch.host)[15] == 15
+        assert call(**batch.call | {"destMaxs": [3, 0, 8]}) == 100000
+        assert call(**batch.call | {"attrsIndexes": [1, 2]}) == 107000
+        assert batch.failed.value == 77
+
+
 def test_a_batch_is_copied_in_its_streams_order(device: None) -> None:
     batch, gate = Batch(), threading.Event()
     status, pinned = cann.aclrtMallocHost(16)

@@ -66,6 +66,8 @@ def test_what_streams_say_of_themselves(device: None) -> None:
     (_, plain), (_, hinted) = cann.aclrtCreateStream(), cann.aclrtCreateStreamWithConfig(3, flags | 0x40)
     assert cann.aclrtStreamGetPriority(plain) == cann.aclrtStreamGetFlags(plain) == (0, 0)
     assert cann.aclrtStreamGetPriority(hinted) == (0, 3)
+    for given, kept in ((7, 7), (8, 7), (2**31 - 1, 7), (2**31, 0), (2**32 - 1, 0)):
+        assert cann.aclrtStreamGetPriority(cann.aclrtCreateStreamWithConfig(given, 0)[1]) == (0, kept)
     assert cann.aclrtStreamGetFlags(hinted) == (0, flags)
     numbers = [cann.aclrtStreamGetId(stream)[1] for stream in (0, plain, hinted)]
     assert len(set(numbers)) == 3

@@ -80,6 +80,10 @@ def test_streams_and_events(compiled: Compile) -> None:
     assert run(compiled("streams.cpp")).stdout == "ok\n"
 
 
+def test_notifies_and_values_that_streams_wait_for(compiled: Compile) -> None:
+    assert run(compiled("notifies.cpp"), env={"ACLNN_SOC_NAME": "Ascend950DT_9571"}).stdout == "ok\n"
+
+
 def test_memory_by_attributes_copies_and_what_there_is(compiled: Compile) -> None:
     assert run(compiled("memory.cpp"), env={"ACLNN_SOC_NAME": "Ascend910B2"}).stdout == "ok\n"
 

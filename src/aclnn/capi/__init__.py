@@ -20,6 +20,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     graphs,
     limits,
     memory,
+    notifies,
     objects,
     operators,
     queries,

@@ -124,8 +124,6 @@ def aclrtMemGetAddressRange(ptr: int) -> tuple[int, int]:
 
 
 def _register(ptr: int, size: int, for_devices: bool) -> None:
-    memory.expect_address(ptr, "ptr")
-    expect_bytes(size)
     devices.current()
     memory.register(ptr, size, for_devices)
 
@@ -133,8 +131,8 @@ def _register(ptr: int, size: int, for_devices: bool) -> None:
 @c_function("aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)")
 def aclrtHostRegister(ptr: int, size: int, type: int) -> int:
     """Let devices use memory of the host's, at the same address; 207000 for types but ACL_HOST_REGISTER_MAPPED."""
-    if type not in _REGISTER_TYPES.values():
-        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"type: expected an aclrtHostRegisterType, got {type}")
+    memory.expect_address(ptr, "ptr")
+    expect_bytes(size)
     if type != _REGISTER_MAPPED:
         raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, f"type: expected ACL_HOST_REGISTER_MAPPED (0), got {type}")
     _register(ptr, size, for_devices=True)
@@ -144,6 +142,8 @@ def aclrtHostRegister(ptr: int, size: int, type: int) -> int:
 @c_function("aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)")
 def aclrtHostRegisterV2(ptr: int, size: int, flag: int) -> None:
     """Pin memory of the host's, with ACL_HOST_REG_MAPPED for devices; 207000 for I/O memory and reading only."""
+    memory.expect_address(ptr, "ptr")
+    expect_bytes(size)
     if not flag or flag & ~_FLAGS:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flag: expected ACL_HOST_REG_… flags, got {flag:#x}")
     if flag & ~(_FLAG_MAPPED | _FLAG_PINNED):

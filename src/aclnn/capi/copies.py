@@ -185,10 +185,11 @@ def _batch(
     return copies
 
 
-_BATCH = (
+_BATCH_V2 = (
     "void **dsts, size_t *destMaxs, void **srcs, size_t *sizes, size_t numBatches, aclrtMemcpyBatchAttr *attrs, "
-    "size_t *attrsIndexes, size_t numAttrs, size_t *failIndex"
+    "size_t *attrsIndexes, size_t numAttrs"
 )
+_BATCH = f"{_BATCH_V2}, size_t *failIndex"
 _COUNTED = dict.fromkeys(("dsts", "destMaxs", "srcs", "sizes"), "numBatches") | {"attrsIndexes": "numAttrs"}
 
 
@@ -225,3 +226,38 @@ def aclrtMemcpyBatchAsync(
 ) -> None:
     """Copy many ranges in the stream's order."""
     transfers.copy_all_async(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, failIndex), stream)
+
+
+@c_function(f"aclError aclrtMemcpyBatchV2({_BATCH_V2})", arrays=_COUNTED, buffers=["attrs"])
+def aclrtMemcpyBatchV2(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+) -> None:
+    """Copy as aclrtMemcpyBatch does, without telling which copy is refused."""
+    failed = ctypes.c_size_t()
+    at = ctypes.addressof(failed)
+    transfers.copy_all(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, at))
+
+
+@c_function(f"aclError aclrtMemcpyBatchAsyncV2({_BATCH_V2}, aclrtStream stream)", arrays=_COUNTED, buffers=["attrs"])
+def aclrtMemcpyBatchAsyncV2(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    stream: int,
+) -> None:
+    """Copy as aclrtMemcpyBatchAsync does, without telling which copy is refused."""
+    failed = ctypes.c_size_t()
+    at = ctypes.addressof(failed)
+    transfers.copy_all_async(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, at), stream)

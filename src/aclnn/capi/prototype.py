@@ -55,7 +55,10 @@ STATUS_TYPES = {
     "HcclResult": StatusType(*map(int, (HcclResult.HCCL_E_PTR, HcclResult.HCCL_E_PARA, HcclResult.HCCL_E_INTERNAL))),
 }
 
-HANDLES = ("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "HcclComm")
+HANDLES = (
+    *("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtNotify", "aclrtCntNotify"),
+    *("aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "HcclComm"),
+)
 #: Pointers to functions of a program, each ``void (*)(void *)``.
 CALLBACKS = ("aclrtCallback", "aclrtHostFunc")
 _INTEGERS = {

@@ -63,6 +63,7 @@ _RT_C_NAMES = {
     "get_context": "aclrtGetCurrentContext",
     "create_stream": "aclrtCreateStream",
     "destroy_stream": "aclrtDestroyStream",
+    "set_stream_failure_mode": "aclrtSetStreamFailureMode",
     "synchronize_stream": "aclrtSynchronizeStream",
     "synchronize_device": "aclrtSynchronizeDevice",
     "create_event": "aclrtCreateEvent",

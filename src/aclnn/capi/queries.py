@@ -14,6 +14,7 @@ from aclnn.core.status import (
     AclnnError,
 )
 from aclnn.runtime import devices, memory
+from aclnn.runtime.streams import GREATEST_PRIORITY, LEAST_PRIORITY
 
 _ATTRIBUTES = ENUMS["aclrtDevAttr"]
 _INFO = ENUMS["aclDeviceInfo"]
@@ -107,7 +108,7 @@ def aclrtGetErrorVerbose(deviceId: int, errorInfo: int) -> None:
 def aclrtDeviceGetStreamPriorityRange() -> tuple[int, int]:
     """The priorities that streams may have: from 7 to 0, which is the most urgent."""
     devices.current()
-    return 7, 0
+    return LEAST_PRIORITY, GREATEST_PRIORITY
 
 
 @c_function("aclError aclrtSetTsDevice(aclrtTsId tsId)")

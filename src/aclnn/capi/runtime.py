@@ -23,7 +23,7 @@ from aclnn.core.status import (
 )
 from aclnn.runtime import devices, errors, events, handles, lifecycle, memory
 from aclnn.runtime.events import Event
-from aclnn.runtime.streams import Stream, seconds
+from aclnn.runtime.streams import GREATEST_PRIORITY, LEAST_PRIORITY, Stream, seconds
 
 _HOST = ENUMS["aclrtRunMode"]["ACL_HOST"]
 _STREAM_STATUS = ENUMS["aclrtStreamStatus"]
@@ -32,7 +32,10 @@ _FAILURE_MODE = _ATTRIBUTES["ACL_STREAM_ATTR_FAILURE_MODE"]
 _STOP_ON_FAILURE = FLAGS["ACL_STOP_ON_FAILURE"]
 _OVERFLOW_CHECK = _ATTRIBUTES["ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK"]
 _SWITCHES = {_OVERFLOW_CHECK, _ATTRIBUTES["ACL_STREAM_ATTR_CACHE_OP_INFO"]}
-_KNOWN_FLAGS = sum(bit for name, bit in FLAGS.items() if name.startswith("ACL_STREAM_"))
+_KNOWN_FLAGS = sum(
+    FLAGS[f"ACL_STREAM_{name}"]
+    for name in ("FAST_LAUNCH", "FAST_SYNC", "PERSISTENT", "HUGE", "CPU_SCHEDULE", "DEVICE_USE_ONLY")
+)
 _SATURATION, _INFNAN = (
     ENUMS["aclrtFloatOverflowMode"][f"ACL_RT_OVERFLOW_MODE_{name}"] for name in ("SATURATION", "INFNAN")
 )
@@ -204,8 +207,9 @@ def aclrtCreateStream() -> int:
 
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
-    """Create a stream, with hints that change nothing here."""
-    return devices.create_stream(priority, flag & _KNOWN_FLAGS).handle
+    """Create a stream, with hints that change nothing here; a priority beyond the least counts as the least."""
+    signed = ctypes.c_int32(priority).value
+    return devices.create_stream(min(max(signed, GREATEST_PRIORITY), LEAST_PRIORITY), flag & _KNOWN_FLAGS).handle
 
 
 @c_function("aclError aclrtDestroyStream(aclrtStream stream)")

@@ -42,7 +42,8 @@ def _enumeration(name: str) -> str:
 def _constants() -> Iterator[str]:
     for enum, members in ENUMS.items():
         for name, value in members.items():
-            yield f"{name}: Final = {enum}.{ENUM_TYPES[enum](value).name}"
+            line = f"{name}: Final = {enum}.{ENUM_TYPES[enum](value).name}"
+            yield line if len(line) <= _WIDTH else f"{line}  # noqa: E501"
     for name, value in (FLAGS | CODES).items():
         yield f"{name}: Final = {value}"
 

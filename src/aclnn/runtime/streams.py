@@ -1,7 +1,8 @@
 """Streams: queues whose tasks run in order, one at a time, while the caller goes on. Records mark points in them.
 
-A task that fails is remembered until somebody waits for the stream; those behind it run. Where one of a context's streams
-stops on failure (ACL_STOP_ON_FAILURE), those behind it are dropped, and all streams of the context refuse what follows.
+A task that fails is remembered until somebody waits for the stream; those behind it run. Where one of a context's
+streams stops on failure (ACL_STOP_ON_FAILURE), those behind it are dropped, and all streams of the context refuse what
+follows.
 
 Each stream has a thread of its own, started with its first waiting task. A task runs elsewhere in two cases, both of
 which spare the switch to that thread: a short one that finds the stream idle runs in ``enqueue``, and a thread that
@@ -48,6 +49,8 @@ _Entry = tuple[int, Task, Dropped]
 _all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 _numbers = itertools.count()
 _PATIENCE_AT_EXIT_S = 10.0
+#: What a stream's priority may be; the greatest is the smallest number.
+LEAST_PRIORITY, GREATEST_PRIORITY = 7, 0
 # How often a task that waits looks whether it still may.
 _LOOK_S = 0.02
 
@@ -71,7 +74,7 @@ class Fault:
             raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task of its context failed: {self.failure}")
 
 
-class _Aborted(Exception):
+class _AbortedError(Exception):
     """Ends a task that waits on a stream that is aborted."""
 
 
@@ -391,7 +394,7 @@ class Stream:
             AclnnError: 507000, its context stopped on a failure.
         """
         if self._aborting:
-            raise _Aborted
+            raise _AbortedError
         self.fault.expect_none()
 
     def drop(self, reason: AclnnError | None = None) -> None:
@@ -433,7 +436,7 @@ class Stream:
 
     def _remember(self, error: BaseException) -> bool:
         """Keep a task's error as the stream's failure; whether it is an interrupt, which is for the thread as well."""
-        if isinstance(error, _Aborted):
+        if isinstance(error, _AbortedError):
             return False
         text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
         with self._lock:
