@@ -42,8 +42,9 @@ def _enumeration(name: str) -> str:
 def _constants() -> Iterator[str]:
     for enum, members in ENUMS.items():
         for name, value in members.items():
-            line = f"{name}: Final = {enum}.{ENUM_TYPES[enum](value).name}"
-            yield line if len(line) <= _WIDTH else f"{line}  # noqa: E501"
+            member = f"{enum}.{ENUM_TYPES[enum](value).name}"
+            line = f"{name}: Final = {member}"
+            yield line if len(line) <= _WIDTH else f"{name}: Final = (\n    {member}\n)"
     for name, value in (FLAGS | CODES).items():
         yield f"{name}: Final = {value}"
 
