@@ -189,6 +189,31 @@ def test_lengths_of_attention_are_replaced() -> None:
 
 
 @without_queue
+def test_lengths_of_attention_for_training_are_replaced() -> None:
+    attend, options = torch_npu.npu_fusion_attention_v3, {"scale": 0.125}
+    tensors = [torch.randn(12, 2, 64).half().npu() for _ in range(3)]
+
+    def lengths(first: int) -> dict[str, Any]:
+        return dict.fromkeys(("actual_seq_qlen", "actual_seq_kvlen"), torch.tensor([first, 12]))
+
+    most = torch_npu._npu_fusion_attention_v3_get_max_workspace(*tensors, 2, "TND", **options, **lengths(4))
+    eager = attend(*tensors, 2, "TND", **options, **lengths(4))
+    backward = torch_npu._npu_fusion_attention_grad_v3_get_max_workspace(
+        *tensors, torch.ones_like(eager[0]), 2, "TND", softmax_max=eager[1], softmax_sum=eager[2], softmax_in=eager[3],
+        attention_in=eager[0], scale_value=0.125, seed=eager[4], offset=eager[5], **lengths(4)
+    )  # fmt: skip
+    assert most.dtype == backward.dtype == torch.uint8
+    graph, out = npu.NPUGraph(), [torch.empty_like(each) for each in eager]
+    out[3] = torch.empty_like(eager[1])
+    with npu.graph(graph, auto_dispatch_capture=True):
+        attend.out(*tensors, 2, "TND", workspace=most, out=out, **options, **lengths(4))
+    for length in (7, 9):
+        graph.update(cpu_update_input=[lengths(length)])
+        graph.replay()
+        assert equal(out[0], attend(*tensors, 2, "TND", **options, **lengths(length))[0])
+
+
+@without_queue
 def test_what_waits_is_refused_and_the_capture_goes_on() -> None:
     x, stream, graph = torch.ones(1, device="npu"), npu.Stream(), npu.NPUGraph()
     with npu.stream(stream):

@@ -118,7 +118,10 @@ STUBS = (
     *(
         Stub(function.prototype.replace("GetWorkspaceSize", "GetMaxWorkspaceSize"), PHASE_ONE)
         for name, function in FUNCTIONS.items()
-        if re.fullmatch(r"aclnnFusedInferAttentionScoreV[345]GetWorkspaceSize", name)
+        if re.fullmatch(
+            r"aclnn(FusedInferAttentionScoreV[345]|FlashAttention(VarLenScore|UnpaddingScoreGrad)V5)GetWorkspaceSize",
+            name,
+        )
     ),
     # Every result is the same each time, whatever is asked for.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
