@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -23,6 +24,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     first,
     scalar,
     torch,
@@ -117,3 +119,13 @@ def test_a_complex_number_has_an_infinite_part_and_a_finite_one() -> None:
     }
     prepare(BY_NAME["complex"], {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
     assert placed["out"].view[0] == complex(2, np.inf)
+
+
+@pytest.mark.parametrize(("kind", "x"), [(np.int8, -128), (np.uint8, 255), (np.int64, -(2**40))])
+def test_bits_to_the_right_are_at_least_none_and_at_most_all_but_one(kind: type[np.integer[Any]], x: int) -> None:
+    """As CANN's kernel clamps them; the document says the former."""
+    width = 8 * np.dtype(kind).itemsize
+    shifts = np.array([0, 1, width - 1, width, 127, *(() if kind is np.uint8 else (-1, -128))], kind)
+    call = {"self": np.full(shifts.shape, x, kind), "shiftBits": shifts, "out": np.zeros(shifts.shape, kind)}
+    few = [min(max(int(shift), 0), width - 1) for shift in shifts]
+    assert computed("right_shift", call)["out"].tolist() == [x // 2**bits for bits in few]

@@ -48,6 +48,11 @@ from aclnn.operators.library.common import (
 )
 
 
+def _shifted(x: Any, bits: Any) -> Any:
+    """x / 2^bits, rounded down; less than no bits count as none, and more than there are as one less than those."""
+    return np.right_shift(x, np.clip(bits, 0, 8 * x.dtype.itemsize - 1))
+
+
 def _floating(dtype: D) -> D:
     """Integers and BOOL are computed as FLOAT."""
     return dtype if is_floating(dtype) else D.FLOAT
@@ -335,15 +340,14 @@ OPERATORS = (
         (tensor_in("self", "the first operand"), tensor_in("shiftBits", "the second operand"), tensor_out()),
         (
             present("self", "shiftBits", "out"),
-            dtype_in((*INTEGERS, *UNSIGNED), "self", "shiftBits"),
+            dtype_in((*INTEGERS, *UNSIGNED), "self", "shiftBits", "out"),
             promotable("self", "shiftBits"),
-            castable_from(lambda call: promoted(call, "self", "shiftBits"), "out"),
             limited_dims("self", "shiftBits"),
             broadcastable("shiftBits", "self"),
             broadcast_shape_of("self", "self", "shiftBits"),
             same_shape("out", "self"),
         ),
-        np.right_shift,
+        _shifted,
         header="right_shift",
         dtype=lambda call: promoted(call, "self", "shiftBits"),
         dtypes=(*INTEGERS, *UNSIGNED),
