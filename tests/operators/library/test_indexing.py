@@ -17,7 +17,7 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from aclnn.operators.library.common import REAL
-from tests.cases.table import NO_KERNEL, Arguments, T, scalar, shape
+from tests.cases.table import INVALID, NO_KERNEL, NULL, Arguments, T, scalar, shape
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
@@ -55,6 +55,7 @@ def _added(a: Mapping[str, Any]) -> Any:
 FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
 BY_TENSOR = ("index_fill", "inplace_index_fill")
 FILLED = tuple(f"{where}index_{name}" for name in ("fill_tensor", "copy") for where in ("", "inplace_"))
+REDUCED = ("scatter_reduce", "inplace_scatter_reduce")
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "index": lambda d: {
@@ -76,6 +77,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         name: lambda d: {"dim": -1, "index": T(D.INT64, (1, 3)), "reduce": int(d in (D.FLOAT, D.INT32))}
         for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value", "scatter_add")
     },
+    **{name: lambda d: {"dim": -1, "index": T(D.INT32, (1, 3)), "reduce": 1, "includeSelf": True} for name in REDUCED},
     "index_add": lambda d: {"dim": 0, "index": T(D.INT32, (3,)), "source": T(d, (3, 3))},
     "index_add_v2": lambda d: CALLS["index_add"](d) | {"dim": -2, "mode": int(d not in FAST)},
     **{name: lambda d: {"dim": -1, "index": (2, -3)} for name in FILLED[:2]},
@@ -87,6 +89,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    **dict.fromkeys(REDUCED, (D.FLOAT,)),
     **dict.fromkeys((*FILLED, *BY_TENSOR), (D.FLOAT, D.BF16, D.INT64)),
     **dict.fromkeys(("index_add_v2", "index", "index_put_impl", "gather"), REAL),
 }
@@ -102,7 +105,10 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         name: lambda a: _scattered(first(a), a["index"], a["src"] if "src" in a else a["value"], a["reduce"])
         for name in ("scatter", "inplace_scatter", "scatter_value", "inplace_scatter_value")
     },
-    "scatter_add": lambda a: _scattered(a["self"], a["index"], a["src"], adds=True),
+    **{
+        name: lambda a: _scattered(first(a), a["index"].long(), a["src"], adds=True)
+        for name in ("scatter_add", *REDUCED)
+    },
     **dict.fromkeys(("index_add", "index_add_v2"), lambda a: _added(a)),
     **{name: lambda a: first(a).index_fill(-1, torch.tensor([2, 0]), a["value"]) for name in FILLED[:2]},
     **{name: lambda a: first(a).index_fill(-1, a["index"].flatten().long(), a["value"]) for name in BY_TENSOR},
@@ -163,6 +169,7 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "converts to self's data type": lambda o, name: Break({name: scalar(1, D.FLOAT)}, "ACL_INT32", D.INT32),
     "fast": lambda o, name: Break({"dim": 1, "source": T(D.FLOAT, (2, 3)), name: 0}, "another beside ACL_FLOAT"),
+    "sums of ACL_FLOAT": lambda o, name: Break({"includeSelf": False}, "with reduce 1 and includeSelf"),
     "dimension of selfRef": lambda o, name: Break({name: 2}, "from -2 to 1"),
 }
 
@@ -300,6 +307,25 @@ def test_the_places_of_a_single_number_take_no_room() -> None:
     for out in ((0, 0), (1, 0)):
         arguments = {"self": Tensor(D.FLOAT, ()), "out": Tensor(D.INT64, out)}
         prepare(BY_NAME["nonzero"], arguments, Product.ASCEND_950)
+
+
+@pytest.mark.parametrize("change", [{"reduce": 0}, {"reduce": 6}, {"includeSelf": False}, {"self": None}])
+def test_what_else_is_reduced_is_refused_before_nulls(change: dict[str, Any]) -> None:
+    """As CANN does on products that it has verified sums of FLOAT on."""
+    x = Tensor(D.FLOAT, (2, 3))
+    call = {"self": x, "dim": 0, "index": None, "src": x, "reduce": 1, "includeSelf": True, "out": x} | change
+    with pytest.raises(AclnnError) as caught:
+        prepare(BY_NAME["scatter_reduce"], call, Product.ATLAS_A3)
+    assert caught.value.code == (NULL if "self" in change else INVALID)
+
+
+def test_sums_of_places_that_meet() -> None:
+    """The numbers of CANN's host test, with a place taken twice."""
+    values = np.repeat(np.array([[1], [2], [3]], np.float32), 4, 1)
+    call = {"dim": 0, "index": np.array([[0, 1, 2, 1], [0, 0, 2, 1]]), "reduce": 1, "includeSelf": True}
+    call |= {"selfRef": values, "src": np.arange(1, 13, dtype=np.float32).reshape(3, 4)}
+    found = computed("inplace_scatter_reduce", call)["selfRef"].tolist()
+    assert found == [[7, 7, 1, 1], [2, 4, 2, 14], [3, 3, 13, 3]]
 
 
 @pytest.mark.parametrize("reduce", [3, 4])

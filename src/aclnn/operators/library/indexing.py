@@ -66,6 +66,7 @@ _INDICES = Parameter(
 _REDUCE = Parameter(
     "reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied, 3: the greater, 4: the smaller"
 )
+_INCLUDED = Parameter("includeSelf", "include_self", Kind.BOOL, "whether what is there takes part; it must")
 _TAKEN = where_supported(NUMBERS)
 _MOVED = (*NUMBERS, *UNSIGNED)
 _GATHERED = (*REAL, *UNSIGNED)
@@ -291,6 +292,49 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
         header=header,
         inputs=(first.name, "index", source.name),
         attributes=("dim",) if adds else ("dim", "reduce"),
+    )
+
+
+def _sums_alone(name: str) -> Check:
+    """Require what CANN has verified of aclnnScatterReduce: sums of FLOAT, what is there included."""
+
+    def complain(call: Call) -> str | None:
+        given, elements = (call["reduce"], call["includeSelf"]), call[name]
+        if elements is None or (elements.dtype, *given) == (D.FLOAT, 1, True):
+            return None
+        got = f"{elements.dtype.c_name} with {given[0]} and {given[1]}"
+        return f"{name}: expected ACL_FLOAT with reduce 1 and includeSelf, got {got}"
+
+    return rule(f"sums of ACL_FLOAT: {name}", complain)
+
+
+def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
+    name = first.name
+    return library_operator(
+        f"{form}scatter_reduce",
+        f"{'out = self, out' if out else name}[index[i] along dim] += src[i]",
+        f"Add to elements along a dimension{'' if out else ', in place'}.",
+        (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE, _INCLUDED, *out),
+        (
+            _sums_alone(name),
+            present(name, "index", "src", *("out" for _ in out)),
+            *(same_dtype(other, name) for other in ("src", *(each.name for each in out))),
+            *(same_shape(each.name, name) for each in out),
+            *unless_empty(
+                ("index",),
+                dtype_in(INDEX_TYPES, "index"),
+                limited_dims(name),
+                axis("dim", name),
+                _within(name, "src"),
+            ),
+        ),
+        lambda self, index, src, dim: _scattered(self, index, src, dim, 1),
+        header="scatter_reduce",
+        dtypes=(D.FLOAT,),
+        products=A2_CLASS,
+        stream_type="aclrtStream " if form else "const aclrtStream ",
+        inputs=(name, "index", "src"),
+        attributes=("dim",),
     )
 
 
@@ -699,6 +743,8 @@ OPERATORS = (
         "scatter",
     ),
     _scatter("scatter_add", "Add to elements along a dimension.", tensor_in("src", "the values"), False, "scatter_add"),
+    _scatter_reduce("", _SELF, _OUT),
+    _scatter_reduce("inplace_", _REPLACED),
     _index_add("index_add", NUMBERS),
     _index_add(
         "index_add_v2",
