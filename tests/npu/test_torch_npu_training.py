@@ -295,3 +295,40 @@ def test_products_of_matrices_in_every_layout() -> None:
             got = function(left.to("npu"), right.to("npu"))
             assert got.dtype == dtype
             torch.testing.assert_close(got.cpu().double(), exact, rtol=tolerance, atol=4 * tolerance)
+
+
+def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
+    """What the parts exchange comes from all_reduce elsewhere."""
+    generator = torch.Generator().manual_seed(0)
+    x, weight = (torch.randn(of, 16, generator=generator).half() for of in (5, 256))
+    target, grad = torch.tensor([0, 255, 128, 127, 9]), torch.rand(5, generator=generator)
+    exact = [each.double().requires_grad_() for each in (x, weight)]
+    losses = F.cross_entropy(exact[0] @ exact[1].T, target, reduction="none")
+    wanted = torch.autograd.grad(losses, exact, grad.double())
+    parts = [
+        torch_npu.npu_fused_linear_online_max_sum(x.npu(), part.npu(), target.npu(), start, start + 128, True)
+        for start, part in zip((0, 128), weight.split(128), strict=True)
+    ]
+    most = torch.maximum(*(part[0] for part in parts))
+    total = sum(part[1] * (part[0] - most).exp() for part in parts)
+    found = []
+    for start, (own, _, predicted, mask, places, scores) in zip((0, 128), parts, strict=True):
+        here = ((target >= start) & (target < start + 128)).npu()
+        predicted = torch.where(here, predicted + own - most, 0.0)
+        loss, shares = torch_npu.npu_fused_cross_entropy_loss_with_max_sum(
+            most, total, predicted, vocab_parallel_logits=scores
+        )
+        torch.testing.assert_close(loss.cpu()[here.cpu()].double(), losses.detach()[here.cpu()], rtol=1e-4, atol=1e-4)
+        found.append((mask, places, shares, weight.split(128)[start // 128].npu()))
+    if "950" in os.environ.get("ACLNN_SOC_NAME", ""):
+        return
+    gradients = [
+        torch_npu.npu_fused_linear_cross_entropy_loss_with_max_sum_backward(
+            grad.npu(), x.npu(), part, mask, places, softmax=shares
+        )
+        for mask, places, shares, part in found
+    ]
+    torch.testing.assert_close(sum(each[0].cpu().double() for each in gradients), wanted[0], rtol=1e-2, atol=1e-2)
+    torch.testing.assert_close(
+        torch.cat([each[1].cpu().double() for each in gradients]), wanted[1], rtol=1e-2, atol=1e-2
+    )

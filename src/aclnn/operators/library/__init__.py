@@ -93,6 +93,7 @@ from aclnn.operators.library import (
     unpooling,
     updating,
     upsampling,
+    vocabulary,
     weights,
 )
 
@@ -131,6 +132,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         loss,
         ctc,
         cross_entropy,
+        vocabulary,
         masked_softmax,
         modulation,
         sync_batch_norm,
