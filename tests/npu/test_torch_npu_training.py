@@ -332,3 +332,18 @@ def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
     torch.testing.assert_close(
         torch.cat([each[1].cpu().double() for each in gradients]), wanted[1], rtol=1e-2, atol=1e-2
     )
+
+
+def test_sums_at_places_with_their_gradients() -> None:
+    """torch_npu asks for other reductions on the CPU."""
+    index, results = torch.tensor([[0, 2, 0], [1, 1, 1]]), []
+    for device in ("npu", "cpu"):
+        x = torch.arange(6.0).reshape(2, 3).to(device).requires_grad_()
+        found = [
+            torch.ones(3, 3, device=device).scatter_reduce(0, index.to(device), x, how)
+            for how in ("sum", "amax", "mean")
+        ]
+        torch.stack(found).square().sum().backward()
+        results.append([each.detach().cpu() for each in (*found, x.grad)])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted)
