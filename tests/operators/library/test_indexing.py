@@ -153,9 +153,13 @@ BREAKS: Mapping[str, Breaking] = {
     "same shape as index": lambda o, name: Break(shape((3, 2), name), "shape [2, 5]"),
     "room for all": lambda o, name: Break(shape((5, 2), name), "[2, 6]" if "v2" in o.name else "[6, 2]"),
     "allowed value": lambda o, name: (
-        Break({name: 1, "out": T(D.FLOAT, (2, 4, 1))} if name == "dim" else {name: -1}, "1" if name == "mode" else "0")
-        if o.name == "gather_v3"
+        Break({name: 6}, "4 or 5", product=Product.ASCEND_950)
+        if o.name in REDUCED
         else Break({name: 5}, "3 or 4")
+        if o.name != "gather_v3"
+        else Break({name: 1, "out": T(D.FLOAT, (2, 4, 1))}, "0")
+        if name == "dim"
+        else Break({name: -1}, "1" if name == "mode" else "0")
     ),
     "no private format among them": lambda o, name: Break(
         {name: (T(D.INT64, (2,), Format.FORMAT_FRACTAL_NZ),)}, "such as ACL_FORMAT_ND"

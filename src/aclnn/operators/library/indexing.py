@@ -316,7 +316,8 @@ def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
         f"Add to elements along a dimension{'' if out else ', in place'}.",
         (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE, _INCLUDED, *out),
         (
-            _sums_alone(name),
+            *on(A2_CLASS, _sums_alone(name)),
+            *elsewhere(A2_CLASS, one_of("reduce", *range(6))),
             present(name, "index", "src", *("out" for _ in out)),
             *(same_dtype(other, name) for other in ("src", *(each.name for each in out))),
             *(same_shape(each.name, name) for each in out),
