@@ -347,3 +347,18 @@ def test_sums_at_places_with_their_gradients() -> None:
         results.append([each.detach().cpu() for each in (*found, x.grad)])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted)
+
+
+@ON_950
+@pytest.mark.parametrize("nesterov", [False, True])
+def test_a_step_of_adam_in_one_call(nesterov: bool) -> None:
+    var, m, grad = (torch.randn(5) for _ in range(3))
+    v, state = torch.rand(5), []
+    for each in (var, m, v):
+        state.append(each.npu())
+    torch_npu.npu_apply_adam(0.9**2, 0.5**2, 0.1, 0.9, 0.5, 1e-3, grad.npu(), False, nesterov, out=tuple(state))
+    m, v = 0.9 * m + 0.1 * grad, 0.5 * v + 0.5 * grad**2
+    ahead = 0.9 * m + 0.1 * grad if nesterov else m
+    var = var - 0.1 * 0.75**0.5 / (1 - 0.9**2) * ahead / (v.sqrt() + 1e-3)
+    for got, wanted in zip(state, (var, m, v), strict=True):
+        torch.testing.assert_close(got.cpu(), wanted)

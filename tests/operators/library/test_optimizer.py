@@ -9,11 +9,25 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import optimizer
-from tests.cases.table import GRID, Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import GRID, INVALID, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+    wide,
+)
 
 #: The lists of aclnnFusedAdam that a step changes.
 FUSED = ("paramsRef", "gradsRef", "expAvgsRef", "expAvgSqsRef", "maxExpAvgSqsRef")
@@ -31,6 +45,10 @@ NUMBERS = {
     "beta1Power": 0.5625,
     "beta2Power": 0.25,
     **{name: STEP[name] for name in ("lr", "weightDecay", "beta1", "beta2", "eps")},
+}
+PLAIN_NUMBERS = {
+    **{name: NUMBERS[name] for name in ("beta1Power", "beta2Power", "lr", "beta1", "beta2")},
+    "epsilon": STEP["eps"],
 }
 
 
@@ -53,6 +71,15 @@ def _adam_by_numbers(a: Mapping[str, Any]) -> Any:
     m, v = beta1 * m - (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient**2
     mean, square = m / (1 - power1 * beta1), torch.maximum(v, largest) / (1 - power2 * beta2)
     return var - rate * (mean / (square.sqrt() + epsilon) + decay * var), m, v
+
+
+def _plain(a: Mapping[str, Any]) -> Any:
+    """The document's formula, a step ahead."""
+    var, m, v, gradient = (a[name].double() for name in ("varRef", "m", "v", "grad"))
+    power1, power2, rate, beta1, beta2, epsilon = (a[name].double() for name in PLAIN_NUMBERS)
+    m, v = beta1 * m + (1 - beta1) * gradient, beta2 * v + (1 - beta2) * gradient**2
+    ahead = beta1 * m + (1 - beta1) * gradient
+    return var - rate * (1 - power2).sqrt() / (1 - power1) * ahead / (v.sqrt() + epsilon), m, v
 
 
 def _fused(a: Mapping[str, Any]) -> Any:
@@ -86,6 +113,9 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         | {name: T(D.INT32, (1,)) for name in ("growthTracker", "updatedGrowthTracker")}
         | {"growthFactor": 2.0, "backoffFactor": 0.5, "growthInterval": 1}
     ),
+    "apply_adam": lambda d: (
+        {name: T(D.FLOAT, (1,)) for name in PLAIN_NUMBERS} | {"useLocking": False, "useNesterov": True}
+    ),
     "apply_adam_w": lambda d: {name: T(d, (1,)) for name in NUMBERS} | {"amsgrad": True, "maximize": True},
     "apply_adam_w_v2": lambda d: STEP | {"step": T(D.FLOAT, (1,))},
     "fused_adam": lambda d: (
@@ -101,6 +131,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "amp_update_scale": lambda a: (a["currentScale"] * 0.5, torch.zeros(1)),
+    "apply_adam": _plain,
     "apply_adam_w": _adam_by_numbers,
     "apply_adam_w_v2": lambda a: _adam(a),
     "fused_adam": lambda a: _fused(a),
@@ -112,6 +143,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
         name: {"shape": (1,)}
         for name in ("currentScale", "growthTracker", "foundInf", "updatedScale", "updatedGrowthTracker")
     },
+    "apply_adam": {name: {"shape": (1,)} for name in PLAIN_NUMBERS},
     "apply_adam_w": {name: {"shape": (1,)} for name in NUMBERS},
     "apply_adam_w_v2": {"step": {"shape": (1,)}},
     "fused_adam": {name: (T(D.FLOAT, (0, 3)),) for name in FUSED}
@@ -133,7 +165,7 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 NOT_NEGATIVE = (
-    *("vRef", "maxGradNormOptional", "maxGradNormOptionalRef", "step"),
+    *("v", "vRef", "maxGradNormOptional", "maxGradNormOptionalRef", "step"),
     *("expAvgSqsRef", "maxExpAvgSqsRef", "stateSteps"),
 )
 
@@ -141,14 +173,14 @@ NOT_NEGATIVE = (
 def numbers(operator: str, name: str, array: Array) -> Array:
     if operator.startswith("fused") and name.endswith("Optional"):
         return np.full(array.shape, 2.5 if name == "gradScaleOptional" else 0)
-    if operator == "apply_adam_w" and name in NUMBERS:
-        return np.full(array.shape, NUMBERS[name])
+    if operator in ("apply_adam", "apply_adam_w") and name in NUMBERS | PLAIN_NUMBERS:
+        return np.full(array.shape, (NUMBERS | PLAIN_NUMBERS)[name])
     return np.abs(array) if name in NOT_NEGATIVE else array
 
 
 class TestOptimizer(LibraryTests):
     subject = Subject(
-        optimizer.OPERATORS,
+        tuple(each for each in optimizer.OPERATORS if each.name != "apply_adam"),
         calls=CALLS,
         references=REFERENCES,
         empty=EMPTY,
@@ -156,6 +188,52 @@ class TestOptimizer(LibraryTests):
         default=TRAINED,
         numbers=numbers,
     )
+
+
+def _on_950(expected: str, change: Callable[[str], Mapping[str, Any]]) -> Breaking:
+    return lambda o, name: Break(change(name), expected, product=Product.ASCEND_950)
+
+
+class TestPlainAdam(LibraryTests):
+    """Of an interface that CANN generates."""
+
+    subject = Subject(
+        (BY_NAME["apply_adam"],),
+        calls=CALLS,
+        references=REFERENCES,
+        empty=EMPTY,
+        breaks={
+            "present": _on_950("an object", lambda name: {name: None}),
+            "kernel of the product": lambda o, name: Break({}, "one with a kernel"),
+            "data types that go together": _on_950("ACL_FLOAT", lambda name: dtype(D.INT8, name)),
+            "format that counts as ND": _on_950(
+                "ACL_FORMAT_ND", lambda name: {name: {"format": Format.FORMAT_FRACTAL_NZ}}
+            ),
+            "same shape as varRef": _on_950("shape [2, 3]", lambda name: shape((3, 2), name)),
+            "one element": _on_950("one element", lambda name: shape((2,), name)),
+        },
+        default=TRAINED,
+        numbers=numbers,
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes=dict.fromkeys(("data types that go together", "format that counts as ND"), INVALID),
+    )
+
+
+def test_plain_adam_takes_pytorchs_steps() -> None:
+    """Without a look ahead; epsilon is added before the correction."""
+    random = np.random.default_rng(0)
+    state = {name: random.normal(size=4).astype(np.float32) for name in ("varRef", "m", "grad")}
+    state["v"] = np.full(4, 0.5, np.float32)
+    call = state | {name: np.full(1, number, np.float32) for name, number in PLAIN_NUMBERS.items()}
+    call |= {"beta1Power": np.full(1, 0.75**3, np.float32), "beta2Power": np.full(1, 0.5**3, np.float32)}
+    found = computed("apply_adam", call | {"useLocking": True, "useNesterov": False}, Product.ASCEND_950)
+    var, m, v, gradient = (torch.from_numpy(state[name]).double() for name in ("varRef", "m", "v", "grad"))
+    torch.optim._functional.adam(
+        [var], [gradient], [m], [v], [], [torch.tensor(2.0)], foreach=False, amsgrad=False, beta1=0.75, beta2=0.5,
+        lr=0.125, weight_decay=0, eps=0.0625 / (1 - 0.5**3) ** 0.5, maximize=False,
+    )  # fmt: skip
+    for name, wanted in (("varRef", var), ("m", m), ("v", v)):
+        np.testing.assert_allclose(found[name], wanted, 1e-6)
 
 
 def test_a_step_with_an_infinite_gradient_leaves_everything() -> None:

@@ -1,4 +1,4 @@
-"""Steps of optimisers: aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam, aclnnFusedSgd.
+"""Steps of optimisers: aclnnApplyAdam, aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam, aclnnFusedSgd.
 
 aclnnAmpUpdateScale finds the scale of losses.
 """
@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     each,
     extents,
     floating,
+    generated,
     present,
     restricted,
     rule,
@@ -105,6 +106,25 @@ def _first_work(call: Call) -> Library | None:
 
     more = (_MAXIMUM_BEFORE,) if call["amsgrad"] else ()
     return Library(update, (*_STATE, "grad", *_NUMBERS, *more), _STATE)
+
+
+_PLAIN_STATE, _PLAIN_NUMBERS = ("varRef", "m", "v"), ("beta1Power", "beta2Power", "lr", "beta1", "beta2", "epsilon")
+
+
+def _plain_work(call: Call) -> Library | None:
+    if call["varRef"].size == 0:
+        return None
+    looks_ahead = call["useNesterov"]
+
+    def update(var: Any, m: Any, v: Any, grad: Any, *numbers: Any) -> tuple[Any, ...]:
+        power1, power2, rate, beta1, beta2, epsilon = (float(number.reshape(())) for number in numbers)
+        m = beta1 * m + (1.0 - beta1) * grad
+        v = beta2 * v + (1.0 - beta2) * (grad * grad)
+        mean = beta1 * m + (1.0 - beta1) * grad if looks_ahead else m
+        rate *= np.sqrt(1.0 - power2) / (1.0 - power1)
+        return var - rate * (mean / (np.sqrt(v) + epsilon)), m, v
+
+    return Library(update, (*_PLAIN_STATE, "grad", *_PLAIN_NUMBERS), _PLAIN_STATE)
 
 
 _LISTS = ("paramsRef", "gradsRef", "expAvgsRef", "expAvgSqsRef")
@@ -251,6 +271,35 @@ _EPSILON = ("eps", "what is added to the denominator")
 _FORMULA = "varRef = varRef - lr * (mhat / (sqrt(vhat) + eps) + weightDecay * varRef)"
 
 OPERATORS = (
+    Operator(
+        name="apply_adam",
+        function=camel("apply_adam"),
+        summary="A step of Adam, the state and the parameters in place, by numbers in tensors.",
+        formula="varRef = varRef - lr * sqrt(1 - beta2Power) / (1 - beta1Power) * m / (sqrt(v) + epsilon), "
+        "with useNesterov of beta1 * m + (1 - beta1) * grad",
+        parameters=(
+            _UPDATED[0],
+            tensor_out("m", "the mean of gradients", const=True),
+            tensor_out("v", "the mean of their squares", const=True),
+            tensor_in("beta1Power", "beta1 to the power of the steps with this one"),
+            tensor_in("beta2Power", "beta2 to the same power"),
+            *(tensor_in(*number) for number in (_RATE, ("beta1", "how much of m stays"), ("beta2", "of v"))),
+            tensor_in("epsilon", _EPSILON[1]),
+            tensor_in("grad", "the gradient"),
+            Parameter("useLocking", "use_locking", Kind.BOOL, "not looked at"),
+            Parameter("useNesterov", "use_nesterov", Kind.BOOL, "look a step ahead"),
+        ),
+        support=support(FLOATING, CLASS_950),
+        checks=generated(
+            (*_PLAIN_STATE, *_PLAIN_NUMBERS, "grad"),
+            (),
+            lambda product: [(*(d for _ in _PLAIN_STATE), *(D.FLOAT for _ in _PLAIN_NUMBERS), d) for d in FLOATING],
+            *(same_shape(name, "varRef") for name in (*_PLAIN_STATE[1:], "grad")),
+            single(*_PLAIN_NUMBERS),
+            written=("varRef",),
+        ),
+        work=_plain_work,
+    ),
     Operator(
         name="apply_adam_w",
         function=camel("apply_adam_w"),
