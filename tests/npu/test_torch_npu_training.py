@@ -362,3 +362,22 @@ def test_a_step_of_adam_in_one_call(nesterov: bool) -> None:
     var = var - 0.1 * 0.75**0.5 / (1 - 0.9**2) * ahead / (v.sqrt() + 1e-3)
     for got, wanted in zip(state, (var, m, v), strict=True):
         torch.testing.assert_close(got.cpu(), wanted)
+
+
+@ON_950
+def test_slices_and_groups_of_dimensions() -> None:
+    x = torch.arange(60.0).reshape(3, 4, 5)
+    found = torch_npu.npu_indexing(x.npu(), [0, 3, 1], [2, 0, 4], [1, -2, 2], begin_mask=1, shrink_axis_mask=4)
+    wanted = [[[x[row, column, 1]] for column in (3, 1)] for row in (0, 1)]
+    torch.testing.assert_close(found.cpu().reshape(2, 2, 1), torch.tensor(wanted))
+    results = []
+    for device in ("npu", "cpu"):
+        given = x.to(device).requires_grad_()
+        if device == "npu":
+            y = torch_npu.npu_confusion_transpose(given, [1, 0, 2], [4, 15], True)
+        else:
+            y = given.transpose(0, 1).reshape(4, 15)
+        (y * torch.arange(60.0, device=device).reshape(4, 15)).sum().backward()
+        results.append((y.detach().cpu(), given.grad.cpu()))
+    for got, expected in zip(*results, strict=True):
+        assert (got == expected).all()
