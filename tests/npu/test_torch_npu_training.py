@@ -381,3 +381,21 @@ def test_slices_and_groups_of_dimensions() -> None:
         results.append((y.detach().cpu(), given.grad.cpu()))
     for got, expected in zip(*results, strict=True):
         assert (got == expected).all()
+
+
+@pytest.mark.skipif("950" in os.environ.get("ACLNN_SOC_NAME", ""), reason="has no kernel")
+@pytest.mark.parametrize("dense", [(), (5,)])
+def test_sparse_tensors_are_coalesced(dense: tuple[int, ...]) -> None:
+    indices, values = torch.tensor([[0, 0, 1, 0], [1, 1, 2, 0]]), torch.randn(4, *dense)
+    x = torch.sparse_coo_tensor(indices, values, (2, 3, *dense), check_invariants=False)
+    got, wanted = x.npu().coalesce().cpu(), x.coalesce()
+    assert (got.indices() == wanted.indices()).all()
+    torch.testing.assert_close(got.values(), wanted.values())
+
+
+@ON_950
+@pytest.mark.parametrize("mask", [torch.uint8, torch.float32])
+def test_what_a_mask_keeps_is_scaled(mask: Any) -> None:
+    x = torch.randn(3, 5)
+    got = torch._masked_scale(x.npu(), (x > 0).to(mask).npu(), 2.5)
+    torch.testing.assert_close(got.cpu(), x.relu() * 2.5)

@@ -58,6 +58,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         if not name.endswith("tensor")
     },
     "s_where": lambda d: {"condition": T(D.BOOL, (3,))},
+    "masked_scale": lambda d: {"mask": T(D.UINT8 if d == D.BF16 else D.FLOAT, GRID), "scale": 2.5},
     "inplace_masked_fill_tensor": lambda d: {"mask": T(D.BOOL, GRID), "value": T(d, ())},
     "inplace_masked_fill_scalar": lambda d: {"mask": T(D.BOOL, GRID)},
 }
@@ -66,6 +67,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(CLAMPS, REAL),
     **dict.fromkeys(("addcmul", "inplace_addcmul"), (*FLOATING, D.INT8, D.UINT8, D.INT32, D.INT64)),
     **dict.fromkeys(("addcdiv", "inplace_addcdiv"), FLOATING),
+    "masked_scale": TRAINED,
     **{f"inplace_masked_fill_{kind}": (*TRAINED, D.INT8, D.INT32, D.INT64, D.BOOL) for kind in ("scalar", "tensor")},
     **dict.fromkeys(("lerp", "lerps", "inplace_lerp", "inplace_lerps"), TRAINED),
 }
@@ -84,6 +86,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for where in ("", "inplace_")
     },
     **dict.fromkeys(CLAMPS, lambda a: _clamped(a)),
+    "masked_scale": lambda a: a["self"].double() * a["mask"].double() * 2.5,
     "s_where": lambda a: torch.where(a["condition"], a["self"], a["other"]),
     **{
         f"inplace_masked_fill_{kind}": lambda a: a["selfRef"].masked_fill(a["mask"], a["value"])

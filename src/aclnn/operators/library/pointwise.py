@@ -1,4 +1,4 @@
-"""Functions of three operands: aclnnAddcmul, aclnnAddcdiv, aclnnLerp, bounds, aclnnSWhere, masked filling."""
+"""Functions of three operands: aclnnAddcmul, aclnnAddcdiv, aclnnLerp, bounds, aclnnSWhere, masks."""
 
 from __future__ import annotations
 
@@ -360,6 +360,30 @@ OPERATORS = (
         header="s_where",
         dtypes=_CHOSEN,
         empty=("condition", "self", "other"),
+    ),
+    library_operator(
+        "masked_scale",
+        "y = self * mask * scale",
+        "Scale what a mask keeps.",
+        (
+            tensor_in("self", "the elements"),
+            tensor_in("mask", "0 or 1 for each; UINT8, INT8, FLOAT16 or FLOAT"),
+            Parameter("scale", "scale", Kind.DOUBLE, "the factor"),
+            tensor_out("y"),
+        ),
+        (
+            present("self", "mask", "y"),
+            dtype_in(where_supported(FLOATING), "self"),
+            dtype_in({D.UINT8, D.INT8, D.FLOAT16, D.FLOAT}, "mask"),
+            same_dtype("y", "self"),
+            same_shape("mask", "self"),
+            same_shape("y", "self"),
+        ),
+        lambda self, mask, scale: self.astype(np.float64) * mask * scale,
+        header="masked_scale",
+        dtypes=FLOATING,
+        products=CLASS_950,
+        attributes=("scale",),
     ),
     _masked_fill("inplace_masked_fill_scalar", scalar("value", "the number")),
     _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the number; no dimension")),
