@@ -110,6 +110,8 @@ def to_torch(array: Array) -> Any:
     array = np.array(array, order="C")
     if array.dtype == D.BF16.numpy:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
+    if array.dtype.name.startswith("float8"):
+        return torch.from_numpy(array.view(np.uint8)).view(getattr(torch, array.dtype.name))
     return torch.from_numpy(array)
 
 

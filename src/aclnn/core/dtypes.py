@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-_INT4 = 29
+_FOUR_BITS = (29, 40, 41)
 
 
 class DataType(IntEnum):
@@ -20,7 +20,7 @@ class DataType(IntEnum):
 
     itemsize: int
     bits: int
-    """Bits of an element in a tensor's memory, where two of INT4 share a byte, the first in its lower half."""
+    """Bits of an element in a tensor's memory, where two of four bits share a byte, the first in its lower half."""
     numpy_name: str | None
     torch_name: str | None
 
@@ -30,7 +30,7 @@ class DataType(IntEnum):
         member = int.__new__(cls, number)
         member._value_ = number
         member.itemsize = itemsize
-        member.bits = 4 if number == _INT4 else 8 * itemsize
+        member.bits = 4 if number in _FOUR_BITS else 8 * itemsize
         member.numpy_name = numpy_name
         member.torch_name = torch_name
         return member
@@ -52,7 +52,7 @@ class DataType(IntEnum):
     COMPLEX64 = 16, 8, "complex64", "complex64"
     COMPLEX128 = 17, 16, "complex128", "complex128"
     BF16 = 27, 2, "bfloat16", "bfloat16"
-    INT4 = _INT4, 1, "int4"
+    INT4 = 29, 1, "int4"
     UINT1 = 30, 1
     COMPLEX32 = 33, 4, None, "complex32"
     HIFLOAT8 = 34, 1

@@ -58,6 +58,7 @@ from aclnn.operators.library import (
     masked_softmax,
     matrix,
     modulation,
+    mx_quantization,
     nucleus,
     optimizer,
     paged_caches,
@@ -193,6 +194,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         cast_norm,
         quantized_norms,
         quantized_gates,
+        mx_quantization,
     )
     for operator in module.OPERATORS
 )

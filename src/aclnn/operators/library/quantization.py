@@ -103,15 +103,16 @@ def quantized_shape(x: str, *names: str) -> Check:
 
 
 def whole_bytes(*names: str) -> Check:
-    """Require that tensors of INT4 fill the bytes of each row, which lie one after another."""
+    """Require that tensors of four bits fill the bytes of each row, which lie one after another."""
 
     def complain(call: Call, name: str) -> str | None:
         tensor = call[name]
-        if tensor.dtype != D.INT4:
+        if tensor.dtype.bits != 4:
             return None
+        of = tensor.dtype.c_name
         if tensor.shape[-1:] and tensor.shape[-1] % 2:
-            return f"expected an even last dimension of ACL_INT4, got {extents(tensor.shape)}"
-        return None if tensor.is_contiguous else f"expected contiguous ACL_INT4, got strides {extents(tensor.strides)}"
+            return f"expected an even last dimension of {of}, got {extents(tensor.shape)}"
+        return None if tensor.is_contiguous else f"expected contiguous {of}, got strides {extents(tensor.strides)}"
 
     return each("whole bytes", names, complain)
 

@@ -1,0 +1,411 @@
+"""Numbers quantised to MX formats by aclnnDynamicMxQuant and its kin, and restored by aclnnAntiMxQuant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    dims_between,
+    each,
+    generated,
+    listing,
+    no_zero_dims,
+    nothing_to_write,
+    one_of,
+    rule,
+    same_shape,
+    shape_is,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import float32
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
+from aclnn.core.products import CLASS_950
+from aclnn.operators.library.common import attribute, declared, tensor_in, tensor_out
+from aclnn.operators.library.microscaling import (
+    BLOCK,
+    ELEMENTS,
+    FOUR_BITS,
+    ROUNDINGS,
+    Rule,
+    carried,
+    ceiled,
+    floored,
+    in_pairs,
+    pairs_shape,
+    powers,
+    quantized,
+    restored,
+)
+from aclnn.operators.library.quantization import is_dtype, whole_bytes
+
+HALVES = (D.FLOAT16, D.BF16)
+ROUNDING = "roundModeOptional"
+OCP, CEILED, RANGED = range(3)
+"""How scales are found: as in the specification, so that nothing saturates, for a range of FLOAT4_E2M1."""
+_CARRIED = (6.0, 7.0)
+_MOST_BLOCK, _MOST_RANGE = 1024, 12.0
+
+ROUNDING_PARAMETER = Parameter(
+    ROUNDING, ROUNDING, Kind.STRING, "rint, also null; of four bits round or floor too", optional=True
+)
+DST_TYPE = attribute(
+    "dstType",
+    Kind.INT64,
+    "the data type: 35 (FLOAT8_E5M2), 36 (FLOAT8_E4M3FN), 40 (FLOAT4_E2M1) or 41 (FLOAT4_E1M2)",
+)
+SCALE_ALG = attribute(
+    "scaleAlg",
+    Kind.INT64,
+    "scales: 0 as in the specification; 1, of eight bits, so that nothing saturates; 2, of FLOAT4_E2M1, for dstTypeMax",
+)
+DST_TYPE_MAX = attribute(
+    "dstTypeMax", Kind.DOUBLE, "what the largest number may become, 6 to 12, or 0 for 6; rounded to float32"
+)
+
+
+def scales_out(name: str, axis: str) -> Parameter:
+    """An output of scales."""
+    return tensor_out(name, f"the scales of blocks along {axis}, in twos; FLOAT8_E8M0", const=True)
+
+
+def rounding(*outputs: str) -> tuple[Check, ...]:
+    """Require a way to round that numbers of so many bits have."""
+
+    def complain(call: Call) -> str | None:
+        got, of = call[ROUNDING], call[outputs[0]].dtype
+        if got in (None, "rint") or of in FOUR_BITS:
+            return None
+        return f"{ROUNDING}: expected rint beside {of.c_name} ({outputs[0]}), got {got}"
+
+    return one_of(ROUNDING, None, *ROUNDINGS), rule(f"rint of eight bits: {ROUNDING}", complain)
+
+
+def algorithm(output: str) -> Check:
+    """Require a way to find scales that a format has."""
+
+    def complain(call: Call) -> str | None:
+        got, of = call["scaleAlg"], call[output].dtype
+        allowed = {D.FLOAT4_E2M1: (OCP, RANGED), D.FLOAT4_E1M2: (OCP,)}.get(of, (OCP, CEILED))
+        if got in allowed:
+            return None
+        return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} ({output}), got {got}"
+
+    return rule("scales of the format: scaleAlg", complain)
+
+
+def _range(call: Call) -> str | None:
+    got = float32(call["dstTypeMax"])
+    return None if got == 0 or _CARRIED[0] <= got <= _MOST_RANGE else f"dstTypeMax: expected 0 or 6 to 12, got {got}"
+
+
+RANGE = rule("a range: dstTypeMax", _range)
+
+
+def even(call: Call, name: str) -> str | None:
+    """Complain of an odd last dimension beside four bits."""
+    output = next(p.name for p in call.operator.parameters if p.kind is Kind.OUTPUT)
+    got = call[name].shape[-1]
+    return (
+        None if call[output].dtype not in FOUR_BITS or got % 2 == 0 else f"expected an even last dimension, got {got}"
+    )
+
+
+def rule_of(call: Call, output: str) -> Rule:
+    """Return how the scales of a call's blocks are found."""
+    dtype, way = call[output].dtype, call["scaleAlg"]
+    if way == OCP:
+        return floored(ELEMENTS[dtype])
+    if way == CEILED:
+        return ceiled(ELEMENTS[dtype].most, subnormal=True, least=float32(call.arguments.get("maxLowBound", 0.0)))
+    most = float32(call.arguments.get("dstTypeMax", 0.0)) or ELEMENTS[dtype].most
+    return carried(most, call["x"].dtype != D.FLOAT) if most in _CARRIED else ceiled(most, subnormal=False)
+
+
+def to_integer(call: Call) -> Callable[[Any], Any]:
+    """Return how a call rounds."""
+    return ROUNDINGS[call[ROUNDING] or "rint"]
+
+
+def columns(inputs: Sequence[D], outputs: int) -> Callable[[Any], list[tuple[D, ...]]]:
+    """The data types that go together: any format beside any input, one for all outputs, each with scales."""
+    return lambda product: [(x, *(y, D.FLOAT8_E8M0) * outputs) for x in inputs for y in ELEMENTS]
+
+
+def _axis(call: Call) -> str | None:
+    rank, got = len(call["x"].shape), call["axis"]
+    return None if -rank <= got < rank else f"axis: expected from {-rank} to {rank - 1}, got {got}"
+
+
+def _block(call: Call) -> str | None:
+    got = call["blocksize"]
+    if 0 < got <= _MOST_BLOCK and got % BLOCK == 0:
+        return None
+    return f"blocksize: expected a multiple of {BLOCK} from {BLOCK} to {_MOST_BLOCK}, got {got}"
+
+
+def _plain_block(call: Call) -> str | None:
+    got, wide = call["blocksize"], call["x"].dtype == D.FLOAT
+    if got == BLOCK or not (wide or call["scaleAlg"] == RANGED):
+        return None
+    return f"blocksize: expected {BLOCK} {'of ACL_FLOAT' if wide else f'(scaleAlg {RANGED})'}, got {got}"
+
+
+def _low_bound(call: Call) -> str | None:
+    got = call["maxLowBound"]
+    if not (math.isfinite(got) and got >= 0):
+        return f"maxLowBound: expected a finite number, 0 or more, got {got}"
+    return None if got == 0 or call["scaleAlg"] == CEILED else f"maxLowBound: expected 0 without scaleAlg 1, got {got}"
+
+
+def _long_axis(call: Call) -> str | None:
+    x = call["x"]
+    got = x.shape[call["axis"]]
+    if x.dtype != D.FLOAT or got >= BLOCK:
+        return None
+    return f"x: expected {BLOCK} numbers or more along the axis of ACL_FLOAT, got {got}"
+
+
+def _scales_shape(call: Call) -> Shape:
+    return pairs_shape(call["x"].shape, call["axis"], call["blocksize"])
+
+
+def _work(call: Call) -> Library | None:
+    outputs = ("yOut", "mxscaleOut")
+    if nothing_to_write(call, outputs):
+        return None
+    axis, size, dtype = call["axis"] % len(call["x"].shape), call["blocksize"], call["yOut"].dtype
+    find, to_whole = rule_of(call, "yOut"), to_integer(call)
+
+    def quantize(x: Any) -> Any:
+        y, scales = quantized(x, (axis,), dtype, find, to_whole, size)
+        return y, in_pairs(scales, axis)
+
+    return Library(quantize, ("x",), outputs)
+
+
+def _along_axis(version: int) -> Operator:
+    further = (DST_TYPE_MAX,) * (version > 1)
+    bound = attribute("maxLowBound", Kind.DOUBLE, "what the largest number of a block counts as at least (scaleAlg 1)")
+    return declared(
+        "dynamic_mx_quant" if version == 1 else f"dynamic_mx_quant_v{version}",
+        "mxscaleOut = 2^(floor(log2(max |x of the block|)) - emax),  yOut = round(x / mxscaleOut)",
+        "Quantise blocks along a dimension to an MX format.",
+        (
+            tensor_in("x", "the numbers"),
+            attribute("axis", Kind.INT64, "the dimension along which blocks lie"),
+            ROUNDING_PARAMETER,
+            DST_TYPE,
+            attribute("blocksize", Kind.INT64, "the numbers of a block, a multiple of 32 up to 1024"),
+            SCALE_ALG,
+            *further,
+            *((bound,) * (version > 2)),
+            tensor_out("yOut", "the quantised numbers", const=True),
+            scales_out("mxscaleOut", "the dimension"),
+        ),
+        generated(
+            ("x",),
+            ("yOut", "mxscaleOut"),
+            columns(FLOATING, 1),
+            *rounding("yOut"),
+            is_dtype("dstType", "yOut"),
+            rule("a whole number of 32: blocksize", _block),
+            algorithm("yOut"),
+            rule("32: blocksize", _plain_block),
+            *((RANGE,) * (version > 1)),
+            *((rule("a bound with scaleAlg 1: maxLowBound", _low_bound),) * (version > 2)),
+            dims_between(1, 7, "x"),
+            rule("a dimension of x: axis", _axis),
+            each("even", ("x",), even),
+            same_shape("yOut", "x"),
+            whole_bytes("yOut"),
+            shape_is("two for two blocks", _scales_shape, "mxscaleOut"),
+            rule("a block of FLOAT: x", _long_axis),
+        ),
+        _work,
+        FLOATING,
+        CLASS_950,
+    )
+
+
+_BOTH = ("y1Out", "mxscale1Out", "y2Out", "mxscale2Out")
+
+
+def _both_work(call: Call) -> Library | None:
+    if nothing_to_write(call, _BOTH):
+        return None
+    last, dtype, find, to_whole = (
+        len(call["x"].shape) - 1,
+        call["y1Out"].dtype,
+        rule_of(call, "y1Out"),
+        to_integer(call),
+    )
+
+    def quantize(x: Any) -> Any:
+        found = [(axis, *quantized(x, (axis,), dtype, find, to_whole)) for axis in (last, last - 1)]
+        return tuple(each for axis, y, scales in found for each in (y, in_pairs(scales, axis)))
+
+    return Library(quantize, ("x",), _BOTH)
+
+
+def _both(version: int) -> Operator:
+    return declared(
+        "dynamic_mx_quant_with_dual_axis" + "_v2" * (version > 1),
+        "mxscale1Out, mxscale2Out = 2^(floor(log2(max |x of the block|)) - emax),  y1Out = round(x / mxscale1Out)",
+        "Quantise blocks of rows, and blocks of columns, to an MX format.",
+        (
+            tensor_in("x", "a matrix, or several"),
+            ROUNDING_PARAMETER,
+            DST_TYPE,
+            SCALE_ALG,
+            *((DST_TYPE_MAX,) * (version > 1)),
+            tensor_out("y1Out", "the numbers quantised along the last dimension", const=True),
+            scales_out("mxscale1Out", "the last dimension"),
+            tensor_out("y2Out", "those quantised along the one before", const=True),
+            scales_out("mxscale2Out", "the one before"),
+        ),
+        generated(
+            ("x",),
+            _BOTH,
+            columns(HALVES, 2),
+            *rounding("y1Out"),
+            is_dtype("dstType", "y1Out"),
+            algorithm("y1Out"),
+            *((RANGE,) * (version > 1)),
+            dims_between(2, 7, "x"),
+            each("even", ("x",), even),
+            same_shape("y1Out", "x"),
+            same_shape("y2Out", "x"),
+            whole_bytes("y1Out", "y2Out"),
+            shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -1), "mxscale1Out"),
+            shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -2), "mxscale2Out"),
+        ),
+        _both_work,
+        HALVES,
+        CLASS_950,
+    )
+
+
+_SQUARES = ("yOut", "scale1Out", "scale2Out")
+
+
+def _square_algorithm(call: Call) -> str | None:
+    got, of = call["scaleAlg"], call["yOut"].dtype
+    allowed = (OCP, RANGED) if of == D.FLOAT4_E2M1 else (OCP,)
+    if got in allowed:
+        return None
+    return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} (yOut), got {got}"
+
+
+def _square_range(call: Call) -> str | None:
+    got = float32(call["dstTypeMax"])
+    return None if got in (0.0, *_CARRIED) else f"dstTypeMax: expected 0, 6 or 7, got {got}"
+
+
+def _squares_work(call: Call) -> Library | None:
+    if nothing_to_write(call, _SQUARES):
+        return None
+    shape, dtype, find, to_whole = call["x"].shape, call["yOut"].dtype, rule_of(call, "yOut"), to_integer(call)
+    rows, last = len(shape) - 2, len(shape) - 1
+
+    def quantize(x: Any) -> Any:
+        y, scales = quantized(x, (rows, last), dtype, find, to_whole)
+        first, second = (
+            in_pairs(np.take(np.repeat(scales, BLOCK, other), range(shape[other]), other), axis)
+            for axis, other in ((last, rows), (rows, last))
+        )
+        return y, first, second
+
+    return Library(quantize, ("x",), _SQUARES)
+
+
+_SQUARE = declared(
+    "dynamic_block_mx_quant",
+    "scale1Out = scale2Out = 2^(floor(log2(max |x of the block|)) - emax),  yOut = round(x / scale1Out)",
+    "Quantise square blocks of 32 rows to an MX format.",
+    (
+        tensor_in("x", "a matrix, or several"),
+        ROUNDING_PARAMETER,
+        DST_TYPE,
+        attribute("scaleAlg", Kind.INT64, "scales: 0 as in the specification; 2, of FLOAT4_E2M1, for dstTypeMax"),
+        attribute("dstTypeMax", Kind.DOUBLE, "what the largest number may become, 6 or 7, or 0 for 6"),
+        tensor_out("yOut", "the quantised numbers", const=True),
+        scales_out("scale1Out", "the last dimension"),
+        scales_out("scale2Out", "the one before"),
+    ),
+    generated(
+        ("x",),
+        _SQUARES,
+        lambda product: [(x, y, D.FLOAT8_E8M0, D.FLOAT8_E8M0) for x in HALVES for y in ELEMENTS],
+        *rounding("yOut"),
+        is_dtype("dstType", "yOut"),
+        rule("scales of the format: scaleAlg", _square_algorithm),
+        rule("a range: dstTypeMax", _square_range),
+        dims_between(2, 3, "x"),
+        no_zero_dims("x"),
+        each("even", ("x",), even),
+        same_shape("yOut", "x"),
+        whole_bytes("yOut"),
+        shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -1), "scale1Out"),
+        shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -2), "scale2Out"),
+    ),
+    _squares_work,
+    HALVES,
+    CLASS_950,
+)
+
+
+def _last(call: Call) -> str | None:
+    last, got = len(call["x"].shape) - 1, call["axis"]
+    return None if got in (-1, last) else f"axis: expected -1 or {last} (the last dimension), got {got}"
+
+
+def _restored_work(call: Call) -> Library | None:
+    if nothing_to_write(call, ("y",)):
+        return None
+    dtype, shape = call["x"].dtype, call["x"].shape
+
+    def restore(x: Any, scales: Any) -> Any:
+        factors = np.repeat(powers(scales).reshape(*shape[:-1], -1), BLOCK, -1)
+        return restored(x, dtype, shape) * factors[..., : shape[-1]]
+
+    return Library(restore, ("x", "mxscale"), ("y",))
+
+
+_RESTORED = declared(
+    "anti_mx_quant",
+    "y = x * 2^(mxscale - 127)",
+    "Scale the numbers of an MX format back.",
+    (
+        tensor_in("x", "the quantised numbers"),
+        tensor_in("mxscale", "the scales of blocks of 32 along the last dimension, in twos; FLOAT8_E8M0"),
+        attribute("axis", Kind.INT64, "the dimension along which blocks lie: the last"),
+        attribute("dstType", Kind.INT64, "the data type of y: 0 (FLOAT), 1 (FLOAT16) or 27 (BF16)"),
+        tensor_out("y", "the numbers", const=True),
+    ),
+    generated(
+        ("x", "mxscale"),
+        ("y",),
+        lambda product: [(x, D.FLOAT8_E8M0, y) for x in ELEMENTS for y in FLOATING],
+        is_dtype("dstType", "y"),
+        dims_between(1, 7, "x"),
+        whole_bytes("x"),
+        rule("the last dimension: axis", _last),
+        same_shape("y", "x"),
+        shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -1), "mxscale"),
+    ),
+    _restored_work,
+    tuple(ELEMENTS),
+    CLASS_950,
+)
+
+OPERATORS = (
+    *map(_along_axis, (1, 2, 3)),
+    *map(_both, (1, 2)),
+    _SQUARE,
+    _RESTORED,
+)
