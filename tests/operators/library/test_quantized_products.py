@@ -17,12 +17,14 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from tests.cases.table import INVALID, NO_KERNEL, NULL, Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, torch, wide
+from tests.helpers.microscaling import codes, paired, quantized
 
 M, K, N = 3, 20, 8
 OLD, NEW = ("quant_matmul_v3", "quant_matmul_v4"), ("quant_matmul_v5", "quant_matmul_weight_nz")
 NZ = {"format": Format.FORMAT_FRACTAL_NZ}
 RESERVED = ("yScale", "x1Offset", "yOffset")
 AT_950 = Product.ASCEND_950
+E4M3, E5M2 = D.FLOAT8_E4M3FN, D.FLOAT8_E5M2
 
 
 def call(name: str) -> Any:
@@ -105,6 +107,71 @@ def nothing(operator: Operator, name: str) -> Break:
     )
 
 
+def mx(change: Mapping[str, Any], expected: str) -> Any:
+    """Change a call of MX formats."""
+
+    def breaks(operator: Operator, name: str) -> Break:
+        nz = operator.name == NEW[1] and "format" not in change
+        weight = T(D.FLOAT8_E4M3FN, (N, 64), Format.FORMAT_FRACTAL_NZ if nz else Format.FORMAT_ND)
+        scales = {"x1Scale": T(D.FLOAT8_E8M0, (1, M, 2)), "x2Scale": T(D.FLOAT8_E8M0, (N, 1, 2)), "bias": None}
+        call: dict[str, Any] = {"x1": T(D.FLOAT8_E4M3FN, (64, M)), "x2": weight, **scales, "groupSize": 1 << 32 | 65568}
+        for key, new in change.items():
+            if key != "format":
+                at = name if key == "" else key
+                old = call.get(at) or T(D.FLOAT, (N,))
+                call[at] = old._replace(**new) if isinstance(new, dict) else new
+        return Break(call, expected, product=AT_950)
+
+    return breaks
+
+
+MX = " of MX formats"
+MX_BREAKS = {
+    f"format ACL_FORMAT_FRACTAL_NZ{MX}": mx({"format": None}, "FRACTAL_NZ"),
+    f"2 to 6 dimensions{MX}": mx({"": {"shape": (K,)}}, "2 to 6"),
+    f"data type{MX}": mx({"": {"dtype": D.INT8}}, "data type"),
+    f"formats together{MX}": mx({"x1": {"dtype": D.FLOAT4_E2M1}}, "ACL_FLOAT4_E2M1 beside ACL_FLOAT4_E2M1"),
+    f"data type beside scales{MX}": mx({"": {"dtype": D.BF16}}, "ACL_FLOAT beside"),
+    f"data type of products{MX}": mx({"out": T(D.INT32, (M, N))}, "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16"),
+    f"null{MX}": mx({"": {}}, "null"),
+    f"3 dimensions{MX}": mx({"": {"shape": (3, 2)}}, "3 dimensions"),
+    f"no transposition in blocks{MX}": mx(
+        {
+            "x1": {"dtype": D.FLOAT4_E2M1},
+            "x2": {"dtype": D.FLOAT4_E2M1, "format": Format.FORMAT_FRACTAL_NZ},
+        },
+        "false",
+    ),
+    f"groups of 32{MX}": mx({"groupSize": 64}, "1, 1 and 32"),
+    f"whole bytes{MX}": lambda o, name: mx(
+        {
+            "x1": {"dtype": D.FLOAT4_E2M1, "shape": (M, 63 if name == "x1" else 64)},
+            "x2": {"dtype": D.FLOAT4_E2M1, "shape": (N, 63 if name == "x2" else 64)},
+            "transposeX1": False,
+        },
+        "an even number",
+    )(o, name),
+    f"as many rows as x1 has columns{MX}": mx({"": {"shape": (N, 65)}}, "64 rows"),
+    f"matrices beside four bits{MX}": mx(
+        {"x2": {"dtype": D.FLOAT4_E2M1}, "groupSize": 32, "out": T(D.BF16, (M, N))}, "multiple of 64 columns"
+    ),
+    f"shape is two for two blocks{MX}": mx({"": {"shape": (2, 2, 2)}}, "2]"),
+    f"leading dimensions that broadcast{MX}": mx(
+        {"x1": {"shape": (2, 64, M)}, "x2": {"shape": (3, N, 64)}}, "broadcast with"
+    ),
+    f"a row of a product{MX}": mx({"": {"shape": (1, N)}}, "[8]"),
+    f"shape of the product{MX}": mx({"": T(D.BF16, (N, M))}, "[3, 8]"),
+    f"no private format{MX}": mx({"": {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
+    f"format of the weight{MX}": mx({"": {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_ND or"),
+    f"not empty{MX}": lambda o, name: mx(
+        {"x1": {"shape": (64, 0)}, "x1Scale": {"shape": (1, 0, 2)}, "out": T(D.BF16, (0, N))}
+        if name == "x1"
+        else {"x2": {"shape": (0, 64)}, "x2Scale": {"shape": (0, 1, 2)}, "out": T(D.BF16, (M, 0))},
+        "elements",
+    )(o, name),
+}
+
+
 def subject(*names: str, reserved: int = INVALID) -> Subject:
     return Subject(
         tuple(BY_NAME[name] for name in names),
@@ -161,6 +228,7 @@ def subject(*names: str, reserved: int = INVALID) -> Subject:
                 {name: {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_ND or ACL_FORMAT_FRACTAL_NZ"
             ),
             "no dimension of 0": nothing,
+            **MX_BREAKS,
         },
         codes={"not computed": NO_KERNEL, "null or empty": reserved},
     )
@@ -263,3 +331,81 @@ def test_nothing_is_computed_from_nothing_on_950() -> None:
     multiply(np.zeros((0, 3), np.int32), AT_950, x1=x1, x2=x2, x2Scale=one)
     with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
         multiply(np.zeros((0, 3), np.int32), x1=x1, x2=x2, x2Scale=one)
+
+
+MX_GROUP = 1 << 32 | 1 << 16 | 32
+
+
+def blocks(matrix: Array, of: D, axis: int) -> tuple[Array, Array, Array]:
+    """Bytes, scales in twos, and the numbers that they stand for."""
+    numbers, exponents = quantized(matrix, axis, of)
+    whole = np.ldexp(1.0, exponents.astype(int) - 127).repeat(32, axis).take(range(matrix.shape[axis]), axis)
+    stored = codes(numbers, of) if of == D.FLOAT4_E2M1 else numbers.astype(of.numpy)
+    return stored, paired(exponents, axis).view(D.FLOAT8_E8M0.numpy), numbers * whole
+
+
+@pytest.mark.parametrize("transposed", [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("formats", [(E4M3, E4M3), (E5M2, E4M3), (D.FLOAT4_E2M1,) * 2])
+@pytest.mark.parametrize("of", [D.FLOAT, D.FLOAT16, D.BF16])
+def test_mx_formats(of: D, formats: tuple[D, D], transposed: tuple[bool, bool]) -> None:
+    random = np.random.default_rng(3)
+    left, right = random.normal(size=(4, 70)), random.normal(size=(70, 6))
+    left_axis, right_axis = -1, 0
+    if transposed[0]:
+        left, left_axis = np.ascontiguousarray(left.T), 0
+    if transposed[1]:
+        right, right_axis = np.ascontiguousarray(right.T), 1
+    bias = random.normal(size=6).astype(np.float32)
+    x1, rows, wide_left = blocks(left, formats[0], left_axis)
+    x2, columns, wide_right = blocks(right, formats[1], right_axis)
+    out = multiply(
+        np.zeros((4, 6), of.numpy),
+        AT_950,
+        x1=tensor(x1, formats[0], left.shape),
+        x2=tensor(x2, formats[1], right.shape),
+        x1Scale=tensor(rows),
+        x2Scale=tensor(columns),
+        bias=tensor(bias),
+        transposeX1=transposed[0],
+        transposeX2=transposed[1],
+        groupSize=MX_GROUP,
+    )
+    wide_left, wide_right = (
+        each.T if turned else each for each, turned in zip((wide_left, wide_right), transposed, strict=True)
+    )
+    expected = wide_left @ wide_right + bias
+    np.testing.assert_allclose(out.astype(float), expected, rtol=2.0**-7 if of == D.BF16 else 2.0**-10, atol=1e-3)
+
+
+def test_mx_batches_share_scales_and_groups_are_found() -> None:
+    random = np.random.default_rng(4)
+    left, right = random.normal(size=(1, 3, 64)), random.normal(size=(64, 5))
+    x1, rows, wide_left = blocks(left, E4M3, -1)
+    x2, columns, wide_right = blocks(right, E5M2, 0)
+    out = multiply(
+        np.zeros((2, 3, 5), np.float32),
+        AT_950,
+        x1=tensor(np.repeat(x1, 2, 0)),
+        x2=tensor(x2),
+        x1Scale=tensor(rows[0]),
+        x2Scale=tensor(columns),
+        groupSize=0,
+    )
+    np.testing.assert_allclose(out, np.repeat(wide_left @ wide_right, 2, 0), rtol=1e-6, atol=1e-6)
+
+
+def test_eight_bits_by_four() -> None:
+    random = np.random.default_rng(5)
+    left, right = random.normal(size=(3, 128)), random.normal(size=(6, 128))
+    x1, rows, wide_left = blocks(left, E4M3, -1)
+    x2, columns, wide_right = blocks(right, D.FLOAT4_E2M1, -1)
+    bias = random.normal(size=(1, 6)).astype(D.BF16.numpy)
+    given = {"x1": tensor(x1), "x2": tensor(x2, D.FLOAT4_E2M1, right.shape), "bias": tensor(bias)}
+    given |= {"x1Scale": tensor(rows), "x2Scale": tensor(columns), "transposeX2": True, "groupSize": 32}
+    out = multiply(np.zeros((3, 6), D.BF16.numpy), AT_950, **given)
+    expected = wide_left @ wide_right.T + bias.astype(float)
+    np.testing.assert_allclose(out.astype(float), expected, rtol=2.0**-8)
+    with pytest.raises(AclnnError, match="ACL_BF16"):
+        multiply(np.zeros((3, 6), np.float32), AT_950, **given)
+    with pytest.raises(AclnnError, match="32 in the lowest"):
+        multiply(out, AT_950, **given | {"groupSize": 64})

@@ -147,6 +147,11 @@ def powers(scales: Any) -> Any:
     return np.where(exponents == _NAN, math.nan, np.ldexp(1.0, exponents - _BIAS))
 
 
+def factors(scales: Any, count: int) -> Any:
+    """Return the factors of so many numbers in each row, from the scales of their blocks in twos."""
+    return np.repeat(powers(scales).reshape(*scales.shape[:-2], -1), BLOCK, -1)[..., :count]
+
+
 def in_blocks(numbers: Any, axis: int, size: int = BLOCK) -> Any:
     """Return the blocks along an axis, which becomes two, blocks and their numbers, with zeros at the end."""
     extent = numbers.shape[axis]

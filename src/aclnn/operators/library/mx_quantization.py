@@ -34,10 +34,10 @@ from aclnn.operators.library.microscaling import (
     Rule,
     carried,
     ceiled,
+    factors,
     floored,
     in_pairs,
     pairs_shape,
-    powers,
     quantized,
     restored,
 )
@@ -370,8 +370,7 @@ def _restored_work(call: Call) -> Library | None:
     dtype, shape = call["x"].dtype, call["x"].shape
 
     def restore(x: Any, scales: Any) -> Any:
-        factors = np.repeat(powers(scales).reshape(*shape[:-1], -1), BLOCK, -1)
-        return restored(x, dtype, shape) * factors[..., : shape[-1]]
+        return restored(x, dtype, shape) * factors(scales, shape[-1])
 
     return Library(restore, ("x", "mxscale"), ("y",))
 

@@ -1,16 +1,19 @@
 """Products of quantised matrices: aclnnQuantMatmulV3, V4, V5 and aclnnQuantMatmulWeightNz.
 
-Products of integers are exact: BLAS multiplies as many numbers at a time in float32 as leave it no fraction.
+Products of integers are exact: BLAS multiplies as many numbers at a time in float32 as leave it no fraction. Those of
+MX formats are summed in float64.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape,
     dims_between,
     dtype_in,
@@ -20,19 +23,25 @@ from aclnn.core.checks import (
     format_is,
     listing,
     no_zero_dims,
+    not_empty,
+    null,
     on,
     one_of,
     present,
     public_format,
+    restricted,
     rule,
+    shape_is,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Shape
-from aclnn.core.products import CLASS_950
+from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
+from aclnn.operators.library.microscaling import BLOCK as MX_BLOCK
+from aclnn.operators.library.microscaling import PAIR, factors, restored
 from aclnn.operators.library.quantization import given, product_scale
 
 _FOUR_BITS = (D.INT4, D.INT32)
@@ -101,6 +110,8 @@ def _reader(call: Call, name: str) -> Callable[[Any], Any]:
     def read(stored: Any) -> Any:
         if dtype == D.INT4:
             stored = unpacked(stored, shape)
+        elif dtype == D.FLOAT4_E2M1:
+            stored = restored(stored, dtype, shape)
         elif turned:
             stored = stored.swapaxes(-1, -2)
         if dtype == D.INT32:
@@ -246,7 +257,7 @@ def _batches(call: Call) -> str | None:
 def _bias_shape(call: Call, name: str) -> str | None:
     shape, got = _shape(call), call[name].shape
     allowed: list[Shape] = [shape[-1:]]
-    if len(shape) == 3 and call["x1"].dtype == D.INT8:
+    if len(shape) == 3 and call["x1"].dtype not in _FOUR_BITS:
         allowed.append((shape[0], 1, shape[-1]))
     return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
 
@@ -260,7 +271,7 @@ def _out_shape(call: Call) -> str | None:
 
 
 def _weight_format(call: Call) -> str | None:
-    got, may_lie_in_blocks = call["x2"].format, call["x2"].dtype == D.INT8
+    got, may_lie_in_blocks = call["x2"].format, call["x2"].dtype not in _FOUR_BITS
     if not got.private or (may_lie_in_blocks and got == Format.FORMAT_FRACTAL_NZ):
         return None
     return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * may_lie_in_blocks}, got {got.c_name}"
@@ -294,8 +305,176 @@ def _work(call: Call) -> Library | None:
     return Library(multiply, ("x1", "x2", names.scale, *optional), ("out",))
 
 
-def _operator(name: str, *further: Check, rows: bool = True, code: int | None = None) -> Operator:
-    """Declare a function; ``code`` is that of V5's reserved tensors."""
+_EIGHT_BITS = (D.FLOAT8_E4M3FN, D.FLOAT8_E5M2)
+_MX_FORMATS = (*_EIGHT_BITS, D.FLOAT4_E2M1)
+_MX_SCALES = ("x1Scale", "x2Scale")
+#: How many rows, columns and terms of a product have a scale, as ``groupSize`` has them, and the bits of each.
+_MX_GROUP, _GROUP_BITS = (1, 1, MX_BLOCK), 16
+
+
+def _is_mx(call: Call) -> bool:
+    tensors = [call[name] for name in _MX_SCALES]
+    return call.product in CLASS_950 and all(each is not None and each.dtype == D.FLOAT8_E8M0 for each in tensors)
+
+
+def _is_plain(call: Call) -> bool:
+    return not _is_mx(call)
+
+
+def _is_mixed(call: Call) -> bool:
+    """Tell whether eight bits are multiplied with four."""
+    return _is_mx(call) and call["x1"].dtype == D.FLOAT8_E4M3FN and call["x2"].dtype == D.FLOAT4_E2M1
+
+
+def _formats(call: Call) -> str | None:
+    x1, x2 = call["x1"].dtype, call["x2"].dtype
+    right = (D.FLOAT4_E2M1,) if x1 not in _EIGHT_BITS else _EIGHT_BITS
+    if call["x2"].format == Format.FORMAT_FRACTAL_NZ:
+        right = {D.FLOAT8_E4M3FN: (x1, D.FLOAT4_E2M1), D.FLOAT4_E2M1: (x1,)}.get(x1, ())
+    if x2 in right or _is_mixed(call):
+        return None
+    beside = f"beside {x1.c_name} in {call['x2'].format.c_name}"
+    return f"x2: {_expected(right, x2, beside)}"
+
+
+def _turned_blocks(call: Call) -> str | None:
+    four_bits = call["x1"].dtype == call["x2"].dtype == D.FLOAT4_E2M1
+    wrong = four_bits and call["x2"].format == Format.FORMAT_FRACTAL_NZ and call["transposeX1"]
+    return "transposeX1: expected false beside four bits in ACL_FORMAT_FRACTAL_NZ, got true" if wrong else None
+
+
+def _mx_bias_dtype(call: Call, name: str) -> str | None:
+    return _expected((D.BF16,) if _is_mixed(call) else (D.FLOAT,), call[name].dtype, "beside such scales")
+
+
+def _mx_out_dtype(call: Call, name: str) -> str | None:
+    return _expected((D.BF16,) if _is_mixed(call) else FLOATING, call[name].dtype, "beside such scales")
+
+
+def _mx_pairs(extent: int) -> int:
+    return -(-extent // (MX_BLOCK * PAIR))
+
+
+def _mx_shape(name: str) -> Callable[[Call], Shape]:
+    """The shape of the scales of x1 or x2, which lie as its matrices do."""
+    last = {"x1": True, "x2": False}[name]
+
+    def find(call: Call) -> Shape:
+        rows, columns = _matrices(call, name).factors[-2:]
+        pairs = (rows, _mx_pairs(columns)) if last else (_mx_pairs(rows), columns)
+        return (*(pairs[::-1] if call[f"transpose{name.upper()}"] else pairs), PAIR)
+
+    return find
+
+
+def _group(call: Call) -> str | None:
+    """Complain of another size of groups; one that is 0 is what the scales have."""
+    got = call["groupSize"]
+    given = tuple(got >> shift & (1 << _GROUP_BITS) - 1 for shift in (2 * _GROUP_BITS, _GROUP_BITS, 0))
+    if _is_mixed(call):
+        return None if given[2] == MX_BLOCK else f"groupSize: expected {MX_BLOCK} in the lowest 16 bits, got {got}"
+    k = _matrices(call, "x1").factors[-1]
+    divides = k and k % (MX_BLOCK * PAIR) == 0
+    found = (given[0] or 1, given[1] or 1, given[2] or (MX_BLOCK if divides else 0))
+    if found == _MX_GROUP:
+        return None
+    return f"groupSize: expected 1, 1 and {MX_BLOCK} in 16 bits each, got {', '.join(map(str, given))} ({got})"
+
+
+def _mx_whole(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    if tensor.dtype != D.FLOAT4_E2M1:
+        return None
+    shape, turned, _ = _matrices(call, name)
+    if shape[-1] % 2 or not shape[-1]:
+        return f"expected an even number along the dimension that lies in memory as one, got {shape[-1]}"
+    if not (tensor.is_contiguous or (turned and len(shape) == 2)):
+        return f"expected strides of contiguous matrices or a transposed one, got {extents(tensor.strides)}"
+    terms = _matrices(call, name).factors[-1 if name == "x1" else -2]
+    return None if terms > 2 else f"expected products of more than 2 terms of four bits, got {terms}"
+
+
+def _mixed(call: Call) -> str | None:
+    if not _is_mixed(call):
+        return None
+    x1, x2 = call["x1"].shape, call["x2"].shape
+    if len(x1) != 2 or len(x2) != 2 or call["transposeX1"] or not call["transposeX2"] or x1[1] % (MX_BLOCK * PAIR):
+        expected = (
+            f"matrices of a multiple of {MX_BLOCK * PAIR} columns, the right one transposed, beside ACL_FLOAT4_E2M1"
+        )
+        return f"x1: expected {expected}, got shapes {extents(x1)} and {extents(x2)}"
+    return None
+
+
+def _mx_work(call: Call) -> Library | None:
+    out = call["out"]
+    if out.size == 0:
+        return None
+    first, second, dims = _reader(call, "x1"), _reader(call, "x2"), out.shape
+    turned = [call[f"transpose{name}"] for name in ("X1", "X2")]
+    terms, optional = _matrices(call, "x1").factors[-1], given(call, "bias")
+
+    def multiply(x1: Any, x2: Any, rows: Any, columns: Any, bias: Any = 0) -> Any:
+        left = factors(rows.swapaxes(0, 1) if turned[0] else rows, terms)
+        right = factors(columns if turned[1] else columns.swapaxes(0, 1), terms)
+        total = (first(x1).astype(np.float64) * left) @ (second(x2).astype(np.float64) * right.T)
+        return (total + bias).reshape(dims)
+
+    return Library(multiply, ("x1", "x2", *_MX_SCALES, *optional), ("out",))
+
+
+def _mx_checks(*further: Check) -> tuple[Check, ...]:
+    """What is demanded of operands with scales of MX formats."""
+    checks = restricted(
+        "with FLOAT8_E8M0",
+        _is_mx,
+        *further,
+        dims_between(2, 6, "x1", "x2", "out"),
+        dtype_in(_MX_FORMATS, "x1", "x2"),
+        rule("formats together: x2", _formats),
+        each("data type beside scales", ("bias",), _mx_bias_dtype),
+        each("data type of products", ("out",), _mx_out_dtype),
+        null("x2Offset", why="beside ACL_FLOAT8_E8M0"),
+        dims_between(3, 3, *_MX_SCALES),
+        rule("no transposition in blocks: transposeX1", _turned_blocks),
+        rule("groups of 32: groupSize", _group),
+        each("whole bytes", ("x1", "x2"), _mx_whole),
+        rule("as many rows as x1 has columns: x2", _inner),
+        rule("matrices beside four bits: x1", _mixed),
+        *(shape_is("two for two blocks", _mx_shape(name), f"{name}Scale") for name in ("x1", "x2")),
+        rule("leading dimensions that broadcast: x2", _batches),
+        each("a row of a product", ("bias",), _mx_bias_shape),
+        rule("shape of the product: out", _out_shape),
+        public_format("x1", *_MX_SCALES, "bias"),
+        *(() if further else (rule("format of the weight: x2", _weight_format),)),
+        not_empty("x1", "x2"),
+    )
+    named = (check.name.partition(": ") for check in checks)
+    return tuple(
+        replace(check, name=f"{title} of MX formats: {names}")
+        for check, (title, _, names) in zip(checks, named, strict=True)
+    )
+
+
+def _mx_bias_shape(call: Call, name: str) -> str | None:
+    if not _is_mixed(call):
+        return _bias_shape(call, name)
+    expected, got = (1, _shape(call)[-1]), call[name].shape
+    return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
+
+
+def _operator(
+    name: str, *further: Check, rows: bool = True, code: int | None = None, mx: tuple[Check, ...] = ()
+) -> Operator:
+    """Declare a function.
+
+    Args:
+        name: its name.
+        further: what it demands beside other scales than those of MX formats.
+        rows: rows may have scales.
+        code: that of V5's reserved tensors.
+        mx: what it demands beside scales of MX formats.
+    """
     is_new = code is not None
     names = _NEW if is_new else _OLD
     by_rows = (names.rows,) * rows
@@ -314,50 +493,58 @@ def _operator(name: str, *further: Check, rows: bool = True, code: int | None = 
         dtype_in({D.FLOAT}, *by_rows),
         each("one for each row", by_rows, _row_scales),
     )
+    taken = support((D.INT8, *_FOUR_BITS), MODERN)
+    plain = (
+        *further,
+        dims_between(2, 6, "x1", "x2", "out"),
+        dtype_in({D.INT8, *_FOUR_BITS}, "x1", "x2"),
+        rule("not computed: x2", _of_eight_and_four, ACLNN_ERR_INNER_NULLPTR),
+        rule("four bits together: x2", _of_four),
+        *of_rows[:2],
+        each("data type of products", ("out",), _out_dtype),
+        each("data type of scales", (names.scale,), _scale_dtype),
+        each("data type beside scales", ("bias",), _bias_dtype),
+        each("of INT8 alone", (names.offset,), _no_offset),
+        dtype_in({D.FLOAT}, names.offset),
+        dims_between(1, 1, *quantities),
+        each("whole bytes", ("x1", "x2"), _whole),
+        rule("as many rows as x1 has columns: x2", _inner),
+        *of_rows[2:],
+        rule("no dimension of 1 in blocks: x2", _blocks),
+        each("one for each column", (names.scale, names.offset), _column_scales),
+        rule("leading dimensions that broadcast: x2", _batches),
+        each("a row of a product", ("bias",), _bias_shape),
+        rule("shape of the product: out", _out_shape),
+        public_format("x1", *quantities, "bias"),
+        rule("format of the weight: x2", _weight_format),
+        *elsewhere(CLASS_950, no_zero_dims("x1", "x2")),
+    )
     return Operator(
         name=name,
         function=camel(name),
         summary="Multiply matrices of integers and scale the products.",
         formula=f"out = (x1 @ x2 + bias) * {' * '.join((names.scale, *by_rows))} + {names.offset}",
         parameters=(
-            tensor_in("x1", "the left operand, INT8 or INT4; INT32 holds eight of INT4"),
+            tensor_in("x1", "the left operand, INT8 or INT4; INT32 holds eight of INT4" + is_new * ", or an MX format"),
             tensor_in("x2", "the right operand, likewise"),
             *order,
             optional_in("bias", "what is added to each row: INT32 before scales, floating after"),
             attribute("transposeX1", Kind.BOOL, "x1 is taken transposed"),
             attribute("transposeX2", Kind.BOOL, "x2 is taken transposed"),
-            *((attribute("groupSize", Kind.INT64, "ignored, 0 on Ascend 950: of blocks"),) * is_new),
+            *(
+                (attribute("groupSize", Kind.INT64, "ignored, 0 on Ascend 950, 1 << 32 | 1 << 16 | 32 of MX formats"),)
+                * is_new
+            ),
             tensor_out("out", "the result; FLOAT16, BF16, INT8 or INT32", const=not is_new),
         ),
-        support=support((D.INT8, *_FOUR_BITS), MODERN),
+        support={**taken, **(support((*taken[Product.ASCEND_950], *_MX_FORMATS), CLASS_950) if is_new else {})},
         checks=(
             present("x1", "x2", names.scale, "out"),
             *((each("null or empty", _RESERVED, _nothing, code),) if code is not None else ()),
-            *further,
-            dims_between(2, 6, "x1", "x2", "out"),
-            dtype_in({D.INT8, *_FOUR_BITS}, "x1", "x2"),
-            rule("not computed: x2", _of_eight_and_four, ACLNN_ERR_INNER_NULLPTR),
-            rule("four bits together: x2", _of_four),
-            *of_rows[:2],
-            each("data type of products", ("out",), _out_dtype),
-            each("data type of scales", (names.scale,), _scale_dtype),
-            each("data type beside scales", ("bias",), _bias_dtype),
-            each("of INT8 alone", (names.offset,), _no_offset),
-            dtype_in({D.FLOAT}, names.offset),
-            dims_between(1, 1, *quantities),
-            each("whole bytes", ("x1", "x2"), _whole),
-            rule("as many rows as x1 has columns: x2", _inner),
-            *of_rows[2:],
-            rule("no dimension of 1 in blocks: x2", _blocks),
-            each("one for each column", (names.scale, names.offset), _column_scales),
-            rule("leading dimensions that broadcast: x2", _batches),
-            each("a row of a product", ("bias",), _bias_shape),
-            rule("shape of the product: out", _out_shape),
-            public_format("x1", *quantities, "bias"),
-            rule("format of the weight: x2", _weight_format),
-            *elsewhere(CLASS_950, no_zero_dims("x1", "x2")),
+            *(restricted("without FLOAT8_E8M0", _is_plain, *plain) if is_new else plain),
+            *(_mx_checks(*mx) * is_new),
         ),
-        work=_work,
+        work=(lambda call: _mx_work(call) if _is_mx(call) else _work(call)) if is_new else _work,
     )
 
 
@@ -370,5 +557,6 @@ OPERATORS = (
         one_of("groupSize", 0),
         *on(CLASS_950, format_is(Format.FORMAT_FRACTAL_NZ, "x2")),
         code=ACLNN_ERR_PARAM_INVALID,
+        mx=(format_is(Format.FORMAT_FRACTAL_NZ, "x2"),),
     ),
 )
