@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ E4M3, E5M2, E8M0 = D.FLOAT8_E4M3FN, D.FLOAT8_E5M2, D.FLOAT8_E8M0
 SINGLE = ("dynamic_mx_quant", "dynamic_mx_quant_v2", "dynamic_mx_quant_v3")
 DOUBLE = ("dynamic_mx_quant_with_dual_axis", "dynamic_mx_quant_with_dual_axis_v2")
 SQUARE, BACK = "dynamic_block_mx_quant", "anti_mx_quant"
+GROUPED = ("grouped_dynamic_mx_quant", "grouped_dynamic_mx_quant_v2")
+LEVELS, SMOOTH = "dynamic_dual_level_mx_quant", "smoothScaleOptional"
 
 
 def ranged(name: str) -> Arguments:
@@ -140,7 +143,7 @@ def other_shape(o: Operator, name: str) -> Change:
 
 class TestMxQuantization(LibraryTests):
     subject = Subject(
-        mx_quantization.OPERATORS,
+        tuple(each for each in mx_quantization.OPERATORS if each.name not in (*GROUPED, LEVELS)),
         calls={name: single(name) for name in SINGLE}
         | {name: double(name) for name in DOUBLE}
         | {SQUARE: square, BACK: back},
@@ -180,6 +183,188 @@ class TestMxQuantization(LibraryTests):
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes=dict.fromkeys(("data types that go together", "format that counts as ND"), INVALID),
     )
+
+
+def grouped(name: str) -> Any:
+    further = {"scaleAlg": 1, "dstTypeMax": 0.0} if name == GROUPED[1] else {}
+
+    def call(d: D) -> Arguments:
+        how = {"groupIndex": T(D.INT32, (2,)), "roundMode": "rint", "dstType": 36, "blocksize": 32, **further}
+        results = {"y": T(E4M3, (COLUMNS, 4)), "mxscale": T(E8M0, (3, 4, 2))}
+        return {"x": T(d, (COLUMNS, 4)), **how, **results}
+
+    return call
+
+
+ENDS = (33, COLUMNS)
+
+
+def by_groups(a: Mapping[str, Any]) -> Any:
+    """The first of two groups ends in the middle of the second block; the second begins in a row of its own."""
+    x, how = numbers(a["x"]), {"algorithm": a.get("scaleAlg", 0)}
+    parts = [quantized(part, 0, E4M3, **how) for part in np.split(x, ENDS[:1])]
+    scales = np.zeros((3, 4, 2), np.uint8)
+    scales[0], scales[1] = (paired(exponents, 0)[0] for _, exponents in parts)
+    return torch.from_numpy(np.concatenate([y for y, _ in parts])), powers(scales)
+
+
+def ends(name: str, argument: str, array: Array) -> Array:
+    return np.array(ENDS) if argument == "groupIndex" and array.shape == (2,) else array
+
+
+def four(operator: Operator, change: Mapping[str, Any]) -> Change:
+    return {"y": {"dtype": D.FLOAT4_E2M1}, "dstType": 40, "scaleAlg": 0, **change}
+
+
+class TestGroups(LibraryTests):
+    subject = Subject(
+        tuple(BY_NAME[name] for name in GROUPED),
+        calls={name: grouped(name) for name in GROUPED},
+        references=dict.fromkeys(GROUPED, by_groups),
+        default=(D.FLOAT16, D.BF16),
+        numbers=ends,
+        empty={name: {"groupIndex": {"shape": (1,)}, "mxscale": {"shape": (1, 3, 2)}} for name in GROUPED},
+        breaks={
+            "data type": at_950(lambda o, name: dtype(D.DOUBLE, name), "data type"),
+            "allowed value": at_950(lambda o, name: {name: "ceil" if name == "roundMode" else 5}, ""),
+            "data type of y": at_950({"dstType": 2}, "36"),
+            "2 dimensions": at_950({"x": {"shape": (3,)}}, "2 dimensions"),
+            "1 dimension": at_950(lambda o, name: shape((2, 1), name), "1 dimension"),
+            "same shape as x": at_950(lambda o, name: shape((3, 4), name), "[70, 4]"),
+            "shape is two for two blocks": at_950(lambda o, name: shape((3, 4, 1), name), "[3, 4, 2]"),
+            "not empty": at_950({"groupIndex": {"shape": (0,)}, "mxscale": {"shape": (1, 4, 2)}}, "elements"),
+            "whole bytes": at_950(
+                lambda o, name: four(o, {name: Tensor(D.FLOAT4_E2M1, (COLUMNS, 4), (8, 1))}), "contiguous"
+            ),
+            "rint of eight bits": at_950({"roundMode": "floor"}, "rint beside"),
+            "scales of the format": at_950({"scaleAlg": 2}, "0 or 1"),
+            "a range": at_950(lambda o, name: four(o, {"dstTypeMax": 5.5}), "6.0 to 12.0"),
+        },
+        codes=dict.fromkeys(("rint of eight bits", "scales of the format", "a range"), ACLNN_ERR_INNER_TILING_ERROR),
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "how", "wanted"),
+    [
+        (E5M2, {}, {}),
+        (E4M3, {"scaleAlg": 1}, {"algorithm": 1}),
+        (D.FLOAT4_E2M1, {"roundMode": "round"}, {"mode": "round"}),
+        (D.FLOAT4_E2M1, {"scaleAlg": 2, "dstTypeMax": 7.0}, {"algorithm": 2, "most": 7.0}),
+        (D.FLOAT4_E1M2, {"scaleAlg": 2}, {"algorithm": 2, "most": 1.75}),
+        (D.FLOAT4_E1M2, {"scaleAlg": 2, "dstTypeMax": 2.5}, {"algorithm": 2, "most": 2.5}),
+    ],
+)
+def test_blocks_of_groups(of: D, how: Arguments, wanted: Arguments) -> None:
+    bounds = [0, 0, 31, 96, 96, 200]
+    x = np.random.default_rng(8).normal(size=(200, 6)).astype(np.float16)
+    y = np.empty(x.size // (2 if of >= D.FLOAT4_E2M1 else 1), np.uint8)
+    scales = np.empty((200 // 64 + len(bounds) - 1, 6, 2), np.uint8)
+    index = np.array(bounds[1:], np.int32)
+    given = {"roundMode": "rint", "dstType": int(of), "blocksize": 32, "scaleAlg": 0, "dstTypeMax": 0.0} | how
+    given |= {
+        "x": Tensor(D.FLOAT16, x.shape, address=x.ctypes.data),
+        "groupIndex": Tensor(D.INT32, index.shape, address=index.ctypes.data),
+        "y": Tensor(of, x.shape, address=y.ctypes.data),
+        "mxscale": Tensor(E8M0, scales.shape, address=scales.ctypes.data),
+    }
+    prepare(BY_NAME[GROUPED[1]], given, AT_950).run()
+    parts = []
+    for group, (begin, end) in enumerate(pairwise(bounds)):
+        numbers, exponents = quantized(x[begin:end], 0, of, **wanted)
+        parts.append(numbers)
+        pairs = paired(exponents, 0)
+        assert np.array_equal(scales[begin // 64 + group :][: len(pairs)], pairs)
+    assert np.array_equal(y, stored(np.concatenate(parts), of).reshape(-1))
+
+
+def levels(d: D) -> Arguments:
+    how = {"roundModeOptional": "rint", "level0BlockSize": 512, "level1BlockSize": 32}
+    results = {"yOut": T(D.FLOAT4_E2M1, (2, 600)), "level0ScaleOut": T(D.FLOAT, (2, 2))}
+    return {"x": T(d, (2, 600)), SMOOTH: T(d, (600,)), **how, **results, "level1ScaleOut": T(E8M0, (2, 10, 2))}
+
+
+class TestTwoLevels(LibraryTests):
+    subject = Subject(
+        (BY_NAME[LEVELS],),
+        calls={LEVELS: levels},
+        references={},
+        default=(D.FLOAT16, D.BF16),
+        elsewhere=(LEVELS,),
+        empty={
+            LEVELS: {
+                "yOut": {"shape": (0, 4)},
+                "level0ScaleOut": {"shape": (0, 1)},
+                "level1ScaleOut": {"shape": (0, 1, 2)},
+            }
+        },
+        breaks={
+            "data types that go together": at_950(lambda o, name: dtype(D.DOUBLE, name), "data type"),
+            "format that counts as ND": at_950(lambda o, name: {name: FORMAT_NZ}, "ACL_FORMAT"),
+            "allowed value": at_950(lambda o, name: {name: "ceil" if name.startswith("round") else 64}, ""),
+            "1 to 7 dimensions": at_950(lambda o, name: shape(NINE, name), "1 to 7"),
+            "no dimension of 0": at_950(lambda o, name: shape((0, 4), name), "no dimension of 0"),
+            "even": at_950(lambda o, name: shape((2, 599), name), "an even last"),
+            "same shape as x": at_950(lambda o, name: shape((2, 598), name), "[2, 600]"),
+            "whole bytes": at_950(lambda o, name: {name: Tensor(D.FLOAT4_E2M1, (2, 600), (1200, 1))}, "contiguous"),
+            "shape is one for each block": at_950(lambda o, name: shape((2, 1), name), "[2, 2]"),
+            "shape is two for two blocks": at_950(lambda o, name: shape((2, 1, 2), name), "[2, 10, 2]"),
+            "same data type as x": at_950(lambda o, name: dtype(D.FLOAT, name), "ACL_FLOAT16"),
+            "shape is one for each column": at_950(lambda o, name: shape((2, 300), name), "[600]"),
+        },
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes=dict.fromkeys(("data types that go together", "format that counts as ND"), INVALID),
+    )
+
+
+@pytest.mark.parametrize("smooth", [False, True])
+@pytest.mark.parametrize("mode", ["rint", "round", "floor"])
+@pytest.mark.parametrize("given", [D.FLOAT16, D.BF16])
+def test_scales_of_two_levels(given: D, mode: str, smooth: bool) -> None:
+    random = np.random.default_rng(9)
+    x = random.normal(size=(2, 600)).astype(given.numpy)
+    x[0, :40], x[1, 512:] = 0, 0
+    by = random.normal(size=600).astype(given.numpy)
+    y, wide, scales = np.empty(600, np.uint8), np.empty((2, 2), np.float32), np.empty((2, 10, 2), np.uint8)
+    arguments = {"roundModeOptional": mode, "level0BlockSize": 512, "level1BlockSize": 32}
+    arguments |= {
+        "x": Tensor(given, x.shape, address=x.ctypes.data),
+        SMOOTH: Tensor(given, by.shape, address=by.ctypes.data) if smooth else None,
+        "yOut": Tensor(D.FLOAT4_E2M1, x.shape, address=y.ctypes.data),
+        "level0ScaleOut": Tensor(D.FLOAT, wide.shape, address=wide.ctypes.data),
+        "level1ScaleOut": Tensor(E8M0, scales.shape, address=scales.ctypes.data),
+    }
+    prepare(BY_NAME[LEVELS], arguments, AT_950).run()
+    product = (x.astype(np.float32) * by.astype(np.float32)).astype(given.numpy) if smooth else x
+    for row in range(2):
+        for at in range(2):
+            part = product[row, 512 * at : 512 * at + 512].astype(np.float32)
+            level = np.float32(np.abs(part).max()) * np.float32(1 / 6)
+            assert wide[row, at] == level
+            quotients = np.zeros_like(part) if level == 0 else (part / level).astype(given.numpy).astype(np.float32)
+            numbers, exponents = quantized(quotients, 0, D.FLOAT4_E2M1, mode)
+            found = y.reshape(2, 300)[row, 256 * at : 256 * at + 256]
+            negative = np.where(part == 0, np.copysign(0, part), numbers)
+            assert np.array_equal(found, codes(negative, D.FLOAT4_E2M1))
+            assert scales[row].reshape(-1)[16 * at :][: len(exponents)].tolist() == exponents.tolist()
+
+
+def test_what_is_not_finite_has_no_part_in_wide_scales() -> None:
+    x = np.ones((1, 64), np.float16)
+    x[0, 0], x[0, 1] = np.inf, 2
+    y, wide, scales = np.empty(32, np.uint8), np.empty((1, 1), np.float32), np.empty((1, 1, 2), np.uint8)
+    arguments = {"roundModeOptional": None, "level0BlockSize": 512, "level1BlockSize": 32, SMOOTH: None}
+    arguments |= {
+        "x": Tensor(D.FLOAT16, x.shape, address=x.ctypes.data),
+        "yOut": Tensor(D.FLOAT4_E2M1, x.shape, address=y.ctypes.data),
+        "level0ScaleOut": Tensor(D.FLOAT, wide.shape, address=wide.ctypes.data),
+        "level1ScaleOut": Tensor(E8M0, scales.shape, address=scales.ctypes.data),
+    }
+    prepare(BY_NAME[LEVELS], arguments, AT_950).run()
+    assert wide == np.float32(2) * np.float32(1 / 6)
+    assert scales.tolist() == [[[255, 126]]]
+    assert not y[:16].any()
+    assert (y[16:] == 0x77).all()
 
 
 def arguments(x: Array, of: D, axis: int = -1, size: int = 32, **how: Any) -> Arguments:

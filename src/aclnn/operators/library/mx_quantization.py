@@ -11,43 +11,55 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     dims_between,
+    dtype_in,
     each,
     generated,
     listing,
     no_zero_dims,
+    not_empty,
     nothing_to_write,
     one_of,
+    present,
     rule,
+    same_dtype,
     same_shape,
     shape_is,
+    unless_empty,
+    with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import float32
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import CLASS_950
-from aclnn.operators.library.common import attribute, declared, tensor_in, tensor_out
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.operators.library.block_quantization import groups
+from aclnn.operators.library.common import EIGHT_BITS_OF_NUMPY, attribute, declared, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.microscaling import (
     BLOCK,
     ELEMENTS,
     FOUR_BITS,
+    PAIR,
     ROUNDINGS,
     Rule,
     carried,
     ceiled,
     factors,
     floored,
+    in_blocks,
     in_pairs,
     pairs_shape,
     quantized,
     restored,
 )
-from aclnn.operators.library.quantization import is_dtype, whole_bytes
+from aclnn.operators.library.quantization import given, is_dtype, text, whole_bytes
 
 HALVES = (D.FLOAT16, D.BF16)
 ROUNDING = "roundModeOptional"
 OCP, CEILED, RANGED = range(3)
 """How scales are found: as in the specification, so that nothing saturates, for a range of FLOAT4_E2M1."""
 _CARRIED = (6.0, 7.0)
+_GROUPED_CARRIED = {D.FLOAT4_E2M1: _CARRIED, D.FLOAT4_E1M2: (1.875,)}
+_GROUPED_RANGES = {D.FLOAT4_E2M1: (6.0, 12.0), D.FLOAT4_E1M2: (1.75, 3.5)}
 _MOST_BLOCK, _MOST_RANGE = 1024, 12.0
 
 ROUNDING_PARAMETER = Parameter(
@@ -359,6 +371,192 @@ _SQUARE = declared(
 )
 
 
+_GROUPED = ("y", "mxscale")
+
+
+def _grouped_range(call: Call) -> str | None:
+    got, of = float32(call["dstTypeMax"]), call["y"].dtype
+    if of not in FOUR_BITS:
+        return None
+    least, most = _GROUPED_RANGES[of]
+    if got == 0 or least <= got <= most:
+        return None
+    return f"dstTypeMax: expected 0 or {least} to {most} beside {of.c_name}, got {got}"
+
+
+def _grouped_algorithm(call: Call) -> str | None:
+    got, of = call["scaleAlg"], call["y"].dtype
+    allowed = (OCP, RANGED) if of in FOUR_BITS else (OCP, CEILED)
+    if got in allowed:
+        return None
+    return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} (y), got {got}"
+
+
+def _grouped_rounding(call: Call) -> str | None:
+    got, of = call["roundMode"], call["y"].dtype
+    wrong = of not in FOUR_BITS and got != "rint"
+    return f"roundMode: expected rint beside {of.c_name} (y), got {got}" if wrong else None
+
+
+def _grouped_shape(call: Call) -> Shape:
+    rows, columns = call["x"].shape
+    return (rows // (BLOCK * PAIR) + call["groupIndex"].shape[0], columns, PAIR)
+
+
+def _grouped_rule(call: Call) -> Rule:
+    dtype, way = call["y"].dtype, call.arguments.get("scaleAlg", OCP)
+    if way == OCP:
+        return floored(ELEMENTS[dtype])
+    if way == CEILED:
+        return ceiled(ELEMENTS[dtype].most, subnormal=True)
+    most = float32(call["dstTypeMax"]) or ELEMENTS[dtype].most
+    return carried(most, rounds=True) if most in _GROUPED_CARRIED[dtype] else ceiled(most, subnormal=False)
+
+
+def _grouped_work(call: Call) -> Library | None:
+    if call["x"].size == 0:
+        return None
+    dtype, shape, find, to_whole = (
+        call["y"].dtype,
+        _grouped_shape(call),
+        _grouped_rule(call),
+        ROUNDINGS[call["roundMode"]],
+    )
+
+    def quantize(x: Any, ends: Any) -> Any:
+        parts, scales = [], np.zeros(shape, np.uint8)
+        for group, (begin, end) in enumerate(groups(ends, x.shape[0], "groupIndex")):
+            y, found = quantized(x[begin:end], (0,), dtype, find, to_whole)
+            first, pairs = begin // (BLOCK * PAIR) + group, in_pairs(found, 0)
+            scales[first : first + len(pairs)] = pairs.view(np.uint8)
+            parts.append(y)
+        return np.concatenate(parts), scales.view(D.FLOAT8_E8M0.numpy)
+
+    return Library(quantize, ("x", "groupIndex"), _GROUPED)
+
+
+def _grouped(version: int) -> Operator:
+    formats = tuple(ELEMENTS) if version > 1 else EIGHT_BITS_OF_NUMPY
+    modes = tuple(ROUNDINGS) if version > 1 else ("rint",)
+    further = (SCALE_ALG, attribute("dstTypeMax", Kind.DOUBLE, "what the largest number of four bits may become, or 0"))
+    return declared(
+        "grouped_dynamic_mx_quant" + "_v2" * (version > 1),
+        "mxscale = 2^(floor(log2(max |x of the block|)) - emax),  y = round(x / mxscale)",
+        "Quantise blocks of columns of groups of rows to an MX format.",
+        (
+            tensor_in("x", "rows of numbers"),
+            tensor_in("groupIndex", "where groups of rows end"),
+            text("roundMode", listing(modes)),
+            DST_TYPE,
+            attribute("blocksize", Kind.INT64, "the numbers of a block, 32"),
+            *(further * (version > 1)),
+            tensor_out("y", "the quantised numbers", const=True),
+            scales_out("mxscale", "columns, of each group from a row of its own"),
+        ),
+        (
+            present("x", "groupIndex", "roundMode", *_GROUPED),
+            dtype_in(HALVES, "x"),
+            dtype_in((D.INT32,) if version > 1 else (D.INT32, D.INT64), "groupIndex"),
+            dtype_in(formats, "y"),
+            dtype_in((D.FLOAT8_E8M0,), "mxscale"),
+            one_of("roundMode", *modes),
+            one_of("blocksize", BLOCK),
+            *((one_of("scaleAlg", OCP, CEILED, RANGED),) * (version > 1)),
+            is_dtype("dstType", "y"),
+            dims_between(2, 2, "x"),
+            dims_between(1, 1, "groupIndex"),
+            same_shape("y", "x"),
+            shape_is("two for two blocks", _grouped_shape, "mxscale"),
+            not_empty("groupIndex"),
+            *(unless_empty(("x",), whole_bytes("y")) * (version > 1)),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                *unless_empty(
+                    ("x",),
+                    *(
+                        (
+                            rule("rint of eight bits: roundMode", _grouped_rounding),
+                            rule("scales of the format: scaleAlg", _grouped_algorithm),
+                            rule("a range: dstTypeMax", _grouped_range),
+                        )
+                        * (version > 1)
+                    ),
+                ),
+            ),
+        ),
+        _grouped_work,
+        HALVES,
+        CLASS_950,
+    )
+
+
+_LEVELS = ("yOut", "level0ScaleOut", "level1ScaleOut")
+_SMOOTH = "smoothScaleOptional"
+_WIDE_BLOCK, _LEAST_NORMAL = 512, 2.0**-126
+
+
+def _levels_work(call: Call) -> Library | None:
+    if nothing_to_write(call, _LEVELS):
+        return None
+    last, to_whole, of = len(call["x"].shape) - 1, to_integer(call), call["x"].dtype.numpy
+    element = ELEMENTS[D.FLOAT4_E2M1]
+
+    def quantize(x: Any, smooth: Any = None) -> Any:
+        numbers = (x if smooth is None else (x * smooth).astype(of)).astype(np.float32)
+        blocks = in_blocks(numbers, last, _WIDE_BLOCK)
+        finite = np.where(np.isfinite(blocks), np.abs(blocks), 0)
+        scale = np.max(finite, -1, keepdims=True) * np.float32(1 / element.most)
+        scale = np.where(scale < _LEAST_NORMAL, 0, scale).astype(np.float32)
+        quotients = np.where(blocks == 0, blocks, (blocks / scale).astype(of).astype(np.float32))
+        flat = quotients.reshape(*x.shape[:-1], -1)[..., : x.shape[-1]]
+        y, scales = quantized(flat, (last,), D.FLOAT4_E2M1, floored(element), to_whole)
+        return y, scale[..., 0], in_pairs(scales, last)
+
+    return Library(quantize, ("x", *given(call, _SMOOTH)), _LEVELS)
+
+
+_TWO_LEVELS = declared(
+    "dynamic_dual_level_mx_quant",
+    "level0ScaleOut = max |x of 512| / 6,  t = x / level0ScaleOut,  "
+    "level1ScaleOut = 2^(floor(log2(max |t of 32|)) - 2),  yOut = round(t / level1ScaleOut)",
+    "Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.",
+    (
+        tensor_in("x", "rows of numbers"),
+        optional_in(_SMOOTH, "the factors of columns, of x's type"),
+        Parameter(ROUNDING, ROUNDING, Kind.STRING, "rint, also null, round or floor", optional=True),
+        attribute("level0BlockSize", Kind.INT64, "the numbers of a block with a scale of FLOAT, 512"),
+        attribute("level1BlockSize", Kind.INT64, "the numbers of a block with a power of two, 32"),
+        tensor_out("yOut", "the quantised numbers; FLOAT4_E2M1", const=True),
+        tensor_out("level0ScaleOut", "the scales of wide blocks; FLOAT", const=True),
+        scales_out("level1ScaleOut", "rows"),
+    ),
+    generated(
+        ("x",),
+        _LEVELS,
+        lambda product: [(x, D.FLOAT4_E2M1, D.FLOAT, D.FLOAT8_E8M0) for x in HALVES],
+        one_of(ROUNDING, None, *ROUNDINGS),
+        one_of("level0BlockSize", _WIDE_BLOCK),
+        one_of("level1BlockSize", BLOCK),
+        dims_between(1, 7, "x"),
+        no_zero_dims("x"),
+        each("even", ("x",), even),
+        same_shape("yOut", "x"),
+        whole_bytes("yOut"),
+        shape_is(
+            "one for each block",
+            lambda call: (*call["x"].shape[:-1], -(-call["x"].shape[-1] // _WIDE_BLOCK)),
+            "level0ScaleOut",
+        ),
+        shape_is("two for two blocks", lambda call: pairs_shape(call["x"].shape, -1), "level1ScaleOut"),
+        same_dtype(_SMOOTH, "x"),
+        shape_is("one for each column", lambda call: call["x"].shape[-1:], _SMOOTH),
+    ),
+    _levels_work,
+    HALVES,
+    CLASS_950,
+)
+
+
 def _last(call: Call) -> str | None:
     last, got = len(call["x"].shape) - 1, call["axis"]
     return None if got in (-1, last) else f"axis: expected -1 or {last} (the last dimension), got {got}"
@@ -406,5 +604,7 @@ OPERATORS = (
     *map(_along_axis, (1, 2, 3)),
     *map(_both, (1, 2)),
     _SQUARE,
+    *map(_grouped, (1, 2)),
+    _TWO_LEVELS,
     _RESTORED,
 )
