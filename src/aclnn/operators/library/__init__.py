@@ -58,6 +58,7 @@ from aclnn.operators.library import (
     masked_softmax,
     matrix,
     modulation,
+    mx_norms,
     mx_quantization,
     nucleus,
     optimizer,
@@ -195,6 +196,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         quantized_norms,
         quantized_gates,
         mx_quantization,
+        mx_norms,
     )
     for operator in module.OPERATORS
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,10 @@ HALVES = (D.FLOAT16, D.BF16)
 ROUNDING = "roundModeOptional"
 OCP, CEILED, RANGED = range(3)
 """How scales are found: as in the specification, so that nothing saturates, for a range of FLOAT4_E2M1."""
+WITHOUT_RANGE = {D.FLOAT8_E5M2: (OCP, CEILED), D.FLOAT8_E4M3FN: (OCP, CEILED)} | dict.fromkeys(FOUR_BITS, (OCP,))
+_OF_AXES = {**WITHOUT_RANGE, D.FLOAT4_E2M1: (OCP, RANGED)}
+_OF_SQUARES = {**dict.fromkeys(ELEMENTS, (OCP,)), D.FLOAT4_E2M1: (OCP, RANGED)}
+_OF_GROUPS = {**WITHOUT_RANGE, **dict.fromkeys(FOUR_BITS, (OCP, RANGED))}
 _CARRIED = (6.0, 7.0)
 _GROUPED_CARRIED = {D.FLOAT4_E2M1: _CARRIED, D.FLOAT4_E1M2: (1.875,)}
 _GROUPED_RANGES = {D.FLOAT4_E2M1: (6.0, 12.0), D.FLOAT4_E1M2: (1.75, 3.5)}
@@ -85,27 +89,26 @@ def scales_out(name: str, axis: str) -> Parameter:
     return tensor_out(name, f"the scales of blocks along {axis}, in twos; FLOAT8_E8M0", const=True)
 
 
-def rounding(*outputs: str) -> tuple[Check, ...]:
-    """Require a way to round that numbers of so many bits have."""
+def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, ...]:
+    """Require a way to round that numbers of so many bits have; it may be null if ``absent`` has None."""
 
     def complain(call: Call) -> str | None:
-        got, of = call[ROUNDING], call[outputs[0]].dtype
-        if got in (None, "rint") or of in FOUR_BITS:
+        got, of = call[name], call[output].dtype
+        if got in (*absent, "rint") or of in FOUR_BITS:
             return None
-        return f"{ROUNDING}: expected rint beside {of.c_name} ({outputs[0]}), got {got}"
+        return f"{name}: expected rint beside {of.c_name} ({output}), got {got}"
 
-    return one_of(ROUNDING, None, *ROUNDINGS), rule(f"rint of eight bits: {ROUNDING}", complain)
+    return one_of(name, *absent, *ROUNDINGS), rule(f"rint of eight bits: {name}", complain)
 
 
-def algorithm(output: str) -> Check:
+def algorithm(output: str, allowed: Mapping[D, tuple[int, ...]]) -> Check:
     """Require a way to find scales that a format has."""
 
     def complain(call: Call) -> str | None:
         got, of = call["scaleAlg"], call[output].dtype
-        allowed = {D.FLOAT4_E2M1: (OCP, RANGED), D.FLOAT4_E1M2: (OCP,)}.get(of, (OCP, CEILED))
-        if got in allowed:
+        if got in allowed[of]:
             return None
-        return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} ({output}), got {got}"
+        return f"scaleAlg: expected {listing(map(str, allowed[of]))} beside {of.c_name} ({output}), got {got}"
 
     return rule("scales of the format: scaleAlg", complain)
 
@@ -138,9 +141,9 @@ def rule_of(call: Call, output: str) -> Rule:
     return carried(most, call["x"].dtype != D.FLOAT) if most in _CARRIED else ceiled(most, subnormal=False)
 
 
-def to_integer(call: Call) -> Callable[[Any], Any]:
+def to_integer(call: Call, name: str = ROUNDING) -> Callable[[Any], Any]:
     """Return how a call rounds."""
-    return ROUNDINGS[call[ROUNDING] or "rint"]
+    return ROUNDINGS[call[name] or "rint"]
 
 
 def columns(inputs: Sequence[D], outputs: int) -> Callable[[Any], list[tuple[D, ...]]]:
@@ -223,10 +226,10 @@ def _along_axis(version: int) -> Operator:
             ("x",),
             ("yOut", "mxscaleOut"),
             columns(FLOATING, 1),
-            *rounding("yOut"),
+            *rounding("yOut", ROUNDING, None),
             is_dtype("dstType", "yOut"),
             rule("a whole number of 32: blocksize", _block),
-            algorithm("yOut"),
+            algorithm("yOut", _OF_AXES),
             rule("32: blocksize", _plain_block),
             *((RANGE,) * (version > 1)),
             *((rule("a bound with scaleAlg 1: maxLowBound", _low_bound),) * (version > 2)),
@@ -284,9 +287,9 @@ def _both(version: int) -> Operator:
             ("x",),
             _BOTH,
             columns(HALVES, 2),
-            *rounding("y1Out"),
+            *rounding("y1Out", ROUNDING, None),
             is_dtype("dstType", "y1Out"),
-            algorithm("y1Out"),
+            algorithm("y1Out", _OF_AXES),
             *((RANGE,) * (version > 1)),
             dims_between(2, 7, "x"),
             each("even", ("x",), even),
@@ -303,14 +306,6 @@ def _both(version: int) -> Operator:
 
 
 _SQUARES = ("yOut", "scale1Out", "scale2Out")
-
-
-def _square_algorithm(call: Call) -> str | None:
-    got, of = call["scaleAlg"], call["yOut"].dtype
-    allowed = (OCP, RANGED) if of == D.FLOAT4_E2M1 else (OCP,)
-    if got in allowed:
-        return None
-    return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} (yOut), got {got}"
 
 
 def _square_range(call: Call) -> str | None:
@@ -353,9 +348,9 @@ _SQUARE = declared(
         ("x",),
         _SQUARES,
         lambda product: [(x, y, D.FLOAT8_E8M0, D.FLOAT8_E8M0) for x in HALVES for y in ELEMENTS],
-        *rounding("yOut"),
+        *rounding("yOut", ROUNDING, None),
         is_dtype("dstType", "yOut"),
-        rule("scales of the format: scaleAlg", _square_algorithm),
+        algorithm("yOut", _OF_SQUARES),
         rule("a range: dstTypeMax", _square_range),
         dims_between(2, 3, "x"),
         no_zero_dims("x"),
@@ -382,20 +377,6 @@ def _grouped_range(call: Call) -> str | None:
     if got == 0 or least <= got <= most:
         return None
     return f"dstTypeMax: expected 0 or {least} to {most} beside {of.c_name}, got {got}"
-
-
-def _grouped_algorithm(call: Call) -> str | None:
-    got, of = call["scaleAlg"], call["y"].dtype
-    allowed = (OCP, RANGED) if of in FOUR_BITS else (OCP, CEILED)
-    if got in allowed:
-        return None
-    return f"scaleAlg: expected {listing(map(str, allowed))} beside {of.c_name} (y), got {got}"
-
-
-def _grouped_rounding(call: Call) -> str | None:
-    got, of = call["roundMode"], call["y"].dtype
-    wrong = of not in FOUR_BITS and got != "rint"
-    return f"roundMode: expected rint beside {of.c_name} (y), got {got}" if wrong else None
 
 
 def _grouped_shape(call: Call) -> Shape:
@@ -475,8 +456,8 @@ def _grouped(version: int) -> Operator:
                     ("x",),
                     *(
                         (
-                            rule("rint of eight bits: roundMode", _grouped_rounding),
-                            rule("scales of the format: scaleAlg", _grouped_algorithm),
+                            rounding("y", "roundMode")[1],
+                            algorithm("y", _OF_GROUPS),
                             rule("a range: dstTypeMax", _grouped_range),
                         )
                         * (version > 1)
