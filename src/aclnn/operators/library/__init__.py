@@ -58,6 +58,7 @@ from aclnn.operators.library import (
     masked_softmax,
     matrix,
     modulation,
+    mx_gates,
     mx_norms,
     mx_quantization,
     nucleus,
@@ -197,6 +198,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         quantized_gates,
         mx_quantization,
         mx_norms,
+        mx_gates,
     )
     for operator in module.OPERATORS
 )
