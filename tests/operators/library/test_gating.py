@@ -16,9 +16,21 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import gating
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Array, Break, LibraryTests, Placed, Subject, described, torch
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    described,
+    torch,
+)
 
 GATE, SECOND, GROUPS = "moe_gating_top_k_softmax", "moe_gating_top_k_softmax_v2", "moe_gating_top_k"
+TABLE = "moe_gating_top_k_v2"
 SHARES = "softmaxResultOutOptional"
 GATED = ("yOut", "expertIdxOut", "rowIdxOut")
 
@@ -69,6 +81,19 @@ def _groups(d: D, rows: int = 5) -> Arguments:
     }
 
 
+def _beside_table(d: D) -> Arguments:
+    """Three keys, all groups."""
+    table = {"inputIdsOptional": T(D.INT64, (5,)), "tid2eidOptional": T(D.INT32, (3, 3))}
+    return _groups(d) | table | {"kGroup": 4}
+
+
+def _from_table(a: Mapping[str, Any]) -> Any:
+    scores = a["x"].double().sigmoid()
+    experts = a["tid2eidOptional"].long()[a["inputIdsOptional"]]
+    y = scores.gather(-1, experts)
+    return y / (y.sum(-1, keepdim=True) + a["eps"]) * a["routedScalingFactor"], experts, scores
+
+
 def _of_groups(a: Mapping[str, Any]) -> Any:
     """DeepSeek's gate, by PyTorch's functions."""
     x, bias = a["x"].double(), a["biasOptional"]
@@ -88,11 +113,12 @@ def _of_groups(a: Mapping[str, Any]) -> Any:
 class TestGating(LibraryTests):
     subject = Subject(
         gating.OPERATORS,
-        calls={GATE: lambda d: _gate(T(d, (5, 16)), 3), SECOND: _second, GROUPS: _groups},
+        calls={GATE: lambda d: _gate(T(d, (5, 16)), 3), SECOND: _second, GROUPS: _groups, TABLE: _beside_table},
         references={
             GATE: _gated,
             SECOND: lambda a: (*_gated(a)[:2], a["x"].double().softmax(-1)),
             GROUPS: _of_groups,
+            TABLE: _from_table,
         },
         default=TRAINED,
         empty={
@@ -103,6 +129,7 @@ class TestGating(LibraryTests):
                 "finishedOptional": {"shape": (0,)},
             },
             GROUPS: _groups(D.FLOAT, 0),
+            TABLE: _groups(D.FLOAT, 0) | {"inputIdsOptional": None, "tid2eidOptional": None},
         },
         breaks={
             "same data type as x": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
@@ -127,13 +154,27 @@ class TestGating(LibraryTests):
             "few experts": lambda o, name: Break(shape((5, 2049), name), "1 to 2048"),
             "shape is one for each expert": lambda o, name: Break(shape((15,), name), "[16]"),
             "groups of experts": lambda o, name: Break({name: 3}, "a divisor of 16"),
+            "one group": lambda o, name: Break({"normType": 2}, "expected 1 with normType 2"),
+            "few beside a table": lambda o, name: Break(
+                {"k": 65, **shape((5, 132), "x", "outOut"), **shape((132,), "biasOptional")}
+                | shape((5, 65), "yOut", "expertIdxOut"),
+                "at most 64",
+            ),
+            "columns of a table": lambda o, name: Break(shape((3, 4), name), "[keys, 3]"),
+            "shape is one for each row": lambda o, name: Break(shape((4,), name), "[5]"),
+            "groups beside a table": lambda o, name: Break({name: 2}, "all groups"),
             "among the groups": lambda o, name: Break({name: 5}, "from 1 to 4"),
-            "among the experts of groups": lambda o, name: Break({name: 9}, "from 1 to 8"),
+            "among the experts of groups": lambda o, name: (
+                Break({name: 17}, "from 1 to 16") if o.name == TABLE else Break({name: 9}, "from 1 to 8")
+            ),
             "same shape as x": lambda o, name: Break(shape((5, 15), name), "[5, 16]"),
             "shape is a place for each chosen": lambda o, name: Break(shape((5, 4), name), "[5, 3]"),
         },
+        indices={(TABLE, "inputIdsOptional"): 3, (TABLE, "tid2eidOptional"): 16},
         codes=dict.fromkeys(
             (
+                *("one group", "few beside a table", "columns of a table", "shape is one for each row"),
+                "groups beside a table",
                 *("null", "2 to 3 dimensions", "extents of 32 bits", "as many experts as the product takes"),
                 *("a flag for each row", "among the experts", "shape is a place for each chosen"),
                 *("allowed value", "as x", "2 dimensions", "few experts", "shape is one for each expert"),
@@ -173,7 +214,7 @@ def test_atlas_inference_numbers_no_rows_and_takes_blocks_of_experts() -> None:
             _run_gate(other, None, 2, Product.ATLAS_INFERENCE)
 
 
-def _run(name: str, x: Array, **changes: Any) -> list[Array]:
+def _run(name: str, x: Array, product: Product = Product.ATLAS_A2, **changes: Any) -> list[Array]:
     """Compute with a call of five rows of float32 that has other numbers and no optional inputs."""
     call = (_second if name == SECOND else _groups)(D.FLOAT) | changes
     call |= {key: None for key in ("finishedOptional", "biasOptional") if key in call}
@@ -183,7 +224,7 @@ def _run(name: str, x: Array, **changes: Any) -> list[Array]:
         if isinstance(each, T)
     }
     placed["x"].view[...] = x
-    prepare(BY_NAME[name], call | {key: each.tensor for key, each in placed.items()}, Product.ATLAS_A2).run()
+    prepare(BY_NAME[name], call | {key: each.tensor for key, each in placed.items()}, product).run()
     return [placed[key].view for key in ("yOut", "expertIdxOut", SHARES if name == SECOND else "outOut")]
 
 
@@ -209,11 +250,13 @@ def test_the_first_scores_may_be_chosen_before_softmax() -> None:
 def test_scores_and_groups_of_every_kind(norm: int, renorm: int, mode: int, count: int, kept: int) -> None:
     x = _scores()
     numbers = {"normType": norm, "renorm": renorm, "groupSelectMode": mode, "groupCount": count, "kGroup": kept}
-    found = _run(GROUPS, x, **numbers)
+    # With the root of softplus there are groups only on Ascend 950.
+    product = Product.ASCEND_950 if norm == 2 else Product.ATLAS_A2
+    found = _run(GROUPS, x, product, **numbers)
     expected = _of_groups(_groups(D.FLOAT) | numbers | {"x": torch.from_numpy(x), "biasOptional": None})
     for got, wanted in zip(found, expected, strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6)
-    assert (_run(GROUPS, x, **numbers, outFlag=False)[2] == 7).all()
+    assert (_run(GROUPS, x, product, **numbers, outFlag=False)[2] == 7).all()
 
 
 @pytest.mark.parametrize(
@@ -234,3 +277,33 @@ def test_groups_that_experts_do_not_make(count: int, mode: int, text: str) -> No
     }
     with pytest.raises(AclnnError, match="at most 2048 in all, got 65 of 2"):
         prepare(BY_NAME[GROUPS], described(many), Product.ATLAS_A2)
+
+
+def test_groups_that_reject_nothing_may_have_any_size() -> None:
+    """One each are refused on Ascend 950 with the sums of two only where some groups are rejected."""
+    many = {"x": Tensor(D.FLOAT, (5, 130)), "outOut": Tensor(D.FLOAT, (5, 130)), "biasOptional": None}
+    call = _groups(D.FLOAT) | many | {"groupCount": 130, "kGroup": 130}
+    prepare(BY_NAME[GROUPS], described(call), Product.ASCEND_950)
+    with pytest.raises(AclnnError, match="got 130 of 1"):
+        prepare(BY_NAME[GROUPS], described(call), Product.ATLAS_A2)
+    prepare(BY_NAME[GROUPS], described(call | {"groupSelectMode": 0}), Product.ATLAS_A2)
+
+
+def test_without_ids_the_scores_decide() -> None:
+    call = _beside_table(D.FLOAT) | {"tid2eidOptional": None}
+    arrays = {name: np.zeros(each.shape, each.dtype.numpy) for name, each in call.items() if isinstance(each, T)}
+    arrays["x"] = _scores()
+    found = computed(TABLE, call | arrays)["expertIdxOut"]
+    np.testing.assert_array_equal(found, torch.from_numpy(arrays["x"]).topk(3).indices)
+
+
+@pytest.mark.parametrize(
+    ("key", "expert", "text"),
+    [(3, 0, "inputIdsOptional: expected numbers from 0 to 2, got 3"), (0, 16, "tid2eidOptional: .* to 15, got 16")],
+)
+def test_experts_and_rows_beyond_the_table_are_refused(key: int, expert: int, text: str) -> None:
+    call = _beside_table(D.FLOAT)
+    arrays = {name: np.zeros(each.shape, each.dtype.numpy) for name, each in call.items() if isinstance(each, T)}
+    arrays["inputIdsOptional"][0], arrays["tid2eidOptional"][0] = key, expert
+    with pytest.raises(AclnnError, match=text):
+        computed(TABLE, call | arrays)

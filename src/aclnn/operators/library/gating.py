@@ -1,4 +1,4 @@
-"""Gates of mixtures of experts choose for each row those with the greatest scores: aclnnMoeGatingTopK, …Softmax."""
+"""Gates of mixtures of experts choose for each row those with the greatest scores: aclnnMoeGatingTopK, …Softmax …"""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     each,
+    elsewhere,
     extents,
     floating,
     generated,
@@ -22,17 +23,29 @@ from aclnn.core.checks import (
     only_if,
     present,
     public_format,
+    restricted,
     rule,
     same_dtype,
     same_shape,
     shape_is,
+    unless_empty,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, logistic, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    attribute,
+    camel,
+    expect_within,
+    logistic,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.quantization import given
 from aclnn.operators.library.sorting import sort_along
 
@@ -162,20 +175,30 @@ _NORMS: Mapping[int, Callable[[Any], Any]] = {
     _ROOT_OF_SOFTPLUS: lambda x: np.sqrt(np.logaddexp(0.0, x.astype(np.float64))),
 }
 _BIAS = "biasOptional"
+_TABLE = ("inputIdsOptional", "tid2eidOptional")
 _LARGEST, _TWO_LARGEST = 0, 1
 _MOST_EXPERTS, _BLOCK = 2048, 32
+_MOST_OF_TABLE = 64
+"""Experts of a row that a table names."""
 
 
 def _group_size(call: Call) -> int:
     return int(call["x"].shape[1] // call["groupCount"])
 
 
+def _in_groups(call: Call) -> bool:
+    """Whether groups reject experts; where they are single, or all stay, they do not."""
+    return call["groupCount"] not in (call["kGroup"], call["x"].shape[1])
+
+
 def _divided(call: Call) -> str | None:
     experts, count = call["x"].shape[1], call["groupCount"]
     if count < 1 or experts % count:
         return f"groupCount: expected a divisor of {experts} (the experts), got {count}"
-    size, least = _group_size(call), 2 if call["groupSelectMode"] == _TWO_LARGEST else 1
-    if size >= least and -(-size // _BLOCK) * _BLOCK * count <= _MOST_EXPERTS:
+    grouped = _in_groups(call)
+    size = _group_size(call) if grouped or call.product not in CLASS_950 else experts
+    least = 2 if call["groupSelectMode"] == _TWO_LARGEST else 1
+    if size >= least and (not grouped or -(-size // _BLOCK) * _BLOCK * count <= _MOST_EXPERTS):
         return None
     limit = f"rounded up to {_BLOCK} at most {_MOST_EXPERTS} in all"
     return f"groupCount: expected groups of at least {least} experts, {limit}, got {count} of {size}"
@@ -196,28 +219,64 @@ def _chosen_of_groups(call: Call) -> str | None:
     return None if 1 <= got <= most else f"k: expected from 1 to {most} (the experts of kGroup groups), got {got}"
 
 
+def _one_group(call: Call) -> str | None:
+    got = call["groupCount"]
+    if got == 1 or call["normType"] != _ROOT_OF_SOFTPLUS:
+        return None
+    return f"groupCount: expected 1 with normType {_ROOT_OF_SOFTPLUS} on {call.product.title}, got {got}"
+
+
+def _hashed(call: Call) -> bool:
+    return len(given(call, *_TABLE)) == len(_TABLE)
+
+
+def _few_of_table(call: Call) -> str | None:
+    got = call["k"]
+    return None if got <= _MOST_OF_TABLE else f"k: expected at most {_MOST_OF_TABLE} beside a table, got {got}"
+
+
+def _columns_of_table(call: Call, name: str) -> str | None:
+    got, count = call[name].shape, call["k"]
+    return None if len(got) == 2 and got[1] == count else f"expected shape [keys, {count}], got {extents(got)}"
+
+
+def _ungrouped(call: Call) -> str | None:
+    if not _in_groups(call):
+        return None
+    got = f"{call['kGroup']} of {call['groupCount']}"
+    return f"kGroup: expected all groups (groupCount), or groups of one expert, beside a table, got {got}"
+
+
 def _top_k_work(call: Call) -> Library | None:
     outputs = ("yOut", "expertIdxOut", *(("outOut",) if call["outFlag"] else ()))
     if nothing_to_write(call, outputs):
         return None
     norm, count, normed = _NORMS[call["normType"]], call["k"], call["normType"] != _SOFTMAX or call["renorm"] == 1
     groups, chosen, mode = call["groupCount"], call["kGroup"], call["groupSelectMode"]
-    factor, eps = call["routedScalingFactor"], call["eps"]
+    factor, eps, hashed = call["routedScalingFactor"], call["eps"], _hashed(call)
 
-    def gate(x: Any, bias: Any = 0.0) -> tuple[Any, ...]:
-        scores = norm(x)
-        parts = (scores + bias).reshape(len(x), groups, -1)
+    def found(scores: Any, bias: Any) -> Any:
+        parts = (scores + bias).reshape(len(scores), groups, -1)
         best = parts.max(-1) if mode == _LARGEST else np.partition(parts, -2, -1)[..., -2:].sum(-1)
         rejected = np.ones(best.shape, bool)
         np.put_along_axis(rejected, sort_along(best, -1, True, chosen)[1], False, -1)
         parts[rejected] = -np.inf
-        experts = sort_along(parts.reshape(x.shape), -1, True, count)[1]
+        return sort_along(parts.reshape(scores.shape), -1, True, count)[1]
+
+    def looked_up(scores: Any, keys: Any, table: Any) -> Any:
+        expect_within(_TABLE[0], keys, 0, len(table) - 1)
+        expect_within(_TABLE[1], table[keys], 0, scores.shape[-1] - 1)
+        return table[keys]
+
+    def gate(x: Any, *others: Any) -> tuple[Any, ...]:
+        scores = norm(x)
+        experts = looked_up(scores, *others) if hashed else found(scores, *(others or (0.0,)))
         y = np.take_along_axis(scores, experts, -1)
         if normed:
             y /= y.sum(-1, keepdims=True) + eps
         return (y * factor, experts, scores)[: len(outputs)]
 
-    return Library(gate, ("x", *given(call, _BIAS)), outputs)
+    return Library(gate, ("x", *(_TABLE if hashed else given(call, _BIAS))), outputs)
 
 
 _ROW_FLAGS = Parameter(
@@ -229,6 +288,51 @@ _X, _K = (
 )
 _VALUES = tensor_out("yOut", "the shares", const=True)
 _NUMBERS = tensor_out("expertIdxOut", "the experts; INT32", const=True)
+_OF_GROUPS = ("yOut", "expertIdxOut", "outOut")
+_GROUPED = (
+    dims_between(2, 2, "x"),
+    rule("few experts: x", _few_experts),
+    shape_is("one for each expert", lambda call: call["x"].shape[1:], _BIAS),
+    one_of("groupSelectMode", _LARGEST, _TWO_LARGEST),
+    one_of("normType", *_NORMS),
+    one_of("renorm", 0, 1),
+    rule("groups of experts: groupCount", _divided),
+    *elsewhere(CLASS_950, rule("one group: groupCount", _one_group)),
+    rule("among the groups: kGroup", _chosen_groups),
+    rule("among the experts of groups: k", _chosen_of_groups),
+    shape_is("a place for each chosen", lambda call: (call["x"].shape[0], call["k"]), "yOut", "expertIdxOut"),
+    only_if(same_shape("outOut", "x"), "with outFlag", lambda call: bool(call["outFlag"])),
+)
+
+
+def _top_k(name: str, summary: str, checks: tuple[Check, ...], *table: Parameter) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary=summary,
+        formula="expertIdxOut = the first k of norm(x) + biasOptional in the first kGroup groups"
+        + (", or tid2eidOptional[inputIdsOptional]; " if table else "; ")
+        + "yOut = routedScalingFactor * outOut[expertIdxOut] / (their sum + eps), outOut = norm(x)",
+        parameters=(
+            _X,
+            Parameter(_BIAS, _BIAS, Kind.INPUT, "what decides beside the scores, for each expert", optional=True),
+            *(*table, _K),
+            attribute("kGroup", Kind.INT64, "how many groups stay"),
+            attribute("groupCount", Kind.INT64, "into how many groups experts are divided"),
+            attribute("groupSelectMode", Kind.INT64, "a group counts 0: its greatest score, 1: the sum of two"),
+            attribute("renorm", Kind.INT64, "with normType 0, 1: divide by the sum"),
+            attribute("normType", Kind.INT64, "0: softmax, 1: sigmoid, 2: the root of softplus"),
+            attribute("outFlag", Kind.BOOL, "outOut is wanted"),
+            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of yOut"),
+            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
+            *(_VALUES, _NUMBERS),
+            tensor_out("outOut", "the scores, with outFlag; FLOAT", const=True),
+        ),
+        support=support(FLOATING, MODERN),
+        checks=checks,
+        work=_top_k_work,
+    )
+
 
 OPERATORS = (
     Operator(
@@ -274,45 +378,44 @@ OPERATORS = (
         checks=_softmax_checks(floating, _GATED[:2], one_of("renorm", 0, 1), rule(f"as x: {_SHARES}", _shares)),
         work=_second_softmax_work,
     ),
-    Operator(
-        name="moe_gating_top_k",
-        function=camel("moe_gating_top_k"),
-        summary="Choose experts from the groups with the greatest scores.",
-        formula="expertIdxOut = the first k of norm(x) + biasOptional in the first kGroup groups; "
-        "yOut = routedScalingFactor * outOut[expertIdxOut] / (their sum + eps), outOut = norm(x)",
-        parameters=(
-            _X,
-            Parameter(_BIAS, _BIAS, Kind.INPUT, "what decides beside the scores, for each expert", optional=True),
-            _K,
-            attribute("kGroup", Kind.INT64, "how many groups stay"),
-            attribute("groupCount", Kind.INT64, "into how many groups experts are divided"),
-            attribute("groupSelectMode", Kind.INT64, "a group counts 0: its greatest score, 1: the sum of two"),
-            attribute("renorm", Kind.INT64, "with normType 0, 1: divide by the sum"),
-            attribute("normType", Kind.INT64, "0: softmax, 1: sigmoid, 2: the root of softplus"),
-            attribute("outFlag", Kind.BOOL, "outOut is wanted"),
-            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of yOut"),
-            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
-            *(_VALUES, _NUMBERS),
-            tensor_out("outOut", "the scores, with outFlag; FLOAT", const=True),
-        ),
-        support=support(FLOATING, MODERN),
-        checks=generated(
-            ("x",),
-            ("yOut", "expertIdxOut", "outOut"),
-            lambda product: [(d, d, D.INT32, D.FLOAT) for d in FLOATING],
-            dims_between(2, 2, "x"),
-            rule("few experts: x", _few_experts),
-            shape_is("one for each expert", lambda call: call["x"].shape[1:], _BIAS),
-            one_of("groupSelectMode", _LARGEST, _TWO_LARGEST),
-            one_of("normType", *_NORMS),
-            one_of("renorm", 0, 1),
-            rule("groups of experts: groupCount", _divided),
-            rule("among the groups: kGroup", _chosen_groups),
-            rule("among the experts of groups: k", _chosen_of_groups),
-            shape_is("a place for each chosen", lambda call: (call["x"].shape[0], call["k"]), "yOut", "expertIdxOut"),
-            *(only_if(same_shape("outOut", "x"), "with outFlag", lambda call: bool(call["outFlag"])),),
+    _top_k(
+        "moe_gating_top_k",
+        "Choose experts from the groups with the greatest scores.",
+        generated(
+            *(("x",), _OF_GROUPS, lambda product: [(d, d, D.INT32, D.FLOAT) for d in FLOATING]),
+            *_GROUPED,
             optional=(same_dtype(_BIAS, "x"),),
         ),
-        work=_top_k_work,
+    ),
+    _top_k(
+        "moe_gating_top_k_v2",
+        "Choose experts from the groups with the greatest scores, or from a table.",
+        (
+            present("x", *_OF_GROUPS),
+            dtype_in(floating, "x"),
+            *(same_dtype(name, "x") for name in (_BIAS, "yOut")),
+            dtype_in(INDEX_TYPES, *_TABLE),
+            dtype_in((D.INT32,), "expertIdxOut"),
+            dtype_in((D.FLOAT,), "outOut"),
+            *unless_empty(
+                _OF_GROUPS,
+                *with_code(
+                    ACLNN_ERR_INNER_TILING_ERROR,
+                    *_GROUPED,
+                    *restricted(
+                        "beside a table",
+                        _hashed,
+                        rule("few beside a table: k", _few_of_table),
+                        each("columns of a table", _TABLE[1:], _columns_of_table),
+                        shape_is("one for each row", lambda call: call["x"].shape[:1], _TABLE[0]),
+                        rule("groups beside a table: kGroup", _ungrouped),
+                    ),
+                ),
+                which="every output",
+                among=all,
+            ),
+        ),
+        Parameter(_TABLE[0], _TABLE[0], Kind.INPUT, "the row of the table for each row", optional=True),
+        Parameter(_TABLE[1], _TABLE[1], Kind.INPUT, "k experts in each row; null: no table", optional=True),
     ),
 )
