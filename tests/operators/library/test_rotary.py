@@ -36,7 +36,7 @@ X, ANGLES = (2, 5, 3, 32), (1, 5, 1, 32)
 
 def _call(name: str, d: D, x: tuple[int, ...] = X, angles: tuple[int, ...] = ANGLES) -> Arguments:
     call: Arguments = dict.fromkeys(("x", "xOptional", "dy", "out", "dxOut"), T(d, x)) | {"mode": 0}
-    call |= dict.fromkeys(("cos", "sin", "dcosOut", "dsinOut"), T(d, angles))
+    call |= dict.fromkeys(("cos", "sin", "dcosOut", "dsinOut"), T(d, angles)) | {"rotate": None}
     return {p.name: call[p.name] for p in BY_NAME[name].parameters}
 
 
@@ -73,6 +73,7 @@ def _gradients(dy: Any, cos: Any, sin: Any, x: Any, mode: int) -> list[Any]:
 
 REFERENCES = {
     "rotary_position_embedding": lambda a: _turned(*(wide(a[name]) for name in ("x", "cos", "sin")), a["mode"]),
+    "rotary_position_embedding_v2": lambda a: _turned(*(wide(a[name]) for name in ("x", "cos", "sin")), a["mode"]),
     "rotary_position_embedding_grad": lambda a: _gradients(a["dy"], a["cos"], a["sin"], a["xOptional"], a["mode"]),
 }
 
@@ -104,13 +105,15 @@ BREAKS: Mapping[str, Breaking] = {
     "broadcasts": lambda o, name: Break(
         _call(o.name, D.FLOAT, X, (2, 4, 1, 32)), "broadcasts to", product=Product.ASCEND_950
     ),
+    "null": lambda o, name: Break({name: T(D.FLOAT, (32, 32))}, "null", product=Product.ASCEND_950),
+    "shape is a square of columns": lambda o, name: Break({name: T(D.FLOAT, (32, 31))}, "[32, 32]"),
     "arrangement": lambda o, name: Break(_call(o.name, D.FLOAT, X, (1, 5, 3, 32)), "fewer than 1000"),
 }
 
 
 class TestApplied(LibraryTests):
     subject = Subject(
-        rotary.OPERATORS[2:4],
+        rotary.OPERATORS[3:5],
         calls=APPLY_CALLS,
         references=APPLIED_REFERENCES,
         default=TRAINED,
@@ -122,7 +125,7 @@ class TestApplied(LibraryTests):
 
 class TestRotary(LibraryTests):
     subject = Subject(
-        rotary.OPERATORS[:2],
+        rotary.OPERATORS[:3],
         calls={name: lambda d, name=name: _call(name, d) for name in REFERENCES},
         references=REFERENCES,
         default=TRAINED,
@@ -131,11 +134,25 @@ class TestRotary(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("known mode", "3 to 4 dimensions", "same shape as cos", "same shape as x", "same shape as dy"),
-                *("whole pairs", "broadcasts", "arrangement"),
+                *("whole pairs", "broadcasts", "arrangement", "shape is a square of columns"),
             ),
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )
+
+
+@pytest.mark.parametrize("mode", [0, 1])
+def test_a_matrix_turns_pairs_as_a_mode_does(mode: int) -> None:
+    random = np.random.default_rng(mode)
+    x, cos, sin = (random.normal(size=dims).astype(np.float32) for dims in (X, ANGLES, ANGLES))
+    rotate = _turned(torch.eye(32), torch.zeros(32), torch.ones(32), mode).numpy()
+    given = {"x": x, "cos": cos, "sin": sin, "out": np.full_like(x, np.nan)}
+    by_pairs, by_matrix = (
+        _computed("rotary_position_embedding_v2", given | {"rotate": each}, mode, Product.ATLAS_A2)["out"]
+        for each in (None, rotate)
+    )
+    np.testing.assert_array_equal(by_matrix, by_pairs)
+    np.testing.assert_allclose(by_pairs, _turned(*map(torch.from_numpy, (x, cos, sin)), mode), rtol=1e-5, atol=1e-5)
 
 
 def _computed(name: str, tensors: Mapping[str, Any], mode: int, product: Product) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     generated,
     listing,
     not_empty,
+    null,
     on,
     present,
     public_format,
@@ -37,6 +38,7 @@ from aclnn.operators.library.common import (
     attribute,
     camel,
     expect_within,
+    optional_in,
     support,
     tensor_in,
     tensor_out,
@@ -95,8 +97,15 @@ def _turn(mode: int, x: Any, cos: Any, sin: Any) -> Any:
 def _work(call: Call) -> Library | None:
     if call["out"].size == 0:
         return None
-    mode = call["mode"]
-    return Library(lambda *arrays: _turn(mode, *_wide(*arrays)), ("x", "cos", "sin"), ("out",))
+    mode, inputs = call["mode"], ("x", "cos", "sin")
+    if call.arguments.get("rotate") is None:
+        return Library(lambda *arrays: _turn(mode, *_wide(*arrays)), inputs, ("out",))
+
+    def turn_by_matrix(*arrays: Any) -> Any:
+        x, cos, sin, rotate = _wide(*arrays)
+        return x * cos + x @ rotate * sin
+
+    return Library(turn_by_matrix, (*inputs, "rotate"), ("out",))
 
 
 def _apply_work(call: Call) -> Library:
@@ -216,6 +225,11 @@ def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, .
             *elsewhere(CLASS_950, rule("arrangement: cos", _arranged)),
         ),
     )
+
+
+def _square(call: Call) -> tuple[int, int]:
+    size = call["x"].shape[-1]
+    return size, size
 
 
 def _applied_mode(call: Call) -> str:
@@ -436,6 +450,25 @@ OPERATORS = (
         parameters=(tensor_in("x", "queries or keys"), _COS, _SIN, _MODE, tensor_out()),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN | {Product.ATLAS_INFERENCE}),
         checks=_checks(("x", "cos", "sin"), ("out",)),
+        work=_work,
+    ),
+    Operator(
+        name="rotary_position_embedding_v2",
+        function=camel("rotary_position_embedding_v2"),
+        summary="Turn pairs of elements by angles, or what a matrix makes of all elements.",
+        formula="out = x * cos + rotated(x) * sin, or x * cos + (x @ rotate) * sin",
+        parameters=(
+            *(tensor_in("x", "queries or keys"), _COS, _SIN, _MODE),
+            optional_in("rotate", "a square matrix, of Atlas A2 and A3; null: pairs are turned"),
+            tensor_out(),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        checks=(
+            *elsewhere(A2_CLASS, null("rotate")),
+            *_checks(("x", "cos", "sin"), ("out",)),
+            same_dtype("rotate", "x"),
+            *with_code(ACLNN_ERR_INNER_TILING_ERROR, shape_is("a square of columns", _square, "rotate")),
+        ),
         work=_work,
     ),
     Operator(
