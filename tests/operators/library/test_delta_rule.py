@@ -10,11 +10,23 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
-from aclnn.core.status import AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import delta_rule
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    described,
+    torch,
+    wide,
+)
 
 LENGTHS, PLACES, ACCEPTED = (3, 2), (5, 1, 4, 0, 3), (2, 1)
 INDICES = {"actualSeqLengths": LENGTHS, "ssmStateIndices": PLACES, "numAcceptedTokens": ACCEPTED}
@@ -82,7 +94,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 class TestDeltaRule(LibraryTests):
     subject = Subject(
-        delta_rule.OPERATORS,
+        delta_rule.OPERATORS[:1],
         calls={"recurrent_gated_delta_rule": _call},
         references={"recurrent_gated_delta_rule": _reference},
         default=(D.BF16,),
@@ -143,3 +155,84 @@ def test_states_of_float_are_not_rounded() -> None:
     placed["beta"].view[...] = placed["g"].view[...] = 0
     _run(placed)
     assert (placed["stateRef"].view == 1 + 2**-12).all()
+
+
+CHUNKED = "chunk_gated_delta_rule"
+
+
+def _chunked(d: D, tokens: int = 5, sequences: int = 2) -> Arguments:
+    call = {name: each for name, each in _call(d, tokens).items() if name in ("query", "key", "value", "beta", "out")}
+    states = dict.fromkeys(("initialState", "finalState"), T(d, (sequences, 4, 2, 3)))
+    lengths = {"actualSeqLengths": T(D.INT32, (sequences,)), "gOptional": T(D.FLOAT, (tokens, 4)), "scaleValue": 0.5}
+    return call | states | lengths
+
+
+def _of_sequences(a: Mapping[str, Any]) -> Any:
+    """Every head on its own, as the recurrence is written."""
+    states, out = wide(a["initialState"]).clone(), torch.zeros(5, 4, 2, dtype=torch.float64)
+    for sequence, tokens in enumerate((range(3), range(3, 5))):
+        for head in range(4):
+            for t in tokens:
+                k, beta = wide(a["key"])[t, head // 2], wide(a["beta"])[t, head]
+                state = states[sequence, head] * wide(a["gOptional"])[t, head].exp()
+                state = state + beta * torch.outer(wide(a["value"])[t, head] - state @ k, k)
+                states[sequence, head] = state
+                out[t, head] = 0.5 * state @ wide(a["query"])[t, head // 2]
+    return out, states
+
+
+CHUNKED_TILING: Mapping[str, Breaking] = {
+    "type of states": lambda o, name: Break(dtype(D.FLOAT, "initialState", "finalState"), "ACL_BF16 on"),
+    "same data type as initialState": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_BF16"),
+    "4 dimensions": lambda o, name: Break(shape((2, 4, 2), name), "4 dimensions"),
+    "whole sequences": lambda o, name: Break(shape((5, 3, 2), name), "a multiple of 2 heads"),
+    "shape is one for each state": lambda o, name: Break(shape((3,), name), "[2]"),
+    "same shape as initialState": lambda o, name: Break(shape((2, 4, 3, 2), name), "[2, 4, 2, 3]"),
+    **{
+        title: BREAKS[title]
+        for title in (
+            *("3 dimensions", "same shape as query", "same shape as value"),
+            "shape is a number for each token and head of value",
+        )
+    },
+}
+
+
+class TestWholeSequences(LibraryTests):
+    subject = Subject(
+        delta_rule.OPERATORS[1:],
+        calls={CHUNKED: _chunked},
+        references={CHUNKED: _of_sequences},
+        default=(D.BF16,),
+        empty={CHUNKED: _chunked(D.BF16, 0, 0)},
+        breaks={"data type": BREAKS["data type"], **CHUNKED_TILING},
+        numbers=lambda operator, name, array: np.array(LENGTHS) if name == "actualSeqLengths" else array,
+        codes=dict.fromkeys(CHUNKED_TILING, ACLNN_ERR_INNER_TILING_ERROR) | {"present": ACLNN_ERR_PARAM_INVALID},
+    )
+
+
+def _sequences(lengths: tuple[int, int], **changes: Any) -> dict[str, Array]:
+    call = _chunked(D.BF16)
+    arrays = {name: np.ones(of.shape, of.dtype.numpy) for name, of in call.items() if isinstance(of, T)}
+    return computed(CHUNKED, call | arrays | {"actualSeqLengths": np.array(lengths, np.int32)} | changes)
+
+
+def test_no_gate_is_no_decay_and_tokens_of_no_sequence_are_0() -> None:
+    found = _sequences((2, 0), gOptional=None)
+    same = _sequences((2, 0), gOptional=np.zeros((5, 4), np.float32))
+    np.testing.assert_array_equal(found["out"], same["out"])
+    assert found["out"][:2].any()
+    assert not found["out"][2:].any()
+    assert (found["finalState"][1] == 1).all()
+
+
+@pytest.mark.parametrize("lengths", [(6, 0), (3, 3), (-1, 2)])
+def test_more_tokens_than_there_are_are_refused(lengths: tuple[int, int]) -> None:
+    with pytest.raises(AclnnError, match="actualSeqLengths: expected"):
+        _sequences(lengths)
+
+
+def test_states_have_the_heads_of_values() -> None:
+    call = described(_chunked(D.BF16) | dict.fromkeys(("initialState", "finalState"), T(D.BF16, (2, 4, 3, 2))))
+    with pytest.raises(AclnnError, match=r"value: expected states \[4, 2, 3\] of its heads in initialState"):
+        prepare(BY_NAME[CHUNKED], call, Product.ATLAS_A2)
