@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import flat_quant
-from tests.cases.table import T, dtype, shape
+from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Break, LibraryTests, Placed, Subject, computed, torch, wide
 
 NAME, MATRICES, CLIP = "flat_quant", (3, 4, 16), 0.8
@@ -29,7 +31,7 @@ def _quantised(a: Mapping[str, Any]) -> Any:
 
 class TestFlatQuant(LibraryTests):
     subject = Subject(
-        flat_quant.OPERATORS,
+        flat_quant.OPERATORS[:1],
         calls={
             NAME: lambda d: {
                 "x": T(d, MATRICES),
@@ -83,3 +85,61 @@ def test_integers_share_a_byte() -> None:
     call = {name: each.tensor for name, each in placed.items()} | {"clipRatio": 0.875, "quantScale": scale.tensor}
     prepare(BY_NAME[NAME], call | {"out": out}, Product.ATLAS_A2).run()
     assert (room.view[0], scale.view.tolist()) == (0x84, [1.0])
+
+
+ROTATE = "rotate_quant"
+
+
+def _rotate_call(d: D, rows: int = 3) -> Arguments:
+    return {
+        "x": T(d, (rows, 16)),
+        "rotation": T(d, (4, 4)),
+        "alpha": None,
+        "axis": -1,
+        "roundMode": "rint",
+        "scaleAlg": 0,
+        "dstTypeMax": 0.0,
+        "trans": False,
+        "yOut": T(D.INT8, (rows, 16)),
+        "scaleOut": T(D.FLOAT, (rows,)),
+    }
+
+
+def _rotated(a: Mapping[str, Any]) -> Any:
+    found = (wide(a["x"]).unflatten(-1, (-1, 4)) @ wide(a["rotation"])).flatten(-2)
+    scales = (found.abs().amax(-1) / 127).float()
+    return (found / wide(scales)[:, None]).round(), scales
+
+
+class TestRotation(LibraryTests):
+    subject = Subject(
+        flat_quant.OPERATORS[1:],
+        calls={ROTATE: _rotate_call},
+        references={ROTATE: _rotated},
+        default=(D.FLOAT16, D.BF16),
+        empty={ROTATE: _rotate_call(D.FLOAT16, 0)},
+        breaks={
+            "data type": lambda o, name: Break(dtype(D.INT64, name), "ACL_"),
+            "same data type as x": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16", D.FLOAT16),
+            "2 dimensions": lambda o, name: Break(shape((16,), name), "2 dimensions"),
+            "whole rows of K": lambda o, name: Break(shape((3, 3), name), "a divisor of a multiple of 8"),
+            "shape is a square": lambda o, name: Break(shape((2, 4), name), "[4, 4]"),
+            "shape of x": lambda o, name: Break(shape((3, 8), name), "[3, 16]"),
+            "shape is one for each row": lambda o, name: Break(shape((4,), name), "[3]"),
+            "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
+            "null": lambda o, name: Break({name: T(D.BF16, (1,))}, "null"),
+            "allowed value": lambda o, name: Break({name: "ceil" if name == "roundMode" else 2}, ""),
+            "rounding with a kernel": lambda o, name: Break({name: "floor"}, "'rint'"),
+        },
+        codes={"rounding with a kernel": ACLNN_ERR_INNER_NULLPTR},
+    )
+
+
+def test_eight_integers_share_a_word_and_rows_of_zeros_stay() -> None:
+    x = np.zeros((2, 8), np.float16)
+    x[0] = [7, -7, 1, 2, 3, -4, 5, 6]
+    call = _rotate_call(D.FLOAT16) | {"x": x, "rotation": np.eye(8, dtype=np.float16), "roundMode": None, "axis": 1}
+    outs = {"yOut": np.full((2, 1), 9, np.int32), "scaleOut": np.zeros(2, np.float32)}
+    found = computed(ROTATE, call | outs)
+    assert [f"{word & 0xFFFFFFFF:08x}" for word in found["yOut"].ravel().tolist()] == ["65c32197", "00000000"]
+    assert found["scaleOut"].tolist() == [1, 0]

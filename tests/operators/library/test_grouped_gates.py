@@ -17,11 +17,13 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped_gates
 from aclnn.operators.library.four_bits import packed
-from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Break, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import Arguments, T, changed, dtype, shape
+from tests.helpers.library import BY_NAME, Break, LibraryTests, Placed, Subject, computed, torch, wide
 
 NAME = "grouped_matmul_swiglu_quant_weight_nz"
 PLAIN = NAME.removesuffix("_weight_nz")
+SECOND = (f"{PLAIN}_v2", f"{NAME}_v2")
+LISTS = ("weight", "weightScale", "weightAssistMatrix")
 FLOAT, INT8 = D.FLOAT, D.INT8
 
 
@@ -40,6 +42,15 @@ def _call(d: D) -> Arguments:
 
 def _in_blocks(d: D) -> Arguments:
     return _call(d) | {"weight": T(INT8, (2, 1, 1, 16, 32), Format.FORMAT_FRACTAL_NZ)}
+
+
+def _in_lists(call: Arguments) -> Arguments:
+    """The same call of the second version."""
+    call = {name: each for name, each in call.items() if name not in ("offset", "outputOffset")}
+    call["weightAssistMatrix"] = call["bias"]
+    lists = {name: None if call[name] is None else (call[name],) for name in LISTS}
+    numbers = dict.fromkeys(("dequantMode", "dequantDtype", "quantMode", "groupListType"), 0)
+    return call | lists | numbers | dict.fromkeys(("bias", "smoothScale", "tuningConfig"))
 
 
 #: A call with weights of four bits, eight in an INT32.
@@ -69,7 +80,7 @@ def _ends(operator: Operator, name: str, array: Any) -> Any:
 
 class TestGroupedGates(LibraryTests):
     subject = Subject(
-        grouped_gates.OPERATORS,
+        grouped_gates.OPERATORS[:2],
         calls={NAME: _call, PLAIN: _in_blocks},
         references=dict.fromkeys((NAME, PLAIN), _gated),
         default=(INT8,),
@@ -134,6 +145,84 @@ class TestGroupedGates(LibraryTests):
             "shape is half of the products": lambda o, name: Break(shape((5, 4), name), "[5, 2]"),
         },
     )
+
+
+def _second_break(o: Operator, name: str, title: str) -> Break:
+    """What breaks a check of the first version, in the lists of the second."""
+    broken = TestGroupedGates.subject.breaks[title](BY_NAME[o.name.removesuffix("_v2")], _first_name(name))
+    call = changed((_call if NAME in o.name else _in_blocks)(FLOAT), broken.change)
+    return Break(_in_lists(call), broken.expected)
+
+
+def _first_name(name: str) -> str:
+    return "bias" if name == "weightAssistMatrix" else name
+
+
+OF_BOTH = tuple(title for title in TestGroupedGates.subject.breaks if title not in ("null", "present"))
+
+
+class TestSecondVersion(LibraryTests):
+    subject = Subject(
+        grouped_gates.OPERATORS[2:],
+        calls={
+            SECOND[0]: lambda d: _in_lists(_in_blocks(d)),
+            SECOND[1]: lambda d: _in_lists(_call(d)),
+        },
+        references=dict.fromkeys(
+            SECOND,
+            lambda a: _gated(a | {name: a[name][0] for name in LISTS[:2]}),
+        ),
+        default=(INT8,),
+        numbers=_ends,
+        empty={
+            name: _in_lists(
+                (_call if NAME in name else _in_blocks)(FLOAT)
+                | {"x": T(INT8, (0, 3)), "output": T(INT8, (0, 2))}
+                | dict.fromkeys(("xScale", "outputScale"), T(FLOAT, (0,)))
+            )
+            for name in SECOND
+        },
+        breaks={
+            **{title: lambda o, name, title=title: _second_break(o, name, title) for title in OF_BOTH},
+            "one tensor": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "one tensor"),
+            "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
+            "allowed value": lambda o, name: Break({name: 2}, "0 or 1"),
+            "null": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) if name in LISTS else T(FLOAT, (2, 4))}, "null"),
+            "present": lambda o, name: (
+                Break(_in_lists(_call(FLOAT) | FOUR_BITS | {"bias": None}), "an object")
+                if name == "weightAssistMatrix"
+                else Break({name: None}, "an object")
+            ),
+        },
+    )
+
+
+def test_groups_may_have_sizes() -> None:
+    random = np.random.default_rng(5)
+    call = _in_lists(_call(FLOAT)) | {"groupListType": 1}
+    x, weight = random.integers(-9, 9, (5, 3), np.int8), random.integers(-9, 9, (2, 3, 4), np.int8)
+    factors = random.random((2, 4), np.float32)
+    rows = {"x": x, "xScale": np.full(5, 0.01, np.float32), "groupList": np.array([1, 3])}
+    outs = {"output": np.full((5, 2), 7, np.int8), "outputScale": np.zeros(5, np.float32)}
+    found = computed(SECOND[1], call | rows | outs | {"weight": (weight,), "weightScale": (factors,)})
+    integers, scale = _compute(weight, (1, 4), x, factors)
+    np.testing.assert_array_equal(found["output"], integers)
+    np.testing.assert_array_equal(found["outputScale"], scale)
+
+
+def test_weights_of_four_bits_of_lists() -> None:
+    random = np.random.default_rng(6)
+    x, weight = random.integers(-128, 128, (3, 16), np.int8), random.integers(-8, 8, (1, 16, 16), np.int8)
+    factors = np.full((1, 16), 0.25, np.float32)
+    words = packed(weight).view(np.int32)
+    bits, assistant = factors.view(np.uint32).astype(np.uint64), (8 * weight.sum(1) * factors).astype(np.float32)
+    rows = {"x": x, "xScale": np.full(3, 0.01, np.float32), "groupList": np.array([3])}
+    outs = {"output": np.zeros((3, 8), np.int8), "outputScale": np.zeros(3, np.float32)}
+    lists = {"weight": (words,), "weightScale": (bits,), "weightAssistMatrix": (assistant,)}
+    found = computed(SECOND[0], _in_lists(_call(FLOAT)) | rows | outs | lists)
+    expected = _compute(words, (3,), x, bits, assistant)
+    for name, values in zip(outs, expected, strict=True):
+        np.testing.assert_array_equal(found[name], values)
 
 
 def _compute(weight: Any, ends: tuple[int, ...], x: Any, factors: Any, bias: Any = None, name: str = NAME) -> Any:

@@ -14,7 +14,10 @@ from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import updating
 from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
+from tests.helpers.library import BREAKS as OF_ALL
 from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, computed
+
+SECOND = "inplace_quant_scatter_v2"
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "scatter_nd": lambda d: {
@@ -53,8 +56,13 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     },
 }
 
+
+def _rounded(d: D) -> Arguments:
+    return {**CALLS["inplace_quant_scatter"](d), "roundMode": "rint"}
+
+
 DTYPES: Mapping[str, tuple[D, ...]] = {
-    "inplace_quant_scatter": (D.INT8,),
+    **dict.fromkeys(("inplace_quant_scatter", SECOND), (D.INT8,)),
     "inplace_scatter_update": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_list": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_nd": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL),
@@ -97,7 +105,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 }
 
 INDICES: Mapping[tuple[str, str], int] = {
-    **{(name, "indices"): 3 for name in ("inplace_scatter_update", "inplace_quant_scatter")},
+    **{(name, "indices"): 3 for name in ("inplace_scatter_update", "inplace_quant_scatter", SECOND)},
     ("scatter_list", "indice"): 2,
 }
 
@@ -178,9 +186,38 @@ class TestLists(LibraryTests):
     )
 
 
+SHAPES = (
+    *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
+    *("shape is rows for all indices", "a dimension but the first", "an index for each sample"),
+    *("shape within data", "shape within selfRef", "the last dimension", "the last dimension but one"),
+    *("3 to 8 dimensions", "1 dimension", "blocks of 32"),
+    "as many elements as the last dimension of updates",
+)
+
+
+def _on_950(breaking: Breaking) -> Breaking:
+    return lambda o, name: breaking(o, name)._replace(product=Product.ASCEND_950)
+
+
+class TestRounding(LibraryTests):
+    """On Ascend 950 alone; other products refuse before all else."""
+
+    subject = Subject(
+        (BY_NAME[SECOND],),
+        calls={SECOND: _rounded},
+        references={SECOND: _slid_integers},
+        dtypes=DTYPES,
+        breaks={title: _on_950(each) for title, each in (OF_ALL | BREAKS).items()}
+        | {"allowed value": lambda o, name: Break({name: "round"}, "'rint'", product=Product.ASCEND_950)},
+        indices=INDICES,
+        numbers=numbers,
+        codes=dict.fromkeys(SHAPES, NO_KERNEL),
+    )
+
+
 class TestUpdating(LibraryTests):
     subject = Subject(
-        tuple(each for each in updating.OPERATORS if each.name not in ("scatter_nd", "scatter_list")),
+        tuple(each for each in updating.OPERATORS if each.name not in ("scatter_nd", "scatter_list", SECOND)),
         calls=CALLS,
         references=REFERENCES,
         dtypes=DTYPES,
@@ -189,13 +226,7 @@ class TestUpdating(LibraryTests):
         indices=INDICES,
         numbers=numbers,
         codes=dict.fromkeys(
-            (
-                *("1 to 8 dimensions", "2 to 8 dimensions", "indices of so many dimensions"),
-                *("shape is rows for all indices", "a dimension but the first", "an index for each sample"),
-                *("shape within data", "shape within selfRef", "the last dimension", "the last dimension but one"),
-                *("3 to 8 dimensions", "1 dimension", "blocks of 32"),
-                "as many elements as the last dimension of updates",
-            ),
+            SHAPES,
             NO_KERNEL,
         ),
     )

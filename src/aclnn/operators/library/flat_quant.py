@@ -1,4 +1,4 @@
-"""aclnnFlatQuant: integers of 4 bits of matrices between two small factors."""
+"""Numbers quantised after small matrices have mixed them: aclnnFlatQuant and aclnnRotateQuant."""
 
 from __future__ import annotations
 
@@ -6,12 +6,26 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, present, rule, same_dtype, shape_is
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    extents,
+    null,
+    one_of,
+    present,
+    public_format,
+    rule,
+    same_dtype,
+    shape_is,
+    with_code,
+)
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Library
-from aclnn.operators.library.common import attribute, declared, tensor_in, tensor_out
+from aclnn.core.operator import Call, Kind, Library, Parameter
+from aclnn.core.products import A2_CLASS
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
+from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32
-from aclnn.operators.library.quantization import MOST, quantized, quantized_shape, whole_bytes
+from aclnn.operators.library.quantization import MOST, dynamically, quantized, quantized_shape, whole_bytes
 
 _HALVES = (D.FLOAT16, D.BF16)
 _MOST_MATRICES, _WIDEST = 262144, 256
@@ -48,6 +62,37 @@ def _work(call: Call) -> Library:
     return Library(quantise, ("x", "kroneckerP1", "kroneckerP2"), ("out", "quantScale"))
 
 
+_UNIT = 8
+"""Divisor of the columns that are rotated."""
+
+
+def _whole_rotations(call: Call) -> str | None:
+    columns, got = call["x"].shape[1], call["rotation"].shape[1]
+    if columns % _UNIT == 0 and got and columns % got == 0:
+        return None
+    expected = f"a divisor of a multiple of {_UNIT} columns of x"
+    return f"rotation: expected {expected} in the last dimension, got {got} beside {columns}"
+
+
+def _to_even(call: Call) -> str | None:
+    got = call["roundMode"]
+    return None if got in ("rint", None) else f"roundMode: expected 'rint' with a kernel, got {got!r}"
+
+
+def _rotate_work(call: Call) -> Library | None:
+    if call["yOut"].size == 0:
+        return None
+    dtype = call["yOut"].dtype
+
+    def quantise(x: Any, rotation: Any) -> tuple[Any, Any]:
+        parts = x.reshape(len(x), -1, len(rotation)).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # of rows of zeros
+            integers, scales = dynamically((parts @ rotation.astype(np.float64)).reshape(x.shape), -1, dtype)
+        return integers, scales[:, 0]
+
+    return Library(quantise, ("x", "rotation"), ("yOut", "scaleOut"))
+
+
 OPERATORS = (
     declared(
         "flat_quant",
@@ -81,5 +126,46 @@ OPERATORS = (
         ),
         _work,
         dtypes=_HALVES,
+    ),
+    declared(
+        "rotate_quant",
+        "y = x in rows of K @ rotation; scaleOut = max(|y|) of a row / 127, of 4 bits 7; yOut = round(y / scaleOut)",
+        "Mix each K numbers of a row by a square matrix, and quantise the row.",
+        (
+            tensor_in("x", "(M, N)"),
+            tensor_in("rotation", "(K, K), K a divisor of N"),
+            optional_in("alpha", "null"),
+            attribute("axis", Kind.INT64, "the last dimension"),
+            Parameter("roundMode", "round_mode", Kind.STRING, "rint; null: rint", optional=True),
+            attribute("scaleAlg", Kind.INT64, "0"),
+            attribute("dstTypeMax", Kind.DOUBLE, "0"),
+            attribute("trans", Kind.BOOL, "false"),
+            tensor_out("yOut", "the integers; INT8, or eight of 4 bits in an INT32"),
+            tensor_out("scaleOut", "the scale of each row; FLOAT"),
+        ),
+        (
+            present("x", "rotation", "yOut", "scaleOut"),
+            dtype_in(set(_HALVES), "x", "rotation"),
+            same_dtype("rotation", "x"),
+            dtype_in({D.INT8, D.INT32}, "yOut"),
+            dtype_in({D.FLOAT}, "scaleOut"),
+            dims_between(2, 2, "x", "rotation"),
+            rule("whole rows of K: rotation", _whole_rotations),
+            shape_is("a square", lambda call: (call["rotation"].shape[1],) * 2, "rotation"),
+            dims_between(2, 2, "yOut"),
+            quantized_shape("x", "yOut"),
+            shape_is("one for each row", lambda call: call["x"].shape[:1], "scaleOut"),
+            public_format("x", "rotation", "yOut", "scaleOut"),
+            null("alpha"),
+            one_of("axis", -1, 1),
+            one_of("roundMode", "rint", "round", "floor", None),
+            one_of("scaleAlg", 0),
+            one_of("dstTypeMax", 0.0),
+            one_of("trans", False),
+            *with_code(ACLNN_ERR_INNER_NULLPTR, rule("rounding with a kernel: roundMode", _to_even)),
+        ),
+        _rotate_work,
+        dtypes=_HALVES,
+        products=A2_CLASS,
     ),
 )

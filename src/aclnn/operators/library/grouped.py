@@ -77,7 +77,8 @@ _ENDS, _SIZES = 0, 1
 Shape = tuple[int, ...]
 
 
-def _listed(name: str, meaning: str, optional: bool = False) -> Parameter:
+def listed(name: str, meaning: str, optional: bool = False) -> Parameter:
+    """An input list of tensors."""
     return Parameter(name, name, Kind.INPUT_LIST, meaning, optional=optional)
 
 
@@ -659,14 +660,14 @@ def _grouped(name: str) -> Operator:
         formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]"
         + f"; of INT8: (x[i] @ weight[i] + biasOptional[i]) * scaleOptional[i] * {_ROW_SCALE}" * has_more,
         parameters=(
-            _listed("x", "the left operands"),
-            _listed("weight", "the right operands"),
-            _listed(_BIAS, "what is added to each row of a product", optional=True),
-            *(_listed(name, meanings.get(name, "null"), optional=True) for name in optional[1:]),
+            listed("x", "the left operands"),
+            listed("weight", "the right operands"),
+            listed(_BIAS, "what is added to each row of a product", optional=True),
+            *(listed(name, meanings.get(name, "null"), optional=True) for name in optional[1:]),
             Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "where groups end", optional=True)
             if of_numbers
             else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
-            *(_listed(name, "null", optional=True) for name in after),
+            *(listed(name, "null", optional=True) for name in after),
             attribute("splitItem", Kind.INT64, f"0, 1: {out} has an output for each product, 2, 3: one for all"),
             *((kinds,) if version > 1 else ()),
             *(

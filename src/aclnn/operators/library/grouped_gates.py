@@ -1,7 +1,9 @@
-"""SwiGLU of products of groups of rows, quantised again: aclnnGroupedMatmulSwigluQuant and its variant WeightNZ."""
+"""SwiGLU of products of groups of rows, quantised again: aclnnGroupedMatmulSwigluQuant, V2 and variants WeightNZ."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,10 +12,12 @@ from aclnn.core.checks import (
     FLOATING,
     dims_between,
     dtype_in,
+    each,
     extents,
     listing,
     no_zero_dims,
     null,
+    one_of,
     present,
     public_format,
     restricted,
@@ -22,11 +26,13 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Check, Library, Operator, Shape
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS
-from aclnn.operators.library.common import optional_in, support, tensor_in, tensor_out
+from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
-from aclnn.operators.library.grouped import parts_between
+from aclnn.operators.library.grouped import ends_of, listed, parts_between
+from aclnn.operators.library.lists import each_of, not_null
 from aclnn.operators.library.quantization import dynamically, product_scale, whole_bytes
 from aclnn.operators.library.quantized_gates import gated
 from aclnn.operators.library.quantized_products import BLOCK, integer_product
@@ -35,7 +41,10 @@ _FOUR_BITS, _BITS = (D.INT4, D.INT32), (D.UINT64, D.INT64)
 _BLOCK_OF_FOUR_BITS = (16, 64)
 _MOST_INNER, _MOST_INNER_OF_FOUR_BITS, _MOST_COLUMNS = 2**16 - 1, 19999, 10240
 _HALF = 8
-"""What is taken from x beside weights of four bits, and comes back with ``bias``: its lower halves are unsigned."""
+"""What is taken from x beside weights of four bits, whose lower halves are unsigned, and comes back with ``bias``."""
+_ASSISTANT = "weightAssistMatrix"
+"""What the second version has in the place of ``bias``, in a list as the weight and its scale."""
+_LISTS = ("weight", "weightScale", _ASSISTANT)
 
 
 def _has_four_bits(call: Call) -> bool:
@@ -123,9 +132,30 @@ def _product(x: Any, matrix: Any, factors: Any) -> Any:
     return sum(integer_product(left, right, (len(x), matrix.shape[1])) * row for left, right, row in parts)
 
 
+def _single(call: Call) -> Call:
+    """The call with the only tensors of its lists in their places."""
+    return replace(call, arguments={**call.arguments, **{name: (call[name] or (None,))[0] for name in _LISTS}})
+
+
+def _of_single(*checks: Check) -> tuple[Check, ...]:
+    def complaint(check: Check) -> Callable[[Call], str | None]:
+        return lambda call: check.complaint(_single(call))
+
+    return tuple(replace(check, complaint=complaint(check)) for check in checks)
+
+
+def _alone(call: Call, name: str) -> str | None:
+    got = len(call[name])
+    return None if got == 1 else f"expected one tensor, got {got}"
+
+
 def _work(call: Call) -> Library | None:
     if call["output"].size == 0:
         return None
+    in_lists = _ASSISTANT in call.arguments
+    if in_lists:
+        call = _single(call)
+    assistant, sized = _ASSISTANT if in_lists else "bias", bool(call.arguments.get("groupListType", 0))
     inner, columns, four_bits = call["x"].shape[1], _columns(call), _has_four_bits(call)
     dtype, shape = call["weight"].dtype, call["weight"].shape
 
@@ -136,6 +166,7 @@ def _work(call: Call) -> Library | None:
         if four_bits:
             weight = unpacked(weight, shape) if dtype == D.INT4 else unpacked_words(weight)
             x, factors = x.astype(np.int16) - _HALF, product_scale(factors)[0]
+        ends = ends_of(ends, "groupList") if sized else ends
         for at, rows in enumerate(parts_between(ends, len(x), "groupList")):
             if rows.start < rows.stop:
                 total = _product(x[rows], _matrix(weight[at], inner, columns), np.atleast_2d(factors[at]))
@@ -147,8 +178,9 @@ def _work(call: Call) -> Library | None:
         return y, scale
 
     outputs = ("output", "outputScale")
-    further = ("bias",) if four_bits else ()
-    return Library(multiply, ("x", "weight", "weightScale", "xScale", "groupList", *outputs, *further), outputs)
+    further = (assistant,) if four_bits else ()
+    names = ("x", "weight", "weightScale", "xScale", "groupList", *outputs, *further)
+    return Library(multiply, tuple(f"{name}[0]" if in_lists and name in _LISTS else name for name in names), outputs)
 
 
 def _result_shape(call: Call) -> Shape:
@@ -160,70 +192,120 @@ def _rows(call: Call) -> Shape:
     return shape[:1]
 
 
-def _operator(name: str, function: str, *layout: Check) -> Operator:
+_ROWS = tensor_in("x", "the rows; INT8")
+_WEIGHT = (
+    "(groups, K, N), or in blocks of 16 rows and 32 columns; INT8, or INT4, 64 columns a block; INT32 holds eight of "
+    "INT4"
+)
+_SCALES = "(groups, N) factors, of four bits UINT64, (groups, parts of K, N) too"
+_ASSISTING = "of four bits, (groups, N), 8 times the sums of weight * weightScale; FLOAT"
+_GIVEN = ("x", "weight", "weightScale", "xScale", "groupList", "output", "outputScale")
+_RESULTS = (
+    tensor_out("output", "the integers; INT8"),
+    tensor_out("outputScale", "what divided them in each row; FLOAT"),
+)
+
+
+def _checks(assistant: str, *layout: Check) -> tuple[Check, ...]:
+    """The checks of tensors that are not null."""
+    return (
+        *_of_four_bits(present(assistant)),
+        *_of_eight_bits(null(assistant, why="of weights of INT8")),
+        dtype_in({D.INT8}, "x", "output"),
+        dtype_in({D.INT8, *_FOUR_BITS}, "weight"),
+        rule("data type beside weight: weightScale", _scale_dtype),
+        dtype_in({D.FLOAT}, assistant, "xScale", "outputScale"),
+        dtype_in({D.INT64}, "groupList"),
+        public_format("x", assistant, "weightScale", "xScale", "groupList", "output", "outputScale"),
+        dims_between(2, 2, "x", "output"),
+        dims_between(2, 3, "weightScale"),
+        dims_between(3, 5, "weight"),
+        dims_between(1, 1, "groupList"),
+        no_zero_dims("weight", "weightScale"),
+        *layout,
+        rule("scales of parts: weightScale", _scale_rows),
+        rule("shape: weight", _weight_shape),
+        whole_bytes("weight"),
+        rule("short rows: x", _short),
+        rule("few columns: weightScale", _few),
+        rule("few groups: groupList", _count),
+        *_of_four_bits(
+            shape_is("a row of each group", lambda call: (call["weight"].shape[0], _columns(call)), assistant)
+        ),
+        shape_is("a factor for each row", _rows, "xScale", "outputScale"),
+        shape_is("half of the products", _result_shape, "output"),
+    )
+
+
+def _operator(
+    name: str, function: str, parameters: Sequence[Parameter], assistant: str, checks: Sequence[Check]
+) -> Operator:
     return Operator(
         name=name,
         function=function,
         summary="Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.",
         formula="a, b = halves of x @ weight[group] * weightScale[group] * xScale, of four bits of "
-        "((x - 8) @ weight[group] * weightScale[group] + bias[group]) * xScale; "
+        f"((x - 8) @ weight[group] * weightScale[group] + {assistant}[group]) * xScale; "
         "output = round(swish(a) * b / outputScale)",
-        parameters=(
-            tensor_in("x", "the rows; INT8"),
-            tensor_in(
-                "weight",
-                "(groups, K, N), or in blocks of 16 rows and 32 columns; INT8, or INT4, 64 columns a block; INT32 "
-                "holds eight of INT4",
-            ),
-            optional_in("bias", "of four bits, (groups, N), 8 times the sums of weight * weightScale; FLOAT"),
-            optional_in("offset", "null"),
-            tensor_in("weightScale", "(groups, N) factors, of four bits UINT64, (groups, parts of K, N) too"),
-            tensor_in("xScale", "a factor for each row; FLOAT"),
-            tensor_in("groupList", "where groups end; INT64"),
-            tensor_out("output", "the integers; INT8"),
-            tensor_out("outputScale", "what divided them in each row; FLOAT"),
-            tensor_out("outputOffset", "ignored", optional=True),
-        ),
+        parameters=tuple(parameters),
         support=support((D.INT8,), A2_CLASS),
-        checks=(
-            present("x", "weight", "weightScale", "xScale", "groupList", "output", "outputScale"),
-            *_of_four_bits(present("bias")),
-            *_of_eight_bits(null("bias", why="of weights of INT8")),
-            null("offset", why="reserved"),
-            dtype_in({D.INT8}, "x", "output"),
-            dtype_in({D.INT8, *_FOUR_BITS}, "weight"),
-            rule("data type beside weight: weightScale", _scale_dtype),
-            dtype_in({D.FLOAT}, "bias", "xScale", "outputScale"),
-            dtype_in({D.INT64}, "groupList"),
-            public_format("x", "bias", "weightScale", "xScale", "groupList", "output", "outputScale"),
-            dims_between(2, 2, "x", "output"),
-            dims_between(2, 3, "weightScale"),
-            dims_between(3, 5, "weight"),
-            dims_between(1, 1, "groupList"),
-            no_zero_dims("weight", "weightScale"),
-            *layout,
-            rule("scales of parts: weightScale", _scale_rows),
-            rule("shape: weight", _weight_shape),
-            whole_bytes("weight"),
-            rule("short rows: x", _short),
-            rule("few columns: weightScale", _few),
-            rule("few groups: groupList", _count),
-            *_of_four_bits(
-                shape_is("a row of each group", lambda call: (call["weight"].shape[0], _columns(call)), "bias")
-            ),
-            shape_is("a factor for each row", _rows, "xScale", "outputScale"),
-            shape_is("half of the products", _result_shape, "output"),
-        ),
+        checks=tuple(checks),
         work=_work,
         leaves=True,
     )
 
 
+def _first(name: str, function: str, *layout: Check) -> Operator:
+    parameters = (
+        _ROWS,
+        tensor_in("weight", _WEIGHT),
+        optional_in("bias", _ASSISTING),
+        optional_in("offset", "null"),
+        tensor_in("weightScale", _SCALES),
+        tensor_in("xScale", "a factor for each row; FLOAT"),
+        tensor_in("groupList", "where groups end; INT64"),
+        *_RESULTS,
+        tensor_out("outputOffset", "ignored", optional=True),
+    )
+    checks = _checks("bias", *layout)
+    return _operator(name, function, parameters, "bias", (present(*_GIVEN), *checks[:2], _NO_OFFSET, *checks[2:]))
+
+
+def _second(name: str, function: str, *layout: Check) -> Operator:
+    parameters = (
+        _ROWS,
+        listed("weight", f"one tensor, {_WEIGHT}"),
+        listed("weightScale", f"one tensor, {_SCALES}"),
+        listed(_ASSISTANT, f"one tensor, {_ASSISTING}", optional=True),
+        optional_in("bias", "null"),
+        tensor_in("xScale", "a factor for each row; FLOAT"),
+        optional_in("smoothScale", "null"),
+        tensor_in("groupList", "where groups end, or their sizes; INT64"),
+        attribute("dequantMode", Kind.INT64, "not looked at: the dimensions of weightScale decide"),
+        attribute("dequantDtype", Kind.INT64, "not looked at"),
+        attribute("quantMode", Kind.INT64, "not looked at"),
+        attribute("groupListType", Kind.INT64, "what groupList has, 0: ends, 1: sizes"),
+        Parameter("tuningConfig", "tuning_config", Kind.INT_ARRAY, "for speed, not looked at", optional=True),
+        *_RESULTS,
+    )
+    checks = (
+        present(*_GIVEN),
+        each("one tensor", _LISTS, _alone),
+        each_of("no null among them", _LISTS, not_null, ACLNN_ERR_PARAM_NULLPTR),
+        null("bias", "smoothScale", why="reserved"),
+        one_of("groupListType", 0, 1),
+        *_of_single(*_checks(_ASSISTANT, *layout)),
+    )
+    return _operator(name, function, parameters, _ASSISTANT, checks)
+
+
+_NO_OFFSET = null("offset", why="reserved")
+
+_LAYOUT = rule("blocks: weight", _weight_layout)
+
 OPERATORS = (
-    _operator(
-        "grouped_matmul_swiglu_quant",
-        "aclnnGroupedMatmulSwigluQuant",
-        rule("blocks: weight", _weight_layout),
-    ),
-    _operator("grouped_matmul_swiglu_quant_weight_nz", "aclnnGroupedMatmulSwigluQuantWeightNZ"),
+    _first("grouped_matmul_swiglu_quant", "aclnnGroupedMatmulSwigluQuant", _LAYOUT),
+    _first("grouped_matmul_swiglu_quant_weight_nz", "aclnnGroupedMatmulSwigluQuantWeightNZ"),
+    _second("grouped_matmul_swiglu_quant_v2", "aclnnGroupedMatmulSwigluQuantV2", _LAYOUT),
+    _second("grouped_matmul_swiglu_quant_weight_nz_v2", "aclnnGroupedMatmulSwigluQuantWeightNzV2"),
 )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    KERNEL_OF_THE_PRODUCT,
     MOST_DIMS,
     dims_between,
     dtype_in,
@@ -29,7 +30,12 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+)
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     MODERN,
@@ -257,6 +263,56 @@ def _quantised_work(call: Call) -> Library | None:
     return Library(update, (*_QUANTISED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTISED[:1])
 
 
+def _quant_scatter(name: str, supported: Mapping[Product, frozenset[D]], header: str, *mode: Parameter) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Replace a stretch of each sample by integers of 8 bits, in place.",
+        formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
+        parameters=(
+            tensor_out("selfRef", "the integers, some replaced; INT8"),
+            tensor_in("indices", "where the stretch of each sample begins; INT32 or INT64"),
+            tensor_in("updates", "the new numbers"),
+            tensor_in("quantScales", "their scales along the last dimension; FLOAT, or BF16 as updates"),
+            optional_in(_ZERO, "what is added; INT32, or BF16 as updates"),
+            Parameter("axis", "axis", Kind.INT64, "-2"),
+            Parameter("quantAxis", "quant_axis", Kind.INT64, "the last dimension"),
+            Parameter("reduction", "reduction", Kind.INT64, "1: replaced; not looked at"),
+            *mode,
+        ),
+        support=supported,
+        checks=(
+            *(with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT) if mode else ()),
+            present(*_QUANTISED),
+            dtype_in({D.INT8}, "selfRef"),
+            dtype_in(INDEX_TYPES, "indices"),
+            dtype_in(where_supported((D.FLOAT16, D.BF16)), "updates"),
+            each("data types that go together", ("quantScales", _ZERO), _quantised_types),
+            _as_many_dims("selfRef"),
+            *(one_of(parameter.name, "rint") for parameter in mode),
+            *with_code(
+                ACLNN_ERR_INNER_NULLPTR,
+                *unless_empty(
+                    _QUANTISED,
+                    dims_between(3, 8, "selfRef"),
+                    dims_between(1, 1, "indices"),
+                    rule("the last dimension but one: axis", _last_axis_but_one),
+                    rule("the last dimension: quantAxis", _last_axis),
+                    each("an index for each sample", ("indices",), _an_index_each),
+                    _fits_along_axis("selfRef"),
+                    size_is(
+                        "the last dimension of updates", lambda call: call["updates"].shape[-1], "quantScales", _ZERO
+                    ),
+                    *(() if mode else elsewhere(CLASS_950, rule("blocks of 32: selfRef", _whole_blocks))),
+                    which="one",
+                ),
+            ),
+        ),
+        work=_quantised_work,
+        in_header_of=header,
+    )
+
+
 OPERATORS = (
     library_operator(
         "scatter_nd",
@@ -383,48 +439,15 @@ OPERATORS = (
         ),
         work=_listed_work,
     ),
-    Operator(
-        name="inplace_quant_scatter",
-        function=camel("inplace_quant_scatter"),
-        summary="Replace a stretch of each sample by integers of 8 bits, in place.",
-        formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
-        parameters=(
-            tensor_out("selfRef", "the integers, some replaced; INT8"),
-            tensor_in("indices", "where the stretch of each sample begins; INT32 or INT64"),
-            tensor_in("updates", "the new numbers"),
-            tensor_in("quantScales", "their scales along the last dimension; FLOAT, or BF16 as updates"),
-            optional_in(_ZERO, "what is added; INT32, or BF16 as updates"),
-            Parameter("axis", "axis", Kind.INT64, "-2"),
-            Parameter("quantAxis", "quant_axis", Kind.INT64, "the last dimension"),
-            Parameter("reduction", "reduction", Kind.INT64, "1: replaced; not looked at"),
-        ),
-        support=dict.fromkeys(WITH_INFERENCE - {Product.ATLAS_TRAINING}, frozenset({D.INT8})),
-        checks=(
-            present(*_QUANTISED),
-            dtype_in({D.INT8}, "selfRef"),
-            dtype_in(INDEX_TYPES, "indices"),
-            dtype_in(where_supported((D.FLOAT16, D.BF16)), "updates"),
-            each("data types that go together", ("quantScales", _ZERO), _quantised_types),
-            _as_many_dims("selfRef"),
-            *with_code(
-                ACLNN_ERR_INNER_NULLPTR,
-                *unless_empty(
-                    _QUANTISED,
-                    dims_between(3, 8, "selfRef"),
-                    dims_between(1, 1, "indices"),
-                    rule("the last dimension but one: axis", _last_axis_but_one),
-                    rule("the last dimension: quantAxis", _last_axis),
-                    each("an index for each sample", ("indices",), _an_index_each),
-                    _fits_along_axis("selfRef"),
-                    size_is(
-                        "the last dimension of updates", lambda call: call["updates"].shape[-1], "quantScales", _ZERO
-                    ),
-                    *elsewhere(CLASS_950, rule("blocks of 32: selfRef", _whole_blocks)),
-                    which="one",
-                ),
-            ),
-        ),
-        work=_quantised_work,
-        in_header_of="quant_scatter",
+    _quant_scatter(
+        "inplace_quant_scatter",
+        dict.fromkeys(WITH_INFERENCE - {Product.ATLAS_TRAINING}, frozenset({D.INT8})),
+        "quant_scatter",
+    ),
+    _quant_scatter(
+        "inplace_quant_scatter_v2",
+        dict.fromkeys(CLASS_950, frozenset({D.INT8})),
+        "quant_scatter_v2",
+        attribute("roundMode", Kind.STRING, "rint: to even"),
     ),
 )
