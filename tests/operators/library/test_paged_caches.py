@@ -9,12 +9,18 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, AclnnError
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_INVALID,
+    AclnnError,
+)
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import paged_caches
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, computed, described
+from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, computed, described, torch, wide
 
 NAME = "scatter_pa_kv_cache"
 TOKENS, HEADS, BLOCKS, SIZE = 4, 2, 3, 5
@@ -64,7 +70,7 @@ def _columns(key: D = D.FLOAT16, value: D = D.FLOAT16, numbers: int = 16, size: 
 
 class TestPagedCaches(LibraryTests):
     subject = Subject(
-        paged_caches.OPERATORS,
+        paged_caches.OPERATORS[:1],
         calls={NAME: _call},
         references={NAME: _scattered},
         default=(D.FLOAT16, D.BF16, D.INT8),
@@ -164,3 +170,145 @@ def test_nothing_is_looked_at_where_keys_and_values_are_empty() -> None:
 def test_slots_beyond_the_cache_are_refused() -> None:
     with pytest.raises(AclnnError, match="slotMapping: expected numbers below 15, got 15"):
         _run(np.array([15, 2]))
+
+
+KEYS = "scatter_pa_cache"
+COMPRESSED = ABSENT[:3]
+
+
+def _keys_call(d: D) -> Arguments:
+    call = {name: each for name, each in _call(d).items() if name in ("key", "keyCacheRef", "slotMapping")}
+    return call | dict.fromkeys(COMPRESSED) | {"cacheModeOptional": None}
+
+
+KEYS_TILING = {
+    "null": lambda o, name: Break({name: T(D.INT64, (4,))}, "null", product=Product.ASCEND_950),
+    "3 dimensions": lambda o, name: Break(shape((4, 3), name), "3 dimensions", product=Product.ASCEND_950),
+    "of keys": lambda o, name: Break(
+        shape((BLOCKS, SIZE, 1, 3), name), "[blocks, tokens, 2, 3]", product=Product.ASCEND_950
+    ),
+    "shape is one for each token": lambda o, name: Break(shape((3,), name), "[4]", product=Product.ASCEND_950),
+}
+
+
+class TestKeys(LibraryTests):
+    subject = Subject(
+        paged_caches.OPERATORS[1:2],
+        calls={KEYS: _keys_call},
+        references={KEYS: lambda a: _scattered(a | {"value": a["key"], "valueCacheRef": a["keyCacheRef"]})[0]},
+        default=(D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
+        empty={KEYS: dict.fromkeys(COMPRESSED) | shape((0, 2, 3), "keyCacheRef")},
+        breaks={
+            "present": lambda o, name: Break({name: None}, "an object", product=Product.ASCEND_950),
+            "data types that go together": lambda o, name: Break(
+                dtype(D.DOUBLE, name), "ACL_", product=Product.ASCEND_950
+            ),
+            "format that counts as ND": lambda o, name: Break(
+                {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND", product=Product.ASCEND_950
+            ),
+            **KEYS_TILING,
+        },
+        numbers=lambda operator, name, array: SLOTS if name == "slotMapping" else array,
+        codes=dict.fromkeys(KEYS_TILING, ACLNN_ERR_INNER_TILING_ERROR),
+    )
+
+
+def test_keys_of_eight_bits_are_moved_and_slots_beyond_the_cache_refused() -> None:
+    kind = D.FLOAT8_E4M3FN.numpy
+    given = {"key": np.arange(4, dtype=np.float32).astype(kind).reshape(4, 1, 1), "slotMapping": SLOTS}
+    found = computed(
+        KEYS, _keys_call(D.FLOAT) | given | {"keyCacheRef": np.zeros((3, 5, 1, 1), kind)}, Product.ASCEND_950
+    )
+    assert found["keyCacheRef"].astype(np.float32).ravel()[[7, 14, 0]].tolist() == [0, 2, 3]
+    with pytest.raises(AclnnError, match="slotMapping: expected numbers below 10, got 14"):
+        computed(KEYS, _keys_call(D.FLOAT) | given | {"keyCacheRef": np.zeros((2, 5, 1, 1), kind)}, Product.ASCEND_950)
+
+
+QKV = "qkv_rms_norm_rope_cache"
+ROWS, QUERIES, HEAD, EPSILON = 6, 3, 128, float(np.float32(1e-6))
+PLACES = np.array([5, 40, -1, 63, 0, 17])
+FACTORS = ("kScaleOptional", "vScaleOptional", "kOffsetOptional", "vOffsetOptional")
+BEFORE = ("qOutBeforeQuant", "kOutBeforeQuant", "vOutBeforeQuant")
+
+
+def _qkv_call(d: D) -> Arguments:
+    return {
+        "qkv": T(d, (ROWS, 7 * HEAD)),
+        **dict.fromkeys(("qGamma", "kGamma"), T(d, (HEAD,))),
+        **dict.fromkeys(("cos", "sin"), T(d, (ROWS, HEAD))),
+        "index": T(D.INT64, (ROWS,)),
+        **dict.fromkeys(("qOut", BEFORE[0]), T(d, (ROWS, QUERIES * HEAD))),
+        "kCache": T(d, (2, 16, 32, 16)),
+        "vCache": T(D.INT8, (2, 8, 32, 32)),
+        **dict.fromkeys(FACTORS, T(D.FLOAT, (2, HEAD))),
+        **dict.fromkeys(("kScaleOptional", "kOffsetOptional")),
+        "qkvSize": (2, 3, 7, HEAD),
+        "headNums": (QUERIES, 2, 2),
+        "epsilon": 1e-6,
+        "cacheModeOptional": "PA_NZ",
+        **dict.fromkeys(BEFORE[1:], T(d, (ROWS, 2 * HEAD))),
+    }
+
+
+def _cached(a: Mapping[str, Any]) -> Any:
+    """The document's formulas, in PyTorch's words; of a cache the rows of tokens, one after another."""
+    q, k, v = wide(a["qkv"]).unflatten(-1, (7, HEAD)).split((QUERIES, 2, 2), 1)
+    cos, sin = (wide(a[name])[:, None] for name in ("cos", "sin"))
+    turned = []
+    for rows, gamma in ((q, a["qGamma"]), (k, a["kGamma"])):
+        rows = torch.nn.functional.rms_norm(rows, [HEAD], wide(gamma), EPSILON)
+        turned.append((rows * cos + torch.cat((-rows[..., 64:], rows[..., :64]), -1) * sin).flatten(1))
+    integers = (v / wide(a["vScaleOptional"]) + wide(a["vOffsetOptional"])).round().clamp(-128, 127)
+    caches = []
+    for rows, cache in ((turned[1], a["kCache"]), (integers.flatten(1), a["vCache"])):
+        kept = wide(cache).clone().transpose(1, 2).flatten(2)
+        for row, place in zip(rows, PLACES, strict=True):
+            if place >= 0:
+                kept[place // 32, place % 32] = row
+        caches.append(kept.unflatten(2, cache.shape[1::2]).transpose(1, 2))
+    return turned[0], *caches, turned[0], turned[1], v.flatten(1)
+
+
+QKV_TILING = {
+    "allowed value": lambda o, name: Break({name: "Norm"}, "'PA_NZ'"),
+    "as qkv": lambda o, name: Break({name: (2, 3, 14, 64)}, "heads and 128 numbers"),
+    "heads": lambda o, name: Break({name: (4, 2, 1)}, "as many of k as of v"),
+    "shape is numbers of a head": lambda o, name: Break(shape((64,), name), "[128]"),
+    "shape is numbers for each token": lambda o, name: Break(shape((ROWS, 64), name), "[6, 128]"),
+    "shape is one for each token": lambda o, name: Break(shape((5,), name), "[6]"),
+    "shape of a cache": lambda o, name: Break(shape((2, 16, 31, 16), name), "a multiple of"),
+    "with a scale if quantised": lambda o, name: Break(
+        {name: T(D.INT8, (2, 8, 32, 32)), "vScaleOptional": None}
+        if name == "kCache"
+        else {name: T(D.FLOAT16, (2, 16, 32, 16))},
+        "without kScaleOptional" if name == "kCache" else "ACL_INT8 beside vScaleOptional",
+        D.FLOAT16,
+    ),
+    "shape is numbers of heads of k": lambda o, name: Break(
+        {name: T(D.FLOAT, (1, HEAD))}
+        | ({"kCache": T(D.INT8, (2, 8, 32, 32))} if name[0] == "k" else {})
+        | ({"kScaleOptional": T(D.FLOAT, (2, HEAD))} if name == "kOffsetOptional" else {}),
+        "[2, 128]",
+    ),
+    **{f"shape is heads of {of}": lambda o, name: Break(shape((ROWS, HEAD), name), "[6, ") for of in "qkv"},
+}
+
+
+class TestProjections(LibraryTests):
+    subject = Subject(
+        paged_caches.OPERATORS[2:],
+        calls={QKV: _qkv_call},
+        references={QKV: _cached},
+        default=(D.FLOAT16, D.BF16),
+        # Refused: this has tokens.
+        empty={QKV: {name: each for name, each in _qkv_call(D.FLOAT16).items() if isinstance(each, T) or each is None}},
+        breaks={
+            "data type": lambda o, name: Break({name: T(D.DOUBLE, (2, HEAD))}, "ACL_"),
+            "same data type as qkv": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16", D.FLOAT16),
+            "as qkv, or integers": lambda o, name: Break(dtype(D.BF16, name), "ACL_INT8", D.FLOAT16),
+            "2 dimensions": lambda o, name: Break(shape((5,), name), "2 dimensions"),
+            **QKV_TILING,
+        },
+        numbers=lambda operator, name, array: PLACES if name == "index" else array,
+        codes=dict.fromkeys(QKV_TILING, ACLNN_ERR_INNER_TILING_ERROR),
+    )
