@@ -150,6 +150,18 @@ def test_gated_products_of_integers(four_bits: bool) -> None:
         bias = (8 * factors * weight.sum(1)).npu()
     operands = (torch_npu.npu_format_cast(stored.npu(), 29), ends.npu(), scale.npu(), rows.npu())
     found, scales, _ = torch_npu.npu_grouped_matmul_swiglu_quant(x.npu(), *operands, bias=bias)
+    in_lists = {"weight_assist_matrix": None if bias is None else [bias], "group_list_type": 1}
+    sizes = torch.diff(ends, prepend=ends.new_zeros(1)).npu()
+    torch.npu.config.allow_internal_format = True
+    try:  # The second version takes INT8 in blocks alone.
+        in_blocks = torch_npu.npu_format_cast(stored.npu(), 29)
+    finally:
+        torch.npu.config.allow_internal_format = False
+    again = torch_npu.npu_grouped_matmul_swiglu_quant_v2(
+        *(x.npu(), [in_blocks], [operands[2]], operands[3], sizes), **in_lists
+    )
+    assert torch.equal(again[0].cpu(), found.cpu())
+    assert torch.equal(again[1].cpu(), scales.cpu())
     left, right = (grouped(x.double(), weight.double(), ends) * 2.0**-5 * rows[:, None]).chunk(2, -1)
     wanted = torch.nn.functional.silu(left) * right
     torch.testing.assert_close(scales.cpu().double(), wanted.abs().amax(-1) / 127, rtol=1e-5, atol=0)

@@ -57,7 +57,7 @@ def _added(a: Mapping[str, Any]) -> Any:
         if 0 <= group < 3:
             part = wide(a["weightAOptional"])[group, 1] @ wide(a["x"])[row]
             out[row, 16:48] += 0.25 * (wide(a["weightB"])[group, 1] @ part)
-    return out
+    return out, out
 
 
 TILING = {

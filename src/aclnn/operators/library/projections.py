@@ -112,11 +112,11 @@ def _place(call: Call) -> str | None:
 
 
 def _lora_work(call: Call) -> Library | None:
-    if call["out"].size == 0:
+    if nothing_to_write(call, ("y", "out")):
         return None
     layer, scale, begin = call["layerIdx"], float32(call["scale"]), call["yOffset"]
 
-    def add(y: Array, x: Array, up: Array, indices: Array, *down: Array) -> Array:
+    def add(y: Array, x: Array, up: Array, indices: Array, *down: Array) -> tuple[Array, Array]:
         expect_within("indices", indices, -1, len(up))
         result = y.astype(np.float64)
         for group in range(len(up)):
@@ -125,9 +125,9 @@ def _lora_work(call: Call) -> Library | None:
             for weight in (*(matrix[group, layer] for matrix in down), up[group, layer]):
                 part = part @ weight.astype(np.float64).T
             result[rows, begin : begin + part.shape[1]] += part * scale
-        return result
+        return result, result
 
-    return Library(add, ("y", "x", "weightB", "indices", *given(call, _A)), ("out",))
+    return Library(add, ("y", "x", "weightB", "indices", *given(call, _A)), ("y", "out"))
 
 
 OPERATORS = (
@@ -161,7 +161,7 @@ OPERATORS = (
         formula="out = y, out[i, yOffset : yOffset + ySliceSize] += x[i] @ weightA[g, layerIdx]^T @ "
         "weightB[g, layerIdx]^T * scale, g = indices[i]; nothing for g = -1 or the number of weights",
         parameters=(
-            tensor_in("y", "(B, H3); FLOAT16"),
+            tensor_out("y", "(B, H3), replaced by the result too; FLOAT16", const=True),
             tensor_in("x", "(B, H1); FLOAT16"),
             tensor_in("weightB", "(W, L, H2, R); FLOAT16"),
             tensor_in("indices", "of each row; INT32"),
@@ -189,6 +189,7 @@ OPERATORS = (
             rule("rows of weightB: ySliceSize", _slice),
             rule("within y: yOffset", _place),
             same_shape("out", "y"),
+            written=("y", "out"),
             optional=(dtype_in((D.FLOAT16,), _A),),
         ),
         work=_lora_work,

@@ -1,0 +1,192 @@
+"""Functions of torch_npu for steps of decoding, beside PyTorch's CPU; test_torch_npu.py runs it."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+if "ASCEND_HOME_PATH" not in os.environ:
+    pytest.skip("needs aclnn torch-npu run", allow_module_level=True)
+
+torch: Any = pytest.importorskip("torch")
+torch_npu: Any = pytest.importorskip("torch_npu")
+
+ON_950 = "Ascend950" in torch_npu.npu.get_device_name(0)
+BEFORE_950 = pytest.mark.skipif(ON_950, reason="the function has no kernel on Ascend 950")
+
+
+def sample(*shape: int, seed: int = 0) -> Any:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def close(found: Any, wanted: Any, tolerance: float = 2e-3) -> None:
+    torch.testing.assert_close(found.cpu().double(), wanted.double(), rtol=tolerance, atol=2 * tolerance)
+
+
+def normalised(rows: Any) -> Any:
+    return torch.nn.functional.rms_norm(rows.double(), rows.shape[-1:], eps=1e-5)
+
+
+def turned(rows: Any, cos: Any, sin: Any) -> Any:
+    """Halves of rows turned by angles."""
+    first, second = rows.double().chunk(2, -1)
+    return rows.double() * cos.double() + torch.cat((-second, first), -1) * sin.double()
+
+
+def test_a_table_names_experts() -> None:
+    scores, table, ids = sample(5, 16), torch.tensor([[0, 7, 3], [15, 2, 8], [4, 5, 6]]), torch.tensor([2, 0, 1, 1, 0])
+    given = {"input_ids": ids.npu(), "tid2eid": table.int().npu(), "norm_type": 1, "routed_scaling_factor": 2.5}
+    y, experts, _ = torch_npu.npu_moe_gating_top_k(scores.npu(), 3, **given)
+    assert torch.equal(experts.cpu().long(), table[ids])
+    chosen = scores.double().sigmoid().gather(1, table[ids])
+    close(y, 2.5 * chosen / chosen.sum(-1, keepdim=True), 1e-6)
+
+
+@BEFORE_950
+def test_a_matrix_turns_pairs() -> None:
+    x, cos, sin = sample(1, 2, 3, 64), sample(1, 1, 3, 64, seed=1), sample(1, 1, 3, 64, seed=2)
+    matrix = torch.zeros(64, 64)
+    for pair in range(0, 64, 2):
+        matrix[pair + 1, pair], matrix[pair, pair + 1] = -1, 1
+    given = [each.npu() for each in (x, cos, sin)]
+    by_pairs = torch_npu.npu_rotary_mul(*given, "interleave")
+    assert torch.equal(torch_npu.npu_rotary_mul(*given, "interleave", rotate=matrix.npu()).cpu(), by_pairs.cpu())
+
+
+@BEFORE_950
+@pytest.mark.parametrize("quantised", [False, True])
+def test_values_apart_from_keys_are_cached(quantised: bool) -> None:
+    keys, values, index = sample(2, 2, 3, 192).half(), sample(2, 2, 3, 128, seed=1).half(), torch.arange(3).repeat(2, 1)
+    cos, sin = sample(2, 2, 3, 64, seed=2).half(), sample(2, 2, 3, 64, seed=3).half()
+    caches = [torch.zeros(2, 2, 4, columns, dtype=torch.float16) for columns in (192, 128)]
+    scale = {"c_kv_scale": torch.full((2, 128), 16.0).npu()} if quantised else {}
+    caches[1] = caches[1].to(torch.int8) if quantised else caches[1]
+    given = [each.npu() for each in (keys, torch.ones(192).half(), cos, sin, index, *caches)]
+    found = torch_npu.npu_kv_rmsnorm_rope_cache(*given, v=values.npu(), is_output_kv=True, **scale)
+    rows = normalised(keys)
+    pairs = rows[..., :64].unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+    wanted = torch.cat((turned(pairs, cos, sin), rows[..., 64:]), -1)
+    close(found[0][:, :, :3], wanted)
+    close(found[2], wanted)
+    kept = (values.double() * 16).round().clamp(-128, 127) if quantised else values
+    assert torch.equal(found[1][:, :, :3].cpu().double(), kept.double())
+    assert not found[1][:, :, 3].any()
+
+
+@BEFORE_950
+def test_projections_are_normalised_turned_and_cached() -> None:
+    rows, cos, sin = sample(6, 7 * 128).half(), sample(6, 128, seed=1).half(), sample(6, 128, seed=2).half()
+    gammas, places = [torch.ones(128).half().npu()] * 2, torch.tensor([40, 0, 1, 2, 63, 5])
+    caches = [torch.zeros(2, 16, 32, 16).half().npu() for _ in range(2)]
+    queries = torch.zeros(6, 3 * 128).half().npu()
+    given = (rows.npu(), *gammas, cos.npu(), sin.npu(), places.npu(), queries, *caches, [2, 3, 7, 128], [3, 2, 2])
+    before = torch_npu.npu_qkv_rms_norm_rope_cache(*given, epsilon=1e-5, is_output_qkv=True)
+    query, key, value = rows.unflatten(-1, (7, 128)).split((3, 2, 2), 1)
+    wanted = [turned(normalised(each), cos[:, None], sin[:, None]).flatten(1) for each in (query, key)]
+    close(queries, wanted[0])
+    for cache, kept, got in zip(caches, (wanted[1], value.flatten(1)), before[1:], strict=True):
+        close(cache.cpu().transpose(1, 2).flatten(2).flatten(0, 1)[places], kept)
+        close(got, kept)
+
+
+@BEFORE_950
+@pytest.mark.parametrize("least", [None, 0.5])
+def test_a_sampler_chooses_among_the_most_probable(least: float | None) -> None:
+    logits, counts = sample(8, 50), torch.tensor([3, 5, 1, 50, 7, 0, 2, 9])
+    shares, noise = torch.linspace(0.2, 1.2, 8), torch.rand(8, 50, generator=torch.Generator().manual_seed(1)) + 0.1
+    minimum = {} if least is None else {"min_ps": torch.full((8,), least).npu()}
+    given = [each.npu() for each in (logits, counts.int(), shares)]
+    found, left = torch_npu.npu_top_k_top_p_sample(*given, noise.npu(), is_need_logits=True, **minimum)
+    for at in range(8):
+        count, share = int(counts[at]) or 50, float(shares[at])
+        order = logits[at].argsort(descending=True, stable=True)[:count]
+        chances = logits[at][order].double().softmax(-1)
+        kept = [n for n in range(len(order)) if share >= 1 or chances[:n].sum() < share]
+        kept = [n for n in kept if least is None or chances[n] >= least * chances[kept[0]]]
+        if counts[at] == 0 and share >= 1:
+            order, chances = torch.arange(50), logits[at].double().softmax(-1)
+            kept = [n for n in range(50) if least is None or chances[n] >= least * chances.max()]
+        best = max(range(len(kept)), key=lambda n: chances[kept[n]] / noise[at, n])
+        assert int(found[at]) == int(order[kept[best]])
+        assert sorted(order[kept].tolist()) == left[at].isfinite().nonzero().flatten().tolist()
+
+
+@BEFORE_950
+def test_a_step_moves_on() -> None:
+    tokens, positions, slots = (torch.zeros(4, dtype=torch.int64).npu() for _ in range(3))
+    lengths, tables = torch.tensor([4, 9, 2, 7]), torch.arange(32).reshape(4, 8)
+    moved = lengths.npu()
+    sampled = torch.tensor([[11], [12], [13]])
+    torch_npu.npu_advance_step_flashattn(tokens, sampled.npu(), positions, moved, slots, tables.npu(), 4, 3, 2)
+    assert tokens.tolist() == [11, 12, 13, 0]
+    assert positions.tolist() == [4, 9, 2, 0]
+    assert moved.tolist() == [5, 10, 3, 7]
+    assert slots.tolist() == [2 * 2, (4 + 8) * 2 + 1, (1 + 16) * 2, -1]
+
+
+@BEFORE_950
+def test_low_rank_weights_are_added() -> None:
+    y, x, indices = sample(5, 64).half(), sample(5, 48, seed=1).half(), torch.tensor([2, 0, 1, 1, 2])
+    up, down = sample(3, 1, 64, 16, seed=2).half(), sample(3, 1, 16, 48, seed=3).half()
+    given = [each.npu() for each in (y, x, up, indices.int(), down)]
+    found = torch_npu.npu_batch_gather_matmul(*given, scale=0.125)
+    wanted = [
+        y[at].double() + 0.125 * up[g, 0].double() @ down[g, 0].double() @ x[at].double()
+        for at, g in enumerate(indices)
+    ]
+    close(found, torch.stack(wanted), 1e-2)
+
+
+def test_projections_are_split_into_heads() -> None:
+    """PyTorch's own layer calls it."""
+    rows, bias = sample(2, 3, 60), sample(60, seed=1)
+    for found, wanted in zip(
+        torch._transform_bias_rescale_qkv(rows.npu(), bias.npu(), 4),
+        torch._transform_bias_rescale_qkv(rows, bias, 4),
+        strict=True,
+    ):
+        close(found, wanted, 1e-6)
+
+
+@BEFORE_950
+@pytest.mark.parametrize("bits", [8, 4])
+def test_rotated_rows_are_quantised(bits: int) -> None:
+    x, rotation = sample(4, 64).half(), torch.linalg.qr(sample(32, 32, seed=1))[0].half()
+    chosen = {} if bits == 8 else {"dst_dtype": torch.quint4x2}
+    integers, scales = torch_npu.npu_rotate_quant(x.npu(), rotation.npu(), **chosen)
+    rows = (x.double().unflatten(-1, (-1, 32)) @ rotation.double()).flatten(-2)
+    close(scales, rows.abs().amax(-1) / (127 if bits == 8 else 7), 1e-6)
+    integers = integers.cpu()
+    if bits == 4:
+        integers = ((integers[..., None] >> torch.arange(0, 32, 4) & 15) + 8) % 16 - 8
+    assert (integers.flatten(1) - rows / scales.cpu().double()[:, None]).abs().max() < 0.51
+
+
+def test_whole_sequences_pass_a_gated_delta_rule() -> None:
+    query, key, value = (sample(5, heads, size, seed=heads).bfloat16() for heads, size in ((2, 16), (1, 16), (4, 8)))
+    key = key.repeat(1, 2, 1) / 4
+    beta, states, gates = sample(5, 4).sigmoid().bfloat16(), sample(2, 4, 8, 16).bfloat16(), -sample(5, 4).abs()
+    lengths = torch.tensor([3, 2], dtype=torch.int32)
+    given = {"beta": beta, "initial_state": states, "actual_seq_lengths": lengths, "g": gates}
+    on_device = {name: each.npu() for name, each in given.items()}
+    found = torch_npu.npu_chunk_gated_delta_rule(query.npu(), key.npu(), value.npu(), scale=0.25, **on_device)
+    wanted, left = torch.zeros(5, 4, 8).double(), states.double()
+    for t, sequence in enumerate([0, 0, 0, 1, 1]):
+        for head in range(4):
+            k, state = key[t, head // 2].double(), left[sequence, head] * gates[t, head].double().exp()
+            state = state + beta[t, head].double() * torch.outer(value[t, head].double() - state @ k, k)
+            left[sequence, head] = state
+            wanted[t, head] = 0.25 * state @ query[t, head // 2].double()
+    close(found[0], wanted, 1e-2)
+    close(found[1], left, 1e-2)
+
+
+@pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
+def test_keys_are_put_into_slots() -> None:
+    keys, slots, cache = sample(4, 2, 16).half(), torch.tensor([7, 0, 14, 3]), torch.zeros(3, 5, 2, 16).half().npu()
+    torch_npu.npu_scatter_pa_cache(keys.npu(), slots.npu(), key_cache=cache)
+    flat = cache.cpu().flatten(0, 1)
+    assert torch.equal(flat[slots], keys)
+    assert not flat[1].any()
