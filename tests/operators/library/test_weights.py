@@ -21,7 +21,7 @@ from aclnn.operators.library import weights
 from tests.cases.table import INVALID, NO_KERNEL, NULL, SOC_NAMES, Arguments, T, dtype, shape
 from tests.helpers.library import Break, LibraryTests, Subject, wide
 
-MULTIPLY, LAY_OUT, CAST = weights.OPERATORS
+MULTIPLY, PRECISE, LAY_OUT, CAST = weights.OPERATORS
 OFFSET, BIAS = "antiquantOffsetOptional", "biasOptional"
 QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
 NZ = {"format": Format.FORMAT_FRACTAL_NZ}
@@ -48,25 +48,28 @@ def product(a: Mapping[str, Any]) -> Any:
 class TestWeights(LibraryTests):
     subject = Subject(
         weights.OPERATORS,
-        calls={MULTIPLY.name: call},
+        calls={MULTIPLY.name: call, PRECISE.name: lambda d: call(d) | {"innerPrecise": 1}},
         references={
-            MULTIPLY.name: product,
+            **dict.fromkeys((MULTIPLY.name, PRECISE.name), product),
             LAY_OUT.name: lambda a: a["mmWeightRef"],
             CAST.name: lambda a: a["srcTensor"],
         },
         dtypes={
-            MULTIPLY.name: (D.FLOAT16, D.BF16),
+            **dict.fromkeys((MULTIPLY.name, PRECISE.name), (D.FLOAT16, D.BF16)),
             LAY_OUT.name: (D.FLOAT16, D.BF16, D.INT8),
             CAST.name: (D.FLOAT16, D.FLOAT, D.BF16, D.INT8, D.INT32),
         },
-        plain=(MULTIPLY.name, CAST.name),
+        plain=(MULTIPLY.name, PRECISE.name, CAST.name),
         # Neither takes an empty tensor.
         empty={
-            MULTIPLY.name: {
-                name: None if value is None else {"shape": value.shape}
-                for name, value in call(D.FLOAT16).items()
-                if name != "antiquantGroupSize"
-            },
+            **dict.fromkeys(
+                (MULTIPLY.name, PRECISE.name),
+                {
+                    name: None if value is None else {"shape": value.shape}
+                    for name, value in call(D.FLOAT16).items()
+                    if name != "antiquantGroupSize"
+                },
+            ),
             LAY_OUT.name: {"mmWeightRef": {"shape": (2, 3)}},
         },
         breaks={
@@ -104,6 +107,7 @@ class TestWeights(LibraryTests):
             "format ACL_FORMAT_ND": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
             "dimensions of a weight": lambda o, name: Break(shape((2, 2, 2, 3), name), "2 to 3", D.FLOAT16),
             "no dimension of 0": lambda o, name: Break(shape((0, 3), name), "no dimension of 0"),
+            "allowed value": lambda o, name: Break({name: 2}, "0 or 1"),
         },
         codes={"not computed": NO_KERNEL},
     )

@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     listing,
     no_zero_dims,
     on,
+    one_of,
     present,
     public_format,
     rule,
@@ -210,10 +211,10 @@ def _laid_out_dims(call: Call) -> str | None:
     return None if 2 <= rank <= most else f"mmWeightRef: expected 2 to {most} dimensions, got {rank}"
 
 
-OPERATORS = (
-    Operator(
-        name="weight_quant_batch_matmul_v2",
-        function=camel("weight_quant_batch_matmul_v2"),
+def _weight_product(name: str, *precise: Parameter) -> Operator:
+    return Operator(
+        name=name,
+        function=camel(name),
         summary="Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.",
         formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
         parameters=(
@@ -226,6 +227,7 @@ OPERATORS = (
             Parameter(
                 "antiquantGroupSize", "antiquant_group_size", Kind.INT32, "rows of the weight in a group", c_type="int "
             ),
+            *precise,
             tensor_out("y", "the result", const=True),
         ),
         support=support((D.FLOAT16, D.BF16), MODERN),
@@ -244,6 +246,7 @@ OPERATORS = (
             rule("few enough: x, weight", _extents),
             shape_is("that of the product", lambda call: (call["x"].shape[0], _shape(call)[1]), "y"),
             rule("group size: antiquantGroupSize", _group_size),
+            *(one_of(parameter.name, 0, 1) for parameter in precise),
             rule("shape of scales: antiquantScale", _scale_shape),
             same_shape(_OFFSET, "antiquantScale"),
             each("a row", (_BIAS,), _bias_shape),
@@ -252,6 +255,14 @@ OPERATORS = (
             each("even", ("weight",), packed_evenly),
         ),
         work=_weight_work,
+    )
+
+
+OPERATORS = (
+    _weight_product("weight_quant_batch_matmul_v2"),
+    _weight_product(
+        "weight_quant_batch_matmul_v3",
+        Parameter("innerPrecise", "inner_precise", Kind.INT32, "1: for speed; computed alike", c_type="int "),
     ),
     Operator(
         name="trans_matmul_weight",
