@@ -190,3 +190,30 @@ def test_keys_are_put_into_slots() -> None:
     flat = cache.cpu().flatten(0, 1)
     assert torch.equal(flat[slots], keys)
     assert not flat[1].any()
+
+
+@pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
+@pytest.mark.parametrize("kind", ["", "add", "mul", "relu", "gelu_erf", "gelu_tanh"])
+def test_an_operation_follows_a_product(kind: str) -> None:
+    x, weight, other = sample(3, 4).half(), sample(4, 5, seed=1).half(), sample(3, 5, seed=2).half()
+    second = other.npu() if kind in ("add", "mul") else None
+    found = torch_npu.npu_fused_matmul(x.npu(), weight.npu(), x3=second, fused_op_type=kind)
+    product = x.double() @ weight.double()
+    wanted = {
+        "": product,
+        "add": product + other,
+        "mul": product * other,
+        "relu": product.relu(),
+        "gelu_erf": torch.nn.functional.gelu(product),
+        "gelu_tanh": torch.nn.functional.gelu(product, approximate="tanh"),
+    }
+    close(found, wanted[kind])
+
+
+@BEFORE_950
+@pytest.mark.parametrize("precise", [0, 1])
+def test_weights_of_integers_are_scaled(precise: int) -> None:
+    x, scale = sample(4, 64).half(), (sample(32, seed=1).abs() / 50).half()
+    weight = torch.randint(-100, 100, (64, 32), dtype=torch.int8, generator=torch.Generator().manual_seed(2))
+    found = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu(), inner_precise=precise)
+    close(found, x.double() @ (weight.double() * scale.double()), 5e-3)

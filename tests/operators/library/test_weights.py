@@ -62,14 +62,14 @@ class TestWeights(LibraryTests):
         plain=(MULTIPLY.name, PRECISE.name, CAST.name),
         # Neither takes an empty tensor.
         empty={
-            **dict.fromkeys(
-                (MULTIPLY.name, PRECISE.name),
-                {
-                    name: None if value is None else {"shape": value.shape}
-                    for name, value in call(D.FLOAT16).items()
-                    if name != "antiquantGroupSize"
-                },
-            ),
+            name: {
+                of: None if value is None else {"shape": value.shape}
+                for of, value in call(D.FLOAT16).items()
+                if of != "antiquantGroupSize"
+            }
+            for name in (MULTIPLY.name, PRECISE.name)
+        }
+        | {
             LAY_OUT.name: {"mmWeightRef": {"shape": (2, 3)}},
         },
         breaks={

@@ -40,7 +40,8 @@ _SCALE, _OFFSET, _FOUND = "inputScaleOptional", "inputOffsetOptional", "outScale
 _MOST_COLUMNS, _MOST_ROWS = 1024, 200_000
 
 
-def _gelu(x: Any, is_tanh: bool) -> Any:
+def gelu(x: Any, is_tanh: bool) -> Any:
+    """Return x times the normal distribution's probability below it, or the approximation by tanh."""
     if is_tanh:
         return x * 0.5 * (1 + np.tanh(float(SQRT_2_OVER_PI) * (x + float(CUBIC) * x**3)))
     return x * 0.5 * erfc(-x / math.sqrt(2))
@@ -71,7 +72,7 @@ def _work(call: Call) -> Library | None:
 
     def multiply(x: Any) -> Any:
         gate, factor = np.split(x.astype(np.float64), 2, -1)
-        return _gelu(gate, is_tanh) * factor
+        return gelu(gate, is_tanh) * factor
 
     return Library(multiply, ("input",), ("out",))
 
@@ -135,7 +136,7 @@ def _quantized_work(call: Call) -> Library:
     optional = given(call, _SCALE, *((_OFFSET,) * (not is_dynamic)))
 
     def quantize(x: Any, scale: Any = 1, offset: Any = 0) -> Any:
-        y = _gelu(x.astype(np.float64), is_tanh) * scale
+        y = gelu(x.astype(np.float64), is_tanh) * scale
         if not is_dynamic:
             return quantized(np.rint(y + offset), D.INT8)
         integers, found = dynamically(y, -1, D.INT8)
