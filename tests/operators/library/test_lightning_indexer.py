@@ -28,7 +28,7 @@ from tests.helpers.library import (
     wide,
 )
 
-FORWARD, BACKWARD = "lightning_indexer", "lightning_indexer_grad"
+FORWARD, BACKWARD, QUANTIZED = "lightning_indexer", "lightning_indexer_grad", "quant_lightning_indexer"
 ANY = 2**63 - 1
 B, QUERIES, KEYS, HEADS, SIZE, COUNT = 2, 3, 5, 8, 128, 4
 LENGTHS = {
@@ -80,7 +80,23 @@ def _backward(d: D) -> Arguments:
     }
 
 
-CALLS: Mapping[str, Callable[[D], Arguments]] = {FORWARD: _forward, BACKWARD: _backward}
+def _quantized(d: D) -> Arguments:
+    forward = _forward(D.FLOAT16)
+    for name in ("returnValues", "sparseIndicesOut", "sparseValuesOut"):
+        del forward[name]
+    return {
+        **forward,
+        "query": T(d, (B, QUERIES, HEADS, SIZE)),
+        "key": T(d, (B, KEYS, 1, SIZE)),
+        "queryDequantScale": T(D.FLOAT16, (B, QUERIES, HEADS)),
+        "keyDequantScale": T(D.FLOAT16, (B, KEYS, 1)),
+        "queryQuantMode": 0,
+        "keyQuantMode": 0,
+        "out": T(D.INT32, (B, QUERIES, 1, COUNT)),
+    }
+
+
+CALLS: Mapping[str, Callable[[D], Arguments]] = {FORWARD: _forward, BACKWARD: _backward, QUANTIZED: _quantized}
 
 
 def _scores(query: Any, key: Any, weights: Any) -> Any:
@@ -103,6 +119,11 @@ def _best(a: Mapping[str, Any]) -> Any:
     return indices, values
 
 
+def _best_quantized(a: Mapping[str, Any]) -> Any:
+    scales = {name: wide(a[f"{name}DequantScale"])[..., None] for name in ("query", "key")}
+    return _best(a | {name: wide(a[name]) * scale for name, scale in scales.items()})[0]
+
+
 def _gradients(a: Mapping[str, Any]) -> Any:
     given = [wide(a[name]).requires_grad_() for name in ("query", "key", "weights")]
     scores, total = _scores(*given), 0
@@ -115,6 +136,8 @@ def _gradients(a: Mapping[str, Any]) -> Any:
 
 def _numbers(operator: str, name: str, array: Array) -> Array:
     known = {**LENGTHS, "sparseIndices": CHOSEN[:, :, None]}
+    if name in ("query", "key") and operator == QUANTIZED:
+        return array
     # Scores apart from one another, so that rounding does not change their order.
     return known.get(name, array if operator == BACKWARD else array / 8)
 
@@ -122,8 +145,8 @@ def _numbers(operator: str, name: str, array: Array) -> Array:
 def _packed(o: Any, change: Mapping[str, Any]) -> dict[str, Any]:
     """What makes a call one of packed sequences, and then breaks it."""
     tokens, keys, rows = (7, HEADS, SIZE), (9, 1, SIZE), (7, 1, COUNT)
-    if o.name == FORWARD:
-        changes = shape(rows, "sparseIndicesOut", "sparseValuesOut")
+    if o.name != BACKWARD:
+        changes = shape(rows, *(("sparseIndicesOut", "sparseValuesOut") if o.name == FORWARD else ("out",)))
         changes = {**changes, "layoutQueryOptional": "TND", "layoutKeyOptional": "TND"}
     else:
         changes = {**shape(rows, "dy", "sparseIndices"), **shape(tokens, "dqOut"), **shape(keys, "dkOut")}
@@ -141,13 +164,13 @@ def _given_with_its_layout(o: Any, name: str) -> Break:
 def _with(o: Any, name: str, value: T) -> Mapping[str, Any]:
     """A call in which an optional tensor of integers takes part."""
     if name == "blockTableOptional":
-        return {**shape((6, 16, 1, SIZE), "key"), "layoutKeyOptional": "PA_BSND", "returnValues": False, name: value}
-    return {name: value} if o.name == FORWARD else _packed(o, {name: value})
+        return {**shape((6, 16, 1, SIZE), "key"), "layoutKeyOptional": "PA_BSND", name: value}
+    return _packed(o, {name: value}) if o.name == BACKWARD else {name: value}
 
 
 def _other_heads(o: Any, name: str) -> Break:
     heads = (B, QUERIES, 65, SIZE)
-    return Break(shape(heads, name), f"{'at most' if o.name == FORWARD else '1 to'} 64 heads")
+    return Break(shape(heads, name), f"{'1 to' if o.name == BACKWARD else 'at most'} 64 heads")
 
 
 def _one_for_each_sample(o: Any, name: str) -> Break:
@@ -162,7 +185,8 @@ BREAKS: Mapping[str, Breaking] = {
     "same data type as query": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT16"),
     "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "allowed value": lambda o, name: Break(
-        {name: "SBH" if "ayout" in name else 1}, "'BSND'" if "ayout" in name else "0 or 3" if "M" in name else "9"
+        {name: "SBH" if "ayout" in name else 1},
+        "'BSND'" if "ayout" in name else "0 or 3" if name == "sparseMode" else "0" if "Quant" in name else str(ANY),
     ),
     "goes with that of queries": lambda o, name: Break({name: "TND"}, "'BSND' or 'PA_BSND'"),
     "dimensions of the layout": lambda o, name: Break(shape((2, 3, SIZE), name), "4 dimensions (BSND)"),
@@ -170,12 +194,13 @@ BREAKS: Mapping[str, Breaking] = {
     "data type of integers": lambda o, name: Break(_with(o, name, T(D.INT64, (2,))), "ACL_INT32"),
     "one for each sample": _one_for_each_sample,
     "a head, samples as queries have": lambda o, name: Break(shape((B, KEYS, 2, SIZE), name), "one head"),
-    "a number of keys": lambda o, name: Break({name: 2049}, "a multiple of 1024 up to 8192"),
+    "a number of keys": lambda o, name: Break({name: 2049}, "from 1 to 2048"),
     "not of pages": lambda o, name: Break(
         _with(o, "blockTableOptional", T(D.INT32, (B, 3))) | {name: True}, "false with"
     ),
     "heads": _other_heads,
     "shape is one for each head": lambda o, name: Break(shape((B, QUERIES, 9), name), "[2, 3, 8]"),
+    "shape is one for each key": lambda o, name: Break(shape((B, KEYS, 2), name), "[2, 5, 1]"),
     "shape is those of each query": lambda o, name: Break(shape((B, QUERIES, 1, 5), name), "[2, 3, 1, 4]"),
     "2 to 4 dimensions": lambda o, name: Break(shape((4,), name), "2 to 4 dimensions"),
     "a number for each chosen key": lambda o, name: Break(shape((B, 4, 1, COUNT), name), "[2, 3, 1, 4]"),
@@ -187,14 +212,16 @@ INVALID_TYPES = ("data type", "data types that go together", "same data type as 
 
 
 def _subject(operator: Operator, code: int, reference: Callable[[Mapping[str, Any]], Any]) -> Subject:
-    call, tensor = CALLS[operator.name], "sparseIndicesOut" if operator.name == FORWARD else "query"
-    nothing = call(D.FLOAT16)[tensor]
+    outs = {FORWARD: "sparseIndicesOut", QUANTIZED: "out", BACKWARD: "query"}
+    call, tensor = CALLS[operator.name], outs[operator.name]
+    default = (D.INT8,) if operator.name == QUANTIZED else (D.FLOAT16, D.BF16)
+    nothing = call(default[0])[tensor]
     return Subject(
         (operator,),
         calls=CALLS,
         references={operator.name: reference},
-        default=(D.FLOAT16, D.BF16),
-        empty={operator.name: call(D.FLOAT16) | {tensor: nothing._replace(shape=(0, *nothing.shape[1:]))}},
+        default=default,
+        empty={operator.name: call(default[0]) | {tensor: nothing._replace(shape=(0, *nothing.shape[1:]))}},
         breaks=BREAKS,
         numbers=_numbers,
         terms=8,
@@ -205,6 +232,10 @@ def _subject(operator: Operator, code: int, reference: Callable[[Mapping[str, An
 
 class TestLightningIndexer(LibraryTests):
     subject = _subject(BY_NAME[FORWARD], TILING, _best)
+
+
+class TestQuantizedKeys(LibraryTests):
+    subject = _subject(BY_NAME[QUANTIZED], TILING, _best_quantized)
 
 
 class TestGradients(LibraryTests):
@@ -291,3 +322,17 @@ def test_what_ascend_950_takes() -> None:
     prepare(BY_NAME[FORWARD], described(call | heads), Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="8, 16, 24, 32 or 64 heads, got 4"):
         prepare(BY_NAME[FORWARD], described(call | heads), Product.ASCEND_950)
+
+
+@pytest.mark.parametrize(("half", "scale"), [(D.FLOAT16, D.FLOAT16), (D.BF16, D.FLOAT)])
+def test_eight_bit_floats_of_ascend_950(half: D, scale: D) -> None:
+    random, call = np.random.default_rng(9), _quantized(D.FLOAT8_E4M3FN)
+    types = {"weights": half, "queryDequantScale": scale, "keyDequantScale": scale}
+    call |= {name: call[name]._replace(dtype=of) for name, of in types.items()}
+    tensors = {name: each for name, each in call.items() if isinstance(each, T)}
+    arrays = {name: random.normal(size=each.shape).astype(each.dtype.numpy) for name, each in tensors.items()} | LENGTHS
+    wanted = _best_quantized({name: torch.from_numpy(each.astype(np.float64)) for name, each in arrays.items()})
+    found = computed(QUANTIZED, call | arrays, Product.ASCEND_950)["out"]
+    np.testing.assert_array_equal(found, wanted)
+    with pytest.raises(AclnnError, match="query: expected data type ACL_INT8 on Atlas A2"):
+        prepare(BY_NAME[QUANTIZED], described(call), Product.ATLAS_A2)

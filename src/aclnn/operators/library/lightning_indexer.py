@@ -1,4 +1,4 @@
-"""Which keys a query attends to: aclnnLightningIndexer, with its gradients."""
+"""Which keys a query attends to: aclnnLightningIndexer, with its gradients, aclnnQuantLightningIndexer."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _LARGEST_COUNT, _LARGE_COUNT, _COUNT_STEP = 8192, 2048, 1024
 """Of sparseCount: the largest, from where on it is a multiple of a step."""
 _BLOCK = 1 << 19
 """Products of queries and keys that are computed at a time, at most, but for those of one query."""
-_COUNT, _VALUES = "sparseCount", "sparseValuesOut"
+_COUNT, _VALUES, _SCALES = "sparseCount", "sparseValuesOut", ("queryDequantScale", "keyDequantScale")
 _FORWARD = Sequences(
     ("query", "key"),
     ("layoutQueryOptional", "layoutKeyOptional"),
@@ -65,6 +65,14 @@ def _columns(product: Product) -> list[tuple[D, ...]]:
     return [(of, of, weights, D.INT32) for of in _HALVES for weights in (of, *wide)]
 
 
+def _quantized_columns(product: Product) -> list[tuple[D, ...]]:
+    columns: list[tuple[D, ...]] = [(D.INT8, D.INT8, D.FLOAT16, D.FLOAT16, D.FLOAT16, D.INT32)]
+    if product in CLASS_950:
+        eight = (D.FLOAT8_E4M3FN, D.FLOAT8_E4M3FN)
+        columns += [(*eight, D.BF16, D.FLOAT, D.FLOAT, D.INT32), (*eight, D.FLOAT16, D.FLOAT16, D.FLOAT16, D.INT32)]
+    return columns
+
+
 def _heads(call: Call) -> str | None:
     *_, heads, elements = call["query"].shape
     if call.product in CLASS_950 and heads not in _HEADS_950:
@@ -74,6 +82,11 @@ def _heads(call: Call) -> str | None:
     if elements == _ELEMENTS == call["key"].shape[-1]:
         return None
     return f"query: expected heads of {_ELEMENTS} elements, as key has, got {elements} and {call['key'].shape[-1]}"
+
+
+def _few(call: Call) -> str | None:
+    got = call[_COUNT]
+    return None if 0 < got <= _LARGE_COUNT else f"{_COUNT}: expected from 1 to {_LARGE_COUNT}, got {got}"
 
 
 def _count(call: Call) -> str | None:
@@ -151,6 +164,23 @@ def _work(call: Call) -> Library | None:
     return Library(index, ("query", "key", "weights", *_FORWARD.given(call)), outputs)
 
 
+def _quantized_work(call: Call) -> Library | None:
+    if nothing_to_write(call, ("out",)):
+        return None
+    find, mode, count, shape = _FORWARD.finder(call), call["sparseMode"], call[_COUNT], call["out"].shape
+
+    def index(query: Array, key: Array, weights: Array, of_query: Array, of_key: Array, *given: Array) -> Array:
+        queries = query.astype(weights.dtype) * of_query[..., None]
+        keys = (key.astype(weights.dtype) * of_key[..., None]).reshape(-1, key.shape[-1])
+        queries, of_heads = queries.reshape(-1, *query.shape[-2:]), weights.reshape(-1, weights.shape[-1])
+        indices = np.full((len(queries), count), -1)
+        for rows, columns in find(given):
+            indices[rows] = best_keys(queries[rows], keys[columns], of_heads[rows], mode, count)[0]
+        return indices.reshape(shape)
+
+    return Library(index, ("query", "key", "weights", *_SCALES, *_FORWARD.given(call)), ("out",))
+
+
 def _gradient_work(call: Call) -> Library | None:
     if call["query"].size == 0:
         return None
@@ -195,6 +225,16 @@ def _gradient_heads(call: Call) -> str | None:
 
 _GRADIENTS = {"dqOut": "query", "dkOut": "key", "dweightsOut": "weights"}
 
+_SPANS = (
+    optional_in(_FORWARD.lengths[0], "queries of each sample, with TND where each ends; INT32"),
+    optional_in(_FORWARD.lengths[1], "keys of each sample, with TND where each ends; INT32"),
+    optional_in("blockTableOptional", "the pages of each sample; INT32"),
+)
+_LAYOUTS = (
+    attribute(_FORWARD.layouts[0], Kind.STRING, "BSND or TND"),
+    attribute(_FORWARD.layouts[1], Kind.STRING, "the same, or PA_BSND"),
+)
+
 OPERATORS = (
     Operator(
         name="lightning_indexer",
@@ -205,11 +245,8 @@ OPERATORS = (
             tensor_in("query", "(B, S, N, 128), or (T, N, 128) with TND"),
             tensor_in("key", "(B, S, 1, 128), (T, 1, 128) with TND, or (pages, tokens, 1, 128) with PA_BSND"),
             tensor_in("weights", "of heads, as query without elements"),
-            optional_in(_FORWARD.lengths[0], "queries of each sample, with TND where each ends; INT32"),
-            optional_in(_FORWARD.lengths[1], "keys of each sample, with TND where each ends; INT32"),
-            optional_in("blockTableOptional", "the pages of each sample; INT32"),
-            attribute(_FORWARD.layouts[0], Kind.STRING, "BSND or TND"),
-            attribute(_FORWARD.layouts[1], Kind.STRING, "the same, or PA_BSND"),
+            *_SPANS,
+            *_LAYOUTS,
             attribute(_COUNT, Kind.INT64, "how many keys are chosen"),
             *mask_attributes(),
             attribute("returnValues", Kind.BOOL, f"{_VALUES} is written too"),
@@ -237,6 +274,44 @@ OPERATORS = (
             ),
         ),
         work=_work,
+        stream_type="const aclrtStream ",
+    ),
+    Operator(
+        name="quant_lightning_indexer",
+        function=camel("quant_lightning_indexer"),
+        summary="Choose the keys of 8 bits that each query attends to.",
+        formula="out = largest of sum over heads of weights * relu(queryDequantScale * keyDequantScale * "
+        "(query @ key.T))",
+        parameters=(
+            tensor_in("query", "(B, S, N, 128), or (T, N, 128) with TND; INT8, or FLOAT8_E4M3FN on Ascend 950"),
+            tensor_in("key", "(B, S, 1, 128), (T, 1, 128) with TND, or (pages, tokens, 1, 128) with PA_BSND"),
+            tensor_in("weights", "of heads, as query without elements; FLOAT16, or BF16 beside FLOAT scales"),
+            tensor_in(_SCALES[0], "of each head, as query without elements; FLOAT16 or FLOAT"),
+            tensor_in(_SCALES[1], "of each key, as key without elements"),
+            *_SPANS,
+            attribute("queryQuantMode", Kind.INT64, "0: a scale for each head of a token"),
+            attribute("keyQuantMode", Kind.INT64, "0"),
+            *_LAYOUTS,
+            attribute(_COUNT, Kind.INT64, "how many keys are chosen"),
+            *mask_attributes(),
+            tensor_out("out", "numbers of keys, (…, 1, sparseCount), -1 behind the last; INT32", const=True),
+        ),
+        support={product: frozenset(of[0] for of in _quantized_columns(product)) for product in MODERN},
+        checks=generated(
+            ("query", "key", "weights", *_SCALES),
+            ("out",),
+            _quantized_columns,
+            *_FORWARD.checks(),
+            rule(f"a number of keys: {_COUNT}", _few),
+            *mask_checks(),
+            one_of("queryQuantMode", 0),
+            one_of("keyQuantMode", 0),
+            rule("heads: query", _heads),
+            shape_is("one for each head", _weights_shape, "weights", _SCALES[0]),
+            shape_is("one for each key", lambda call: call["key"].shape[:-1], _SCALES[1]),
+            shape_is("those of each query", _indices_shape, "out"),
+        ),
+        work=_quantized_work,
         stream_type="const aclrtStream ",
     ),
     declared(

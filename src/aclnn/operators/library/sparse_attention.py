@@ -1,0 +1,570 @@
+"""Attention to chosen keys: aclnnSparseFlashAttention with its V2 and gradients, aclnnKvQuantSparseFlashAttention.
+
+Heads of queries share one head of keys, whose first elements are values too. Keys are chosen by numbers of blocks, up
+to the first below 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from aclnn.core.checks import (
+    dtype_in,
+    each,
+    elsewhere,
+    extents,
+    generated,
+    listing,
+    null,
+    on,
+    one_of,
+    only_if,
+    present,
+    restricted,
+    rule,
+    same_dtype,
+    same_shape,
+    shape_is,
+    unless_empty,
+    with_code,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import CLASS_950, Product
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_TILING_ERROR,
+    ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
+)
+from aclnn.operators.library.attention import given
+from aclnn.operators.library.common import (
+    MODERN,
+    add_rows,
+    attribute,
+    camel,
+    declared,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
+from aclnn.operators.library.sequences import CAUSAL, EVERY, PAGES, Sequences, mask_attributes, mask_checks, visible
+
+Array = np.ndarray[Any, Any]
+_HALVES = (D.FLOAT16, D.BF16)
+_ELEMENTS, _ROPE = 512, 64
+"""Of a head, and of what is beside it for positions."""
+_TILE, _SCALES = 128, 4
+"""Elements with one scale, and scales of a quantised key."""
+_BYTES = _ELEMENTS + 2 * _ROPE + 4 * _SCALES
+_POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
+"""Heads of queries, and keys of a block, that kernels know."""
+_MOST_HEADS, _QUANTIZED_BLOCKS, _GRADIENT_BLOCKS = 128, _POWERS[:5], (1, 8, 16, 32, 64)
+_ABSORBED, _COMBINED, _PER_TILE = 2, 1, 2
+"""The only values of attentionMode, quantScaleRepoMode, and the modes of quantisation."""
+_BLOCK, _GRADIENT_BLOCK, _LSE, _SINKS = (
+    "sparseBlockSizeOptional",
+    "sparseBlockSize",
+    "returnSoftmaxLse",
+    "sinksOptional",
+)
+_STATISTICS, _ROPES = ("softmaxMax", "softmaxSum"), ("queryRopeOptional", "keyRopeOptional")
+_ROPE_GRADIENTS = ("dQueryRopeOutOptional", "dKeyRopeOutOptional")
+_PAGED = Sequences(
+    ("query", "key"),
+    ("layoutQueryOptional", "layoutKvOptional"),
+    ("actualSeqLengthsQueryOptional", "actualSeqLengthsKvOptional"),
+    "blockTableOptional",
+)
+_BACKWARD = _PAGED._replace(layouts=("layoutOptional", "layoutOptional"), table=None)
+
+
+def chosen(numbers: Array, size: int, seen: int) -> Array:
+    """Return the places of the keys in chosen blocks, of those that a query sees.
+
+    Args:
+        numbers: of the blocks, up to the first below 0.
+        size: keys of a block.
+        seen: how many keys the query sees, the first ones.
+    """
+    numbers = numbers[: -(-seen // size)]
+    absent = np.flatnonzero(numbers < 0)
+    numbers = numbers[: absent[0]] if absent.size else numbers
+    places = (numbers[:, None] * size + np.arange(size)).reshape(-1)
+    return places[places < seen]
+
+
+def _rows(tokens: Iterator[tuple[Array, Array]], numbers: Array, mode: int, size: int) -> Iterator[tuple[Any, Array]]:
+    """Yield each query's row and those of its keys, where it has any or not."""
+    for rows, columns in tokens:
+        for row, seen in zip(rows, visible(mode, len(rows), len(columns)), strict=True):
+            yield row, columns[chosen(numbers[row], size, seen)]
+
+
+def _flat(x: Array, beside: Any = None) -> Array:
+    """Put the tokens of a tensor (…, heads, elements) below one another, with what is beside its heads."""
+    whole = x if beside is None else np.concatenate((x, beside), -1)
+    return whole.reshape(-1, *whole.shape[-2:])
+
+
+def _attend(
+    query: Array, keys: Array, values: Array, scale: float, sink: Any, rows: Iterator[tuple[Any, Array]]
+) -> tuple[Array, ...]:
+    """Return the attention, the largest score and the sum of powers of each query's heads, zeros without keys.
+
+    Args:
+        query: (queries, heads, elements).
+        keys: (keys, elements).
+        values: (keys, elements).
+        scale: what scores are multiplied with.
+        sink: a score for each head that adds nothing.
+        rows: of each query and its keys.
+    """
+    found = np.zeros((*query.shape[:2], values.shape[-1]), query.dtype)
+    largest, total = (np.zeros(query.shape[:2], query.dtype) for _ in range(2))
+    for row, places in rows:
+        if not places.size and sink is None:
+            continue
+        scores = query[row] @ keys[places].T * query.dtype.type(scale)
+        top = scores.max(-1, initial=-np.inf)
+        top = top if sink is None else np.maximum(top, sink)
+        powers = np.exp(scores - top[:, None])
+        sums = powers.sum(-1) + (0 if sink is None else np.exp(sink - top))
+        found[row], largest[row], total[row] = powers @ values[places] / sums[:, None], top, sums
+    return found, largest, total
+
+
+def _work(call: Call) -> Library | None:
+    if call["attentionOut"].size == 0:
+        return None
+    find, mode, size, scale = _PAGED.finder(call), call["sparseMode"], call[_BLOCK], call["scaleValue"]
+    outputs = ("attentionOut", *(_STATISTICS if call[_LSE] else ()))
+    shapes, value = [call[name].shape for name in outputs], "key" if call["value"] is None else "value"
+    sinks = tuple(name for name in (_SINKS,) if call.arguments.get(name) is not None)
+
+    def compute(query: Array, key: Array, value: Array, numbers: Array, *others: Array) -> tuple[Array, ...]:
+        queries, keys = _flat(query, others[0]), _flat(key, others[1])[:, 0]
+        sink, tokens = others[2] if sinks else None, find(others[2 + len(sinks) :])
+        rows = _rows(tokens, _flat(numbers)[:, 0], mode, size)
+        found = _attend(queries, keys, _flat(value)[:, 0], scale, sink, rows)
+        return tuple(x.reshape(shape) for x, shape in zip(found, shapes, strict=False))
+
+    return Library(compute, ("query", "key", value, "sparseIndices", *_ROPES, *sinks, *_PAGED.given(call)), outputs)
+
+
+def _dequantized(packed: Array, dtype: D, rope: D) -> Array:
+    """Return keys in float32 that are 8-bit elements, 16-bit elements beside them, and a scale for each tile.
+
+    Args:
+        packed: (keys, bytes).
+        dtype: of the first elements.
+        rope: of those beside them.
+    """
+    # Numbers of another type are wider ones, for a golden value.
+    packed = np.ascontiguousarray(packed.astype(dtype.numpy, copy=False))
+    _, beside, scales = np.split(packed.view(np.uint8), (_ELEMENTS, _ELEMENTS + 2 * _ROPE), axis=1)
+    beside = np.ascontiguousarray(beside).view(rope.numpy).astype(np.float32)
+    scales = np.ascontiguousarray(scales).view(np.float32)
+    elements = packed[:, :_ELEMENTS].astype(np.float32) * np.repeat(scales, _TILE, 1)
+    return np.concatenate((elements, beside), 1)
+
+
+def _quantized_work(call: Call) -> Library | None:
+    if call["attentionOut"].size == 0:
+        return None
+    find, mode, size, scale = _PAGED.finder(call), call["sparseMode"], call["sparseBlockSize"], call["scaleValue"]
+    types, shape = (call["key"].dtype, call["query"].dtype), call["attentionOut"].shape
+
+    def compute(query: Array, key: Array, value: Array, numbers: Array, *given: Array) -> Array:
+        keys, values = (_dequantized(_flat(x)[:, 0], *types).astype(query.dtype) for x in (key, value))
+        rows = _rows(find(given), _flat(numbers)[:, 0], mode, size)
+        return _attend(_flat(query), keys, values[:, :_ELEMENTS], scale, None, rows)[0].reshape(shape)
+
+    return Library(compute, ("query", "key", "value", "sparseIndices", *_PAGED.given(call)), ("attentionOut",))
+
+
+def _gradient_work(call: Call) -> Library | None:
+    if call["query"].size == 0:
+        return None
+    find, mode, size, scale = _BACKWARD.finder(call), call["sparseMode"], call[_GRADIENT_BLOCK], call["scaleValue"]
+    is_merged, ropes = call["value"] is None, tuple(name for name in _ROPES if call[name] is not None)
+    outputs = ("dQueryOut", "dKeyOut", *(() if is_merged else ("dValueOut",)), *_ROPE_GRADIENTS[: len(ropes)])
+    shapes, elements = {name: call[name].shape for name in outputs}, call["query"].shape[-1]
+
+    def back(query: Array, key: Array, value: Array, numbers: Array, *others: Array) -> tuple[Array, ...]:
+        dy, out, largest, total = others[:4]
+        beside, given = others[4 : 4 + len(ropes)] or (None, None), others[4 + len(ropes) :]
+        queries, keys, values = _flat(query, beside[0]), _flat(key, beside[1])[:, 0], _flat(value)[:, 0]
+        dys, outs = _flat(dy), _flat(out)
+        tops, sums = (x.reshape(*queries.shape[:2], 1) for x in (largest, total))
+        dq, dk, dv = (np.zeros_like(x) for x in (queries, keys, values))
+        for row, places in _rows(find(given), _flat(numbers)[:, 0], mode, size):
+            if not places.size:
+                continue
+            scores = queries[row] @ keys[places].T * query.dtype.type(scale)
+            shares = np.exp(scores - tops[row]) / sums[row]
+            mean = (dys[row] * outs[row]).sum(-1, keepdims=True)
+            of_scores = shares * (dys[row] @ values[places].T - mean) * query.dtype.type(scale)
+            dq[row] = of_scores @ keys[places]
+            add_rows(dk, places, of_scores.T @ queries[row])
+            add_rows(dv, places, shares.T @ dys[row])
+        if is_merged:
+            dk[:, :elements] += dv
+        found = {"dQueryOut": dq[..., :elements], "dKeyOut": dk[:, :elements], "dValueOut": dv}
+        found |= dict(zip(_ROPE_GRADIENTS, (dq[..., elements:], dk[:, elements:]), strict=True))
+        return tuple(found[name].reshape(shape) for name, shape in shapes.items())
+
+    names = ("query", "key", "key" if is_merged else "value", "sparseIndices", "dOut", "out", *_STATISTICS)
+    return Library(back, (*names, *ropes, *_BACKWARD.given(call)), outputs)
+
+
+def _columns(product: Product) -> list[tuple[D, ...]]:
+    return [(of, of, D.INT32, of) for of in _HALVES]
+
+
+def _quantized_columns(product: Product) -> list[tuple[D, ...]]:
+    keys = (D.INT8, D.FLOAT8_E4M3FN) if product in CLASS_950 else (D.INT8,)
+    return [(of, key, key, D.INT32, of) for of in _HALVES for key in keys]
+
+
+def _heads_of(further_950: Sequence[int]) -> Check:
+    """Require a number of heads of queries that the product's kernel knows."""
+
+    def complain(call: Call) -> str | None:
+        got = call["query"].shape[-2]
+        allowed = (*_POWERS, *further_950) if call.product in CLASS_950 else _POWERS
+        expected = f"1 to {_MOST_HEADS}" if len(allowed) >= _MOST_HEADS else ", ".join(map(str, sorted(allowed)))
+        return None if got in allowed else f"query: expected heads as many as {expected}, got {got}"
+
+    return rule("heads: query", complain)
+
+
+def _elements_are(expected: int, name: str) -> Check:
+    def complain(call: Call) -> str | None:
+        got = call[name].shape[-1]
+        return None if got == expected else f"{name}: expected heads of {expected} elements, got {got}"
+
+    return rule(f"elements of a head: {name}", complain)
+
+
+def _blocks(name: str, allowed: Sequence[int]) -> tuple[Check, ...]:
+    """Require a number of keys in a block, which is 1 on Ascend 950."""
+
+    def complain(call: Call) -> str | None:
+        got = call[name]
+        return None if got in allowed else f"{name}: expected {listing(map(str, allowed))}, got {got}"
+
+    return (
+        *on(CLASS_950, one_of(name, 1)),
+        *elsewhere(CLASS_950, rule(f"keys of a block: {name}", complain)),
+    )
+
+
+def _whole_pages(call: Call) -> str | None:
+    size, got = call["key"].shape[1], call[_BLOCK]
+    if _PAGED.layout(call, 1) != PAGES or size % got == 0:
+        return None
+    return f"{_BLOCK}: expected a divisor of {size} (keys of a page), got {got}"
+
+
+def _numbers(sequences: Sequences) -> Check:
+    def complain(call: Call) -> str | None:
+        tokens, got = sequences.tokens(call), call["sparseIndices"].shape
+        if got[:-1] == (*tokens, 1) and got[-1]:
+            return None
+        return f"sparseIndices: expected shape {extents((*tokens, 1))[:-1]}, …], got {extents(got)}"
+
+    return rule("some numbers for each query: sparseIndices", complain)
+
+
+def _query_shape(call: Call) -> tuple[int, ...]:
+    return tuple(call["query"].shape)
+
+
+def _key_shape(call: Call) -> tuple[int, ...]:
+    return tuple(call["key"].shape)
+
+
+def _statistic_shape(call: Call) -> tuple[int, ...]:
+    *tokens, heads, _ = call["query"].shape
+    return (tokens[0], 1, tokens[1], heads) if len(tokens) > 1 else (1, *tokens, heads)
+
+
+def _beside(call: Call, name: str) -> str | None:
+    of, got = "query" if name == _ROPES[0] else "key", call[name].shape
+    expected = (*call[of].shape[:-1], _ROPE)
+    return None if got == expected else f"expected shape {extents(expected)} (beside {of}), got {extents(got)}"
+
+
+def _returns_statistics(call: Call) -> bool:
+    return bool(call[_LSE])
+
+
+def _both_or_none(call: Call) -> str | None:
+    absent = [name for name in _STATISTICS if call[name] is None]
+    if not absent or (len(absent) == len(_STATISTICS) and not call[_LSE]):
+        return None
+    return f"{absent[0]}: expected an object, got null"
+
+
+def _keys_of_samples(name: str) -> Parameter:
+    return tensor_in(name, "(B, S, 1, 512), (T, 1, 512) with TND, or (pages, tokens, 1, 512) with PA_BSND")
+
+
+_SPANS = (
+    optional_in("blockTableOptional", "the pages of each sample; INT32"),
+    optional_in(_PAGED.lengths[0], "queries of each sample, with TND where each ends; INT32"),
+    optional_in(_PAGED.lengths[1], "keys of each sample, with TND where each ends; INT32"),
+)
+_LAYOUTS = (
+    attribute(_PAGED.layouts[0], Kind.STRING, "BSND or TND"),
+    attribute(_PAGED.layouts[1], Kind.STRING, "the same, or PA_BSND"),
+)
+_FORMULA = "softmax(scaleValue * query @ key[sparseIndices].T) @ value[sparseIndices]"
+
+
+def _forward(name: str, has_sinks: bool) -> Operator:
+    """Declare the attention, with a sink or without."""
+    sinks = (optional_in(_SINKS, "a score for each head that adds nothing; FLOAT"),) if has_sinks else ()
+    on_950_only = tuple(only_if(null(_SINKS), "not on Ascend 950PR / 950DT", _is_before_950) for _ in sinks)
+    statistics = present(*_STATISTICS) if has_sinks else rule(f"both or none: {_STATISTICS[0]}", _both_or_none)
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Attention to chosen keys.",
+        formula=f"attentionOut = {_FORMULA}",
+        parameters=(
+            tensor_in("query", "(B, S, N, 512), or (T, N, 512) with TND"),
+            _keys_of_samples("key"),
+            optional_in("value", "as key; null: key"),
+            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            *_SPANS,
+            optional_in(_ROPES[0], "what is beside query, (…, N, 64)"),
+            optional_in(_ROPES[1], "what is beside key, (…, 1, 64)"),
+            *sinks,
+            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+            attribute(_BLOCK, Kind.INT64, "keys of a block"),
+            *_LAYOUTS,
+            *mask_attributes(),
+            attribute("attentionMode", Kind.INT64, "2"),
+            attribute(_LSE, Kind.BOOL, "the largest score and the sum are written too"),
+            tensor_out("attentionOut", "as query", const=True),
+            tensor_out(_STATISTICS[0], "the largest score, (B, 1, S, N), or (1, T, N) with TND; FLOAT", True, True),
+            tensor_out(_STATISTICS[1], "the sum of e^(score - largest), alike; FLOAT", True, True),
+        ),
+        support=support(_HALVES, MODERN),
+        checks=(
+            *with_code(ACLNN_ERR_RUNTIME_ERROR, *on_950_only),
+            *generated(
+                ("query", "key", "sparseIndices"),
+                ("attentionOut",),
+                _columns,
+                *_PAGED.checks(),
+                *mask_checks(),
+                *_blocks(_BLOCK, _POWERS),
+                rule(f"whole pages: {_BLOCK}", _whole_pages),
+                one_of("attentionMode", _ABSORBED),
+                *with_code(ACLNN_ERR_INNER_TILING_ERROR, present(*_ROPES)),
+                *(same_dtype(each, "query") for each in _ROPES),
+                *(_elements_are(_ELEMENTS, each) for each in ("query", "key")),
+                _heads_of(range(1, _MOST_HEADS + 1)),
+                shape_is("that of key", _key_shape, "value"),
+                each("beside a head", _ROPES, _beside),
+                _numbers(_PAGED),
+                shape_is("that of query", _query_shape, "attentionOut"),
+                *restricted(
+                    f"with {_LSE}", _returns_statistics, shape_is("one for each head", _statistic_shape, *_STATISTICS)
+                ),
+                *(shape_is("one for each head", lambda call: call["query"].shape[-2:-1], _SINKS) for _ in sinks),
+                *(dtype_in({D.FLOAT}, _SINKS) for _ in sinks),
+                optional=(
+                    same_dtype("value", "query"),
+                    *with_code(ACLNN_ERR_PARAM_NULLPTR, statistics),
+                    dtype_in({D.FLOAT}, *_STATISTICS),
+                ),
+            ),
+        ),
+        work=_work,
+        stream_type="const aclrtStream ",
+    )
+
+
+def _is_before_950(call: Call) -> bool:
+    return call.product not in CLASS_950
+
+
+_RESERVED = ("keyDequantScaleOptional", "valueDequantScaleOptional")
+
+
+def _quantized() -> Operator:
+    name, block = "kv_quant_sparse_flash_attention", "sparseBlockSize"
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Attention to chosen keys of 8 bits.",
+        formula=f"attentionOut = {_FORMULA} of dequantised keys",
+        parameters=(
+            tensor_in("query", "(B, S, N, 576), or (T, N, 576) with TND: 512 elements and 64 beside them"),
+            tensor_in(
+                "key",
+                "(…, 1, 656), as of aclnnSparseFlashAttention: 512 elements, the bytes of 64 beside them in query's "
+                "type, those of 4 scales, FLOAT; INT8, or FLOAT8_E4M3FN on Ascend 950",
+            ),
+            tensor_in("value", "as key, usually the same memory"),
+            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            *(optional_in(each, "must be null") for each in _RESERVED),
+            *_SPANS,
+            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+            attribute("keyQuantMode", Kind.INT64, "2: a scale for each tile"),
+            attribute("valueQuantMode", Kind.INT64, "2"),
+            attribute(block, Kind.INT64, "keys of a block"),
+            *_LAYOUTS,
+            *mask_attributes(),
+            attribute("attentionMode", Kind.INT64, "2"),
+            attribute("quantScaleRepoMode", Kind.INT64, "1: scales lie in keys"),
+            attribute("tileSize", Kind.INT64, "128: elements with one scale"),
+            attribute("ropeHeadDim", Kind.INT64, "64: elements beside"),
+            tensor_out("attentionOut", "as query, with 512 elements", const=True),
+        ),
+        support={product: frozenset(of[0] for of in _quantized_columns(product)) for product in MODERN},
+        checks=generated(
+            ("query", "key", "value", "sparseIndices"),
+            ("attentionOut",),
+            _quantized_columns,
+            *_PAGED.checks(),
+            *mask_checks(),
+            *_blocks(block, _QUANTIZED_BLOCKS),
+            one_of("keyQuantMode", _PER_TILE),
+            one_of("valueQuantMode", _PER_TILE),
+            one_of("attentionMode", _ABSORBED),
+            one_of("quantScaleRepoMode", _COMBINED),
+            one_of("tileSize", _TILE),
+            one_of("ropeHeadDim", _ROPE),
+            null(*_RESERVED),
+            _elements_are(_ELEMENTS + _ROPE, "query"),
+            _elements_are(_BYTES, "key"),
+            _heads_of((48,)),
+            shape_is("that of key", _key_shape, "value"),
+            _numbers(_PAGED),
+            shape_is("of elements", lambda call: (*call["query"].shape[:-1], _ELEMENTS), "attentionOut"),
+        ),
+        work=_quantized_work,
+        stream_type="const aclrtStream ",
+    )
+
+
+def _unpaired(call: Call) -> str | None:
+    names = [*_ROPES, *_ROPE_GRADIENTS]
+    if not any(call[name] is not None for name in _ROPES):
+        return None
+    absent = next((name for name in names if call[name] is None), None)
+    return absent and f"{absent}: expected a tensor beside those of rotary parts, got null"
+
+
+def _value_gradient(call: Call) -> str | None:
+    if call["value"] is not None:
+        return None if call["dValueOut"] is not None else "dValueOut: expected an object beside value, got null"
+    return "dValueOut: expected null without value, got a tensor" if given(call, "dValueOut") else None
+
+
+def _value(call: Call) -> Any:
+    return call["key" if call["value"] is None else "value"]
+
+
+def _value_shape(call: Call) -> str | None:
+    query, key, got = call["query"].shape, call["key"].shape, _value(call).shape
+    if got[:-1] == key[:-1] and 0 < got[-1] <= query[-1] == key[-1]:
+        return None
+    return (
+        f"value: expected shape {extents(key[:-1])[:-1]}, …] of at most {query[-1]} elements (those of query and key), "
+        f"got {extents(got)}"
+    )
+
+
+def _attention_shape(call: Call) -> tuple[int, ...]:
+    return (*call["query"].shape[:-1], _value(call).shape[-1])
+
+
+def _rope_of(name: str) -> Check:
+    """Require the gradient of a rotary part in its shape, where there is one."""
+    of = _ROPES[_ROPE_GRADIENTS.index(name)]
+    return only_if(same_shape(name, of), f"beside {of}", lambda call: call[of] is not None)
+
+
+def _gradient() -> Operator:
+    name, sequences = "sparse_flash_attention_grad", _BACKWARD
+    inputs = ("query", "key", "sparseIndices", "dOut", "out", *_STATISTICS)
+    halves = ("key", "value", "dOut", "out", *_ROPES, "dQueryOut", "dKeyOut", "dValueOut", *_ROPE_GRADIENTS)
+    heads_950 = (3, 6, 12, 24, 48)
+    return declared(
+        name,
+        f"gradients of {_FORMULA}",
+        "Gradients of attention to chosen keys.",
+        (
+            tensor_in("query", "(B, S, N, D), or (T, N, D) with TND"),
+            tensor_in("key", "(B, S, 1, D), or (T, 1, D) with TND"),
+            optional_in("value", "as key, with as many elements at most; null: key"),
+            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            tensor_in("dOut", "the gradient of the attention"),
+            tensor_in("out", "the attention"),
+            tensor_in(_STATISTICS[0], "the largest score, (B, 1, S, N), or (1, T, N) with TND; FLOAT"),
+            tensor_in(_STATISTICS[1], "the sum of e^(score - largest), alike; FLOAT"),
+            optional_in(sequences.lengths[0], "with TND where queries of each sample end; INT32"),
+            optional_in(sequences.lengths[1], "with TND where keys of each sample end; INT32"),
+            optional_in(_ROPES[0], "what is beside query, (…, N, 64)"),
+            optional_in(_ROPES[1], "what is beside key, (…, 1, 64)"),
+            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+            attribute(_GRADIENT_BLOCK, Kind.INT64, "keys of a block"),
+            attribute("layoutOptional", Kind.STRING, "BSND or TND"),
+            attribute("sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own"),
+            attribute("preTokens", Kind.INT64, "ignored"),
+            attribute("nextTokens", Kind.INT64, "ignored"),
+            attribute("deterministic", Kind.BOOL, "ignored: results always are"),
+            tensor_out("dQueryOut", "the gradient of query", const=True),
+            tensor_out("dKeyOut", "the gradient of key, that of value too where it is null", const=True),
+            tensor_out("dValueOut", "the gradient of value, null without it", const=True, optional=True),
+            tensor_out(_ROPE_GRADIENTS[0], "the gradient of what is beside query", const=True, optional=True),
+            tensor_out(_ROPE_GRADIENTS[1], "the gradient of what is beside key", const=True, optional=True),
+        ),
+        (
+            present(*inputs, "dQueryOut", "dKeyOut"),
+            *unless_empty(
+                ("query",),
+                rule("given with value: dValueOut", _value_gradient, ACLNN_ERR_PARAM_NULLPTR),
+                dtype_in(set(_HALVES), "query"),
+                *(same_dtype(each, "query") for each in halves),
+                dtype_in({D.INT32}, "sparseIndices"),
+                dtype_in({D.FLOAT}, *_STATISTICS),
+                *with_code(
+                    ACLNN_ERR_INNER_TILING_ERROR,
+                    *sequences.checks(),
+                    one_of("sparseMode", EVERY, CAUSAL),
+                    *_blocks(_GRADIENT_BLOCK, _GRADIENT_BLOCKS),
+                    _heads_of(heads_950),
+                    rule("as key: value", _value_shape),
+                    rule(f"all or none: {_ROPES[0]}", _unpaired),
+                    each("beside a head", _ROPES, _beside),
+                    _numbers(sequences),
+                    shape_is("of the attention", _attention_shape, "dOut", "out"),
+                    shape_is("one for each head", _statistic_shape, *_STATISTICS),
+                    same_shape("dQueryOut", "query"),
+                    same_shape("dKeyOut", "key"),
+                    only_if(same_shape("dValueOut", "value"), "with value", lambda call: call["value"] is not None),
+                    *(_rope_of(each) for each in _ROPE_GRADIENTS),
+                ),
+            ),
+        ),
+        _gradient_work,
+        dtypes=_HALVES,
+    )
+
+
+OPERATORS = (
+    _forward("sparse_flash_attention", has_sinks=False),
+    _forward("sparse_flash_attention_v2", has_sinks=True),
+    _gradient(),
+    _quantized(),
+)
