@@ -13,6 +13,8 @@ if "ASCEND_HOME_PATH" not in os.environ:
 torch: Any = pytest.importorskip("torch")
 torch_npu: Any = pytest.importorskip("torch_npu")
 
+ON_950 = "Ascend950" in torch_npu.npu.get_device_name(0)
+
 
 def sample(*shape: int, seed: int = 0) -> Any:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).half()
@@ -107,3 +109,41 @@ def test_keys_of_eight_bits() -> None:
     ].mT
     order = (products.relu() * weights.double()[..., None]).sum(2).argsort(-1, descending=True)
     assert torch.equal(chosen[:, :, 0].cpu().long(), order)
+
+
+@pytest.mark.skipif(ON_950, reason="CANN has all keys' loss before Ascend 950 only")
+def test_losses_of_an_indexer() -> None:
+    """Of all keys and of chosen ones, which here are all that a query sees."""
+    tokens, heads = 4, 32
+    query, key = (sample(1, tokens, heads, 128, seed=seed) / 4 for seed in (0, 1))
+    index = [
+        x.double().requires_grad_() for x in (sample(1, tokens, 8, 128, seed=2), sample(1, tokens, 1, 128, seed=3))
+    ]
+    weights = (sample(1, tokens, 8, seed=4) / 8).double().requires_grad_()
+    given = [*index, weights]
+    tensors = [x.detach().half().npu() for x in given]
+    top, total = torch_npu.npu_dense_lightning_indexer_softmax_lse(*tensors)
+    loss: Any = 0
+    one_key = sample(1, tokens, 1, 512, seed=5) / 8, sample(1, tokens, heads, 512, seed=6) / 8
+    losses, statistics = [], []
+    for q_of, k_of in ((query, key), (one_key[1], one_key[0].expand(-1, -1, heads, -1))):
+        loss, tops, sums = 0, torch.zeros(1, heads, tokens, 1), torch.zeros(1, heads, tokens, 1)
+        for q in range(tokens):
+            scores = torch.einsum("nd,knd->nk", q_of[0, q].double(), k_of[0, : q + 1].double()) * 0.1
+            tops[0, :, q, 0] = scores.max(1).values
+            sums[0, :, q, 0] = (scores - tops[0, :, q]).exp().sum(1)
+            found = weights[0, q] @ (index[0][0, q] @ index[1][0, : q + 1, 0].T).relu()
+            loss = loss + torch.nn.functional.kl_div(found.log_softmax(0), scores.softmax(1).mean(0), reduction="sum")
+            torch.testing.assert_close(top[0, 0, q].cpu().double(), found.detach().max(), rtol=2e-3, atol=2e-3)
+        losses.append((loss, torch.autograd.grad(loss, given)))
+        statistics.append((tops.npu(), sums.npu()))
+    arguments = [query.npu(), key.npu(), *tensors, *statistics[0], top, total, 0.1]
+    numbers = torch.arange(tokens).where(torch.arange(tokens) <= torch.arange(tokens)[:, None], -1)[None, :, None].int()
+    stats = [x.permute(0, 3, 2, 1).contiguous() for x in statistics[1]]
+    found_of_all = torch_npu.npu_dense_lightning_indexer_grad_kl_loss(*arguments)
+    sparse = [one_key[1].npu(), one_key[0].npu(), *tensors, numbers.npu(), *stats, 0.1]
+    found_of_chosen = torch_npu.npu_sparse_lightning_indexer_grad_kl_loss(*sparse)
+    for found, (wanted, gradients) in zip((found_of_all, found_of_chosen), losses, strict=True):
+        torch.testing.assert_close(found[3].cpu().double(), wanted.detach()[None], rtol=1e-3, atol=1e-4)
+        for got, gradient in zip(found[:3], gradients, strict=True):
+            torch.testing.assert_close(got.cpu().double(), gradient, rtol=4e-3, atol=4e-3)

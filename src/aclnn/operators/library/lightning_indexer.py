@@ -231,8 +231,8 @@ _SPANS = (
     optional_in("blockTableOptional", "the pages of each sample; INT32"),
 )
 _LAYOUTS = (
-    attribute(_FORWARD.layouts[0], Kind.STRING, "BSND or TND"),
-    attribute(_FORWARD.layouts[1], Kind.STRING, "the same, or PA_BSND"),
+    attribute(_FORWARD.layouts[0], Kind.STRING, "BSND or TND; null: BSND"),
+    attribute(_FORWARD.layouts[1], Kind.STRING, "the same, or PA_BSND; null: BSND"),
 )
 
 OPERATORS = (
@@ -327,7 +327,7 @@ OPERATORS = (
             optional_in(_BACKWARD.lengths[0], "with TND where queries of each sample end; INT32"),
             optional_in(_BACKWARD.lengths[1], "with TND where keys of each sample end; INT32"),
             attribute("headNum", Kind.INT64, "ignored"),
-            attribute("inputLayout", Kind.STRING, "BSND or TND"),
+            attribute("inputLayout", Kind.STRING, "BSND or TND; null: BSND"),
             attribute("sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own"),
             attribute("preTokens", Kind.INT64, "ignored"),
             attribute("nextTokens", Kind.INT64, "ignored"),

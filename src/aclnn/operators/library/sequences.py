@@ -82,8 +82,8 @@ class Sequences(NamedTuple):
     table: str | None = None
 
     def layout(self, call: Call, which: int) -> str:
-        """The layout of queries, 0, or of keys, 1."""
-        return str(call[self.layouts[which]])
+        """The layout of queries, 0, or of keys, 1; that of samples where it is null."""
+        return str(call[self.layouts[which]] or SAMPLES)
 
     def samples(self, call: Call) -> int:
         """The number of samples."""
@@ -128,8 +128,8 @@ class Sequences(NamedTuple):
         )
 
     def _layouts(self, call: Call) -> str | None:
-        name, got = self.layouts[1], call[self.layouts[1]]
-        allowed = (call[self.layouts[0]], PAGES)
+        name, got = self.layouts[1], self.layout(call, 1)
+        allowed = (self.layout(call, 0), PAGES)
         return None if got in allowed else f"{name}: expected {listing(map(repr, allowed))}, got {shown(got)}"
 
     def _dimensions(self, call: Call, name: str) -> str | None:

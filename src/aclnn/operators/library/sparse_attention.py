@@ -320,8 +320,8 @@ _SPANS = (
     optional_in(_PAGED.lengths[1], "keys of each sample, with TND where each ends; INT32"),
 )
 _LAYOUTS = (
-    attribute(_PAGED.layouts[0], Kind.STRING, "BSND or TND"),
-    attribute(_PAGED.layouts[1], Kind.STRING, "the same, or PA_BSND"),
+    attribute(_PAGED.layouts[0], Kind.STRING, "BSND or TND; null: BSND"),
+    attribute(_PAGED.layouts[1], Kind.STRING, "the same, or PA_BSND; null: BSND"),
 )
 _FORMULA = "softmax(scaleValue * query @ key[sparseIndices].T) @ value[sparseIndices]"
 
@@ -518,7 +518,7 @@ def _gradient() -> Operator:
             optional_in(_ROPES[1], "what is beside key, (…, 1, 64)"),
             attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
             attribute(_GRADIENT_BLOCK, Kind.INT64, "keys of a block"),
-            attribute("layoutOptional", Kind.STRING, "BSND or TND"),
+            attribute("layoutOptional", Kind.STRING, "BSND or TND; null: BSND"),
             attribute("sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own"),
             attribute("preTokens", Kind.INT64, "ignored"),
             attribute("nextTokens", Kind.INT64, "ignored"),
