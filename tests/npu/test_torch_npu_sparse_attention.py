@@ -147,3 +147,47 @@ def test_losses_of_an_indexer() -> None:
         torch.testing.assert_close(found[3].cpu().double(), wanted.detach()[None], rtol=1e-3, atol=1e-4)
         for got, gradient in zip(found[:3], gradients, strict=True):
             torch.testing.assert_close(got.cpu().double(), gradient, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
+def test_pairs_attend_to_paths() -> None:
+    """In the order of queries, keys and values of the first pairs, those of the second."""
+    tensors = [sample(1, 1, *shape, 32, seed=seed) / 4 for seed, shape in enumerate([(16, 128), *[(128, 128)] * 4])]
+    tensors[1:3] = [x[:, :, :16].contiguous() for x in tensors[1:3]]
+    query, key1, value1, key2, value2 = given = [x.double().requires_grad_() for x in tensors]
+    scores = torch.einsum("bhikc,bhijc->bhikj", query, key1) + torch.einsum("bhikc,bhjkc->bhikj", query, key2)
+    shares = (scores * 0.3).softmax(-1)
+    wanted = torch.einsum("bhikj,bhijc->bhikc", shares, value1) + torch.einsum("bhikj,bhjkc->bhikc", shares, value2)
+    leaves = [x.npu().requires_grad_() for x in tensors]
+    found = torch_npu.npu_fused_floyd_attention(*leaves, scale_value=0.3)[2]
+    torch.testing.assert_close(found.detach().cpu().double(), wanted.detach(), rtol=2e-3, atol=2e-3)
+    grad = sample(*wanted.shape, seed=9)
+    found.backward(grad.npu())
+    for leaf, gradient in zip(leaves, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
+        torch.testing.assert_close(leaf.grad.cpu().double(), gradient, rtol=4e-3, atol=4e-3)
+
+
+@pytest.mark.skipif(torch_npu.npu.get_device_name(0) != "Ascend910B2", reason="CANN has it on Atlas A2 only")
+def test_blocks_of_keys_are_selected() -> None:
+    """Every block of a sequence is, so that all its keys take part."""
+    query, key, value = sample(6, 4, 192), sample(64, 2, 192, seed=1), sample(64, 2, 128, seed=2)
+    given = [x.double().requires_grad_() for x in (query, key, value)]
+    heads = [x.repeat_interleave(2, 1).transpose(0, 1) for x in given[1:]]
+    wanted = ((given[0].transpose(0, 1) @ heads[0].mT * 0.1).softmax(-1) @ heads[1]).transpose(0, 1)
+    numbers = torch.arange(4, dtype=torch.int32).expand(6, 2, 4).contiguous().npu()
+    leaves = [x.npu().requires_grad_() for x in (query, key, value)]
+    lengths = {"actual_seq_qlen": [6], "actual_seq_kvlen": [64]}
+    found = torch_npu.npu_nsa_select_attention(*leaves, numbers, 0.1, 4, 16, 4, **lengths)[0]
+    torch.testing.assert_close(found.detach().cpu().double(), wanted.detach(), rtol=2e-3, atol=4e-3)
+    grad = sample(*wanted.shape, seed=9)
+    found.backward(grad.npu())
+    for leaf, gradient in zip(leaves, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
+        torch.testing.assert_close(leaf.grad.cpu().double(), gradient, rtol=4e-3, atol=2e-2)
+
+
+@pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
+def test_scores_of_windows_get_masks_and_biases() -> None:
+    scores, mask, bias = sample(2, 2, 3, 4, 5), sample(1, 2, 1, 4, 5, seed=1), sample(1, 1, 3, 4, 5, seed=2)
+    found = torch_npu.npu_masked_softmax_with_rel_pos_bias(scores.npu(), mask.npu(), bias.npu(), 0.5, 0)
+    wanted = (scores.double() * 0.5 + mask.double() + bias.double()).softmax(-1)
+    torch.testing.assert_close(found.cpu().double(), wanted, rtol=1e-3, atol=1e-4)

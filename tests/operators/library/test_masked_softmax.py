@@ -9,14 +9,27 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import masked_softmax
-from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, TRAINED, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import INVALID, TILING, Arguments, T, dtype, shape
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+    wide,
+)
 
 SOFTMAX, GRADIENT = "scaled_masked_softmax", "scaled_masked_softmax_backward"
+WINDOWS = "masked_softmax_with_rel_pos_bias"
 SCORES, MASK = (2, 3, 4, 5), (2, 1, 4, 5)
 OPTIONS: Arguments = {"mask": T(D.BOOL, MASK), "scale": 0.75, "fixTriuMask": False}
 
@@ -54,7 +67,7 @@ BREAKS: Mapping[str, Breaking] = {
 
 class TestMaskedSoftmax(LibraryTests):
     subject = Subject(
-        masked_softmax.OPERATORS,
+        masked_softmax.OPERATORS[:2],
         calls=CALLS,
         references={SOFTMAX: _softmax, GRADIENT: _gradient},
         default=TRAINED,
@@ -95,3 +108,63 @@ def test_rows_of_more_scores_on_ascend_950() -> None:
     longer, more = np.zeros((1, 1, 1, 8193), np.float32), np.zeros((1, 1, 1, 8193), bool)
     with pytest.raises(AclnnError, match="1 to 8192 scores"):
         _run(SOFTMAX, Product.ASCEND_950, x=longer, mask=more, y=longer.copy())
+
+
+def _biased(a: Mapping[str, Any]) -> Any:
+    """Of two windows, whose masks alternate along the first dimension."""
+    mask = wide(a["attenMaskOptional"]).repeat(2, 1, 1)[:, None]
+    return (wide(a["x"]) * 0.5 + mask + wide(a["relativePosBias"])).softmax(-1)
+
+
+def _windows(d: D) -> Arguments:
+    return {
+        **{name: T(d, (4, 3, 4, 5)) for name in ("x", "out")},
+        "attenMaskOptional": T(d, (2, 4, 5)),
+        "relativePosBias": T(d, (3, 4, 5)),
+        "scaleValue": 0.5,
+        "innerPrecisionMode": 0,
+    }
+
+
+class TestBiasedSoftmax(LibraryTests):
+    subject = Subject(
+        masked_softmax.OPERATORS[2:],
+        calls={WINDOWS: _windows},
+        references={WINDOWS: _biased},
+        default=TRAINED,
+        empty={WINDOWS: _windows(D.FLOAT) | {"out": T(D.FLOAT, (0, 3, 4, 5))}},
+        breaks={
+            "data types that go together": lambda o, name: Break(dtype(D.DOUBLE, name), "data type"),
+            "format that counts as ND": lambda o, name: Break(
+                {name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"
+            ),
+            "same data type as x": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
+            "4 to 5 dimensions": lambda o, name: Break(shape((3, 4, 5), name), "4 to 5 dimensions"),
+            "3 to 5 dimensions": lambda o, name: Break(shape((4, 5), name), "3 to 5 dimensions"),
+            "no dimension of 0": lambda o, name: Break(shape((4, 3, 0, 5), name), "no dimension of 0"),
+            "a mask for each window": lambda o, name: Break(shape((3, 4, 5), name), "windows in [4, 3, 4, 5]"),
+            "a bias for each head": lambda o, name: Break(shape((2, 4, 5), name), "[3, 4, 5]"),
+            "same shape as x": lambda o, name: Break(shape((4, 3, 4, 6), name), "[4, 3, 4, 5]"),
+        },
+        code=TILING,
+        codes=dict.fromkeys(
+            ("data types that go together", "format that counts as ND", "same data type as x"), INVALID
+        ),
+    )
+
+
+@pytest.mark.parametrize("of_mask", [None, (2, 4, 5), (2, 1, 4, 5), (1, 2, 1, 4, 5)])
+@pytest.mark.parametrize("of_bias", [(3, 4, 5), (1, 3, 4, 5), (1, 1, 3, 4, 5)])
+@pytest.mark.parametrize("of_scores", [(4, 3, 4, 5), (2, 2, 3, 4, 5)])
+def test_forms_of_windows(
+    of_mask: tuple[int, ...] | None, of_bias: tuple[int, ...], of_scores: tuple[int, ...]
+) -> None:
+    random = np.random.default_rng(4)
+    x, bias = (random.normal(size=of).astype(np.float32) for of in (of_scores, of_bias))
+    wanted = torch.tensor(x).double().view(2, 2, 3, 4, 5) * 0.5 + torch.tensor(bias).double().view(3, 4, 5)
+    arrays = {"x": x, "relativePosBias": bias, "out": np.zeros_like(x)}
+    if of_mask is not None:
+        arrays["attenMaskOptional"] = random.normal(size=of_mask).astype(np.float32)
+        wanted = wanted + torch.tensor(arrays["attenMaskOptional"]).double().view(2, 1, 4, 5)
+    found = computed(WINDOWS, _windows(D.FLOAT) | {"attenMaskOptional": None} | arrays)["out"]
+    np.testing.assert_allclose(found, wanted.softmax(-1).view(of_scores), 1e-6)

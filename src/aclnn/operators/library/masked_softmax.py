@@ -1,4 +1,4 @@
-"""Softmax of scaled and masked scores, aclnnScaledMaskedSoftmax, and its gradient."""
+"""Softmax of scores: aclnnScaledMaskedSoftmax and its gradient, aclnnMaskedSoftmaxWithRelPosBias."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from aclnn.core.checks import (
     dtype_in,
     each,
     extents,
+    generated,
+    no_zero_dims,
     one_of,
     present,
     rule,
@@ -19,9 +21,18 @@ from aclnn.core.checks import (
     same_shape,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind
-from aclnn.core.products import CLASS_950
-from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    library_operator,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 #: What the kernel puts in the place of a masked score, which leaves equal shares where all are masked.
 _MASKED = -10000.0
@@ -78,6 +89,61 @@ def _checks(scores: tuple[str, ...], out: str) -> tuple[Check, ...]:
     )
 
 
+_WINDOW_MASK, _BIAS = "attenMaskOptional", "relativePosBias"
+_WITH_WINDOWS = A2_CLASS | {Product.ATLAS_INFERENCE}
+
+
+def _window_columns(product: Product) -> list[tuple[D, ...]]:
+    return [(of,) * 3 for of in FLOATING if of != D.BF16 or product.has_bfloat16]
+
+
+def _windows(call: Call) -> int:
+    """The number of windows, whose scores have masks of their own: 1 without."""
+    mask = call[_WINDOW_MASK]
+    return 1 if mask is None else int(mask.shape[1 if len(mask.shape) == 5 else 0])
+
+
+def _window_mask(call: Call) -> str | None:
+    if call[_WINDOW_MASK] is None:
+        return None
+    got, scores, windows = call[_WINDOW_MASK].shape, call["x"].shape, _windows(call)
+    expected = {3: (windows, *scores[-2:]), 4: (windows, 1, *scores[-2:]), 5: (1, windows, 1, *scores[-2:])}[len(got)]
+    fits = windows and (scores[1] == windows if len(scores) == 5 else scores[0] % windows == 0)
+    if got == expected and fits:
+        return None
+    return (
+        f"{_WINDOW_MASK}: expected a mask {extents(scores[-2:])} for each of the windows in {extents(scores)}, "
+        f"got {extents(got)}"
+    )
+
+
+def _window_bias(call: Call) -> str | None:
+    got, expected = call[_BIAS].shape, call["x"].shape[-3:]
+    if got == ((1,) * (len(got) - 3) + expected):
+        return None
+    return f"{_BIAS}: expected shape {extents(expected)}, or 1 before it, got {extents(got)}"
+
+
+def _window_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    scores, scale, masks = (
+        call["x"].shape,
+        call["scaleValue"],
+        (_WINDOW_MASK,) if call[_WINDOW_MASK] is not None else (),
+    )
+    windows = scores[1] if len(scores) == 5 else _windows(call)
+
+    def compute(x: Any, bias: Any, *mask: Any) -> Any:
+        found = x.reshape(-1, windows, *scores[-3:]).astype(np.float64) * scale + bias.reshape(scores[-3:])
+        if mask:
+            found += mask[0].reshape(windows, 1, *scores[-2:])
+        shares = np.exp(found - found.max(-1, keepdims=True))
+        return (shares / shares.sum(-1, keepdims=True)).reshape(scores)
+
+    return Library(compute, ("x", _BIAS, *masks), ("out",))
+
+
 _MASK = tensor_in("mask", "the scores that do not count; BOOL, 1 for the first two extents broadcasts")
 _OPTIONS = (
     attribute("scale", Kind.DOUBLE, "the factor of scores"),
@@ -115,5 +181,33 @@ OPERATORS = (
         products=MODERN,
         stream_type="const aclrtStream ",
         attributes=("scale",),
+    ),
+    Operator(
+        name="masked_softmax_with_rel_pos_bias",
+        function=camel("masked_softmax_with_rel_pos_bias"),
+        summary="Softmax of scaled scores of windows with masks and biases added.",
+        formula="out = softmax(scaleValue * x + attenMaskOptional + relativePosBias)",
+        parameters=(
+            tensor_in("x", "the scores, (samples * windows, heads, rows, columns), or (samples, windows, heads, …)"),
+            optional_in(_WINDOW_MASK, "(windows, rows, columns), (windows, 1, …) or (1, windows, 1, …)"),
+            tensor_in(_BIAS, "(heads, rows, columns), or 1 before it"),
+            attribute("scaleValue", Kind.DOUBLE, "the factor of scores"),
+            attribute("innerPrecisionMode", Kind.INT64, "ignored"),
+            tensor_out("out", "the shares", const=True),
+        ),
+        support=support(FLOATING, _WITH_WINDOWS),
+        checks=generated(
+            ("x", _BIAS),
+            ("out",),
+            _window_columns,
+            dims_between(4, 5, "x"),
+            dims_between(3, 5, _WINDOW_MASK, _BIAS),
+            no_zero_dims("x"),
+            rule(f"a mask for each window: {_WINDOW_MASK}", _window_mask),
+            rule(f"a bias for each head: {_BIAS}", _window_bias),
+            same_shape("out", "x"),
+            optional=(same_dtype(_WINDOW_MASK, "x"),),
+        ),
+        work=_window_work,
     ),
 )

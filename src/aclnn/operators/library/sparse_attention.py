@@ -110,7 +110,7 @@ def _flat(x: Array, beside: Any = None) -> Array:
     return whole.reshape(-1, *whole.shape[-2:])
 
 
-def _attend(
+def attend(
     query: Array, keys: Array, values: Array, scale: float, sink: Any, rows: Iterator[tuple[Any, Array]]
 ) -> tuple[Array, ...]:
     """Return the attention, the largest score and the sum of powers of each query's heads, zeros without keys.
@@ -137,6 +137,43 @@ def _attend(
     return found, largest, total
 
 
+def attention_gradients(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    attention: tuple[Array, Array],
+    statistics: tuple[Array, Array],
+    scale: float,
+    rows: Iterator[tuple[Any, Array]],
+) -> tuple[Array, Array, Array]:
+    """Return the gradients for queries, keys and values of ``attend``.
+
+    Args:
+        queries: (queries, heads, elements).
+        keys: (keys, elements).
+        values: (keys, elements).
+        attention: its gradient, and the attention, (queries, heads, elements) each.
+        statistics: the largest score and the sum of powers of each query's heads, of any shape.
+        scale: what scores are multiplied with.
+        rows: of each query and its keys.
+    """
+    dys, outs = attention
+    tops, sums = (x.reshape(*queries.shape[:2], 1) for x in statistics)
+    dq, dk, dv = (np.zeros_like(x, order="C") for x in (queries, keys, values))
+    factor = queries.dtype.type(scale)
+    for row, places in rows:
+        if not places.size:
+            continue
+        scores = queries[row] @ keys[places].T * factor
+        shares = np.exp(scores - tops[row]) / sums[row]
+        mean = (dys[row] * outs[row]).sum(-1, keepdims=True)
+        of_scores = shares * (dys[row] @ values[places].T - mean) * factor
+        dq[row] = of_scores @ keys[places]
+        add_rows(dk, places, of_scores.T @ queries[row])
+        add_rows(dv, places, shares.T @ dys[row])
+    return dq, dk, dv
+
+
 def _work(call: Call) -> Library | None:
     if call["attentionOut"].size == 0:
         return None
@@ -149,7 +186,7 @@ def _work(call: Call) -> Library | None:
         queries, keys = _flat(query, others[0]), _flat(key, others[1])[:, 0]
         sink, tokens = others[2] if sinks else None, find(others[2 + len(sinks) :])
         rows = _rows(tokens, _flat(numbers)[:, 0], mode, size)
-        found = _attend(queries, keys, _flat(value)[:, 0], scale, sink, rows)
+        found = attend(queries, keys, _flat(value)[:, 0], scale, sink, rows)
         return tuple(x.reshape(shape) for x, shape in zip(found, shapes, strict=False))
 
     return Library(compute, ("query", "key", value, "sparseIndices", *_ROPES, *sinks, *_PAGED.given(call)), outputs)
@@ -181,7 +218,7 @@ def _quantized_work(call: Call) -> Library | None:
     def compute(query: Array, key: Array, value: Array, numbers: Array, *given: Array) -> Array:
         keys, values = (_dequantized(_flat(x)[:, 0], *types).astype(query.dtype) for x in (key, value))
         rows = _rows(find(given), _flat(numbers)[:, 0], mode, size)
-        return _attend(_flat(query), keys, values[:, :_ELEMENTS], scale, None, rows)[0].reshape(shape)
+        return attend(_flat(query), keys, values[:, :_ELEMENTS], scale, None, rows)[0].reshape(shape)
 
     return Library(compute, ("query", "key", "value", "sparseIndices", *_PAGED.given(call)), ("attentionOut",))
 
@@ -198,19 +235,8 @@ def _gradient_work(call: Call) -> Library | None:
         dy, out, largest, total = others[:4]
         beside, given = others[4 : 4 + len(ropes)] or (None, None), others[4 + len(ropes) :]
         queries, keys, values = _flat(query, beside[0]), _flat(key, beside[1])[:, 0], _flat(value)[:, 0]
-        dys, outs = _flat(dy), _flat(out)
-        tops, sums = (x.reshape(*queries.shape[:2], 1) for x in (largest, total))
-        dq, dk, dv = (np.zeros_like(x) for x in (queries, keys, values))
-        for row, places in _rows(find(given), _flat(numbers)[:, 0], mode, size):
-            if not places.size:
-                continue
-            scores = queries[row] @ keys[places].T * query.dtype.type(scale)
-            shares = np.exp(scores - tops[row]) / sums[row]
-            mean = (dys[row] * outs[row]).sum(-1, keepdims=True)
-            of_scores = shares * (dys[row] @ values[places].T - mean) * query.dtype.type(scale)
-            dq[row] = of_scores @ keys[places]
-            add_rows(dk, places, of_scores.T @ queries[row])
-            add_rows(dv, places, shares.T @ dys[row])
+        rows = _rows(find(given), _flat(numbers)[:, 0], mode, size)
+        dq, dk, dv = attention_gradients(queries, keys, values, (_flat(dy), _flat(out)), (largest, total), scale, rows)
         if is_merged:
             dk[:, :elements] += dv
         found = {"dQueryOut": dq[..., :elements], "dKeyOut": dk[:, :elements], "dValueOut": dv}
