@@ -191,3 +191,33 @@ def test_scores_of_windows_get_masks_and_biases() -> None:
     found = torch_npu.npu_masked_softmax_with_rel_pos_bias(scores.npu(), mask.npu(), bias.npu(), 0.5, 0)
     wanted = (scores.double() * 0.5 + mask.double() + bias.double()).softmax(-1)
     torch.testing.assert_close(found.cpu().double(), wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
+@pytest.mark.parametrize("layout", ["TND", "BNSD"])
+def test_a_mask_of_blocks_chooses_scores(layout: str) -> None:
+    """Queries of the second block see the first block of keys only."""
+    shapes = ((12, 4, 64), (200, 2, 64)) if layout == "TND" else ((1, 4, 12, 64), (1, 2, 200, 64))
+    tensors = [sample(*shapes[0]), sample(*shapes[1], seed=1), sample(*shapes[1], seed=2)]
+    given = [x.double().requires_grad_() for x in tensors]
+    query, key, value = [x.transpose(0, 1) if layout == "TND" else x[0] for x in given]
+    key, value = key.repeat_interleave(2, 0), value.repeat_interleave(2, 0)
+    mask = torch.ones(1, 4, 2, 2, dtype=torch.int8)
+    mask[:, :, 1, 1] = 0
+    hidden = (torch.arange(12)[:, None] >= 8) & (torch.arange(200) >= 128)
+    scores = (query @ key.mT * 0.125).masked_fill(hidden, -torch.inf)
+    wanted = scores.softmax(-1) @ value
+    wanted = wanted.transpose(0, 1) if layout == "TND" else wanted[None]
+    options = {"q_input_layout": layout, "kv_input_layout": layout, "num_key_value_heads": 2, "scale_value": 0.125}
+    options |= {"actual_seq_lengths": [12], "actual_seq_lengths_kv": [200]}
+    leaves = [x.npu() for x in tensors]
+    found, sums = torch_npu.npu_block_sparse_attention(*leaves, mask.npu(), [8, 128], **options, softmax_lse_flag=1)
+    torch.testing.assert_close(found.cpu().double(), wanted.detach(), rtol=2e-3, atol=2e-3)
+    expected = scores.logsumexp(-1).T if layout == "TND" else scores.logsumexp(-1)[None]
+    torch.testing.assert_close(sums.cpu().double(), expected.detach()[..., None], rtol=1e-3, atol=1e-3)
+    grad = sample(*wanted.shape, seed=9)
+    gradients = torch_npu.npu_block_sparse_attention_backward(
+        grad.npu(), *leaves, found, sums, mask.npu(), [8, 128], **options
+    )
+    for got, gradient in zip(gradients, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
+        torch.testing.assert_close(got.cpu().double(), gradient, rtol=4e-3, atol=1e-2)

@@ -110,6 +110,11 @@ def _flat(x: Array, beside: Any = None) -> Array:
     return whole.reshape(-1, *whole.shape[-2:])
 
 
+def _below(x: Array) -> Array:
+    """Put all rows of a tensor below one another."""
+    return x.reshape(-1, x.shape[-1])
+
+
 def attend(
     query: Array, keys: Array, values: Array, scale: float, sink: Any, rows: Iterator[tuple[Any, Array]]
 ) -> tuple[Array, ...]:
@@ -121,7 +126,7 @@ def attend(
         values: (keys, elements).
         scale: what scores are multiplied with.
         sink: a score for each head that adds nothing.
-        rows: of each query and its keys.
+        rows: of each query, or of several, and of their keys.
     """
     found = np.zeros((*query.shape[:2], values.shape[-1]), query.dtype)
     largest, total = (np.zeros(query.shape[:2], query.dtype) for _ in range(2))
@@ -131,9 +136,9 @@ def attend(
         scores = query[row] @ keys[places].T * query.dtype.type(scale)
         top = scores.max(-1, initial=-np.inf)
         top = top if sink is None else np.maximum(top, sink)
-        powers = np.exp(scores - top[:, None])
+        powers = np.exp(scores - top[..., None])
         sums = powers.sum(-1) + (0 if sink is None else np.exp(sink - top))
-        found[row], largest[row], total[row] = powers @ values[places] / sums[:, None], top, sums
+        found[row], largest[row], total[row] = powers @ values[places] / sums[..., None], top, sums
     return found, largest, total
 
 
@@ -155,7 +160,7 @@ def attention_gradients(
         attention: its gradient, and the attention, (queries, heads, elements) each.
         statistics: the largest score and the sum of powers of each query's heads, of any shape.
         scale: what scores are multiplied with.
-        rows: of each query and its keys.
+        rows: of each query, or of several, and of their keys.
     """
     dys, outs = attention
     tops, sums = (x.reshape(*queries.shape[:2], 1) for x in statistics)
@@ -169,8 +174,8 @@ def attention_gradients(
         mean = (dys[row] * outs[row]).sum(-1, keepdims=True)
         of_scores = shares * (dys[row] @ values[places].T - mean) * factor
         dq[row] = of_scores @ keys[places]
-        add_rows(dk, places, of_scores.T @ queries[row])
-        add_rows(dv, places, shares.T @ dys[row])
+        add_rows(dk, places, _below(of_scores).T @ _below(queries[row]))
+        add_rows(dv, places, _below(shares).T @ _below(dys[row]))
     return dq, dk, dv
 
 
