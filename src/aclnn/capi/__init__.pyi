@@ -133,6 +133,23 @@ class aclrtStreamStatus(IntEnum):
     ACL_STREAM_STATUS_NOT_READY = 1
     ACL_STREAM_STATUS_RESERVED = 65535
 
+class aclrtCntNotifyRecordMode(IntEnum):
+    """The enumeration ``aclrtCntNotifyRecordMode``."""
+
+    ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE = 0
+    ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE = 1
+    ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE = 2
+    ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE = 4
+
+class aclrtCntNotifyWaitMode(IntEnum):
+    """The enumeration ``aclrtCntNotifyWaitMode``."""
+
+    ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE = 0
+    ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE = 1
+    ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE = 2
+    ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE = 3
+    ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE = 4
+
 class aclrtCallbackBlockType(IntEnum):
     """The enumeration ``aclrtCallbackBlockType``."""
 
@@ -443,6 +460,17 @@ ACL_EVENT_WAIT_STATUS_RESERVED: Final = aclrtEventWaitStatus.ACL_EVENT_WAIT_STAT
 ACL_STREAM_STATUS_COMPLETE: Final = aclrtStreamStatus.ACL_STREAM_STATUS_COMPLETE
 ACL_STREAM_STATUS_NOT_READY: Final = aclrtStreamStatus.ACL_STREAM_STATUS_NOT_READY
 ACL_STREAM_STATUS_RESERVED: Final = aclrtStreamStatus.ACL_STREAM_STATUS_RESERVED
+ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE
+ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE
+ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE
+ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE
+ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE: Final = aclrtCntNotifyWaitMode.ACL_RT_CNT_NOTIFY_WAIT_LESS_MODE
+ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE: Final = aclrtCntNotifyWaitMode.ACL_RT_CNT_NOTIFY_WAIT_EQUAL_MODE
+ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE: Final = aclrtCntNotifyWaitMode.ACL_RT_CNT_NOTIFY_WAIT_BIGGER_MODE
+ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE: Final = aclrtCntNotifyWaitMode.ACL_RT_CNT_NOTIFY_WAIT_BIGGER_OR_EQUAL_MODE
+ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE: Final = (
+    aclrtCntNotifyWaitMode.ACL_RT_CNT_NOTIFY_WAIT_EQUAL_WITH_BITMASK_MODE
+)
 ACL_CALLBACK_NO_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_NO_BLOCK
 ACL_CALLBACK_BLOCK: Final = aclrtCallbackBlockType.ACL_CALLBACK_BLOCK
 ACL_STREAM_ATTR_FAILURE_MODE: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FAILURE_MODE
@@ -653,6 +681,12 @@ ACL_HOST_REG_MAPPED: Final = 2
 ACL_HOST_REG_IOMEMORY: Final = 4
 ACL_HOST_REG_READONLY: Final = 8
 ACL_HOST_REG_PINNED: Final = 268435456
+ACL_NOTIFY_DEFAULT: Final = 0
+ACL_NOTIFY_DEVICE_USE_ONLY: Final = 1
+ACL_STREAM_WAIT_VALUE_GEQ: Final = 0
+ACL_STREAM_WAIT_VALUE_EQ: Final = 1
+ACL_STREAM_WAIT_VALUE_AND: Final = 2
+ACL_STREAM_WAIT_VALUE_NOR: Final = 3
 ACL_CONTINUE_ON_FAILURE: Final = 0
 ACL_STOP_ON_FAILURE: Final = 1
 ACL_SUCCESS: Final = 0
@@ -1273,6 +1307,31 @@ def aclrtMemcpyBatchAsync(
 ) -> int:
     """Copy many ranges in the stream's order."""
 
+def aclrtMemcpyBatchV2(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int | None,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+) -> int:
+    """Copy as aclrtMemcpyBatch does, without telling which copy is refused."""
+
+def aclrtMemcpyBatchAsyncV2(
+    dsts: Sequence[int | None] | None,
+    destMaxs: Sequence[int] | None,
+    srcs: Sequence[int | None] | None,
+    sizes: Sequence[int] | None,
+    numBatches: int,
+    attrs: int | None,
+    attrsIndexes: Sequence[int] | None,
+    numAttrs: int,
+    stream: int | None,
+) -> int:
+    """Copy as aclrtMemcpyBatchAsync does, without telling which copy is refused."""
+
 def aclCreateTensor(
     viewDims: Sequence[int] | None,
     viewDimsNum: int,
@@ -1629,6 +1688,60 @@ def aclrtGetResInCurrentThread(type: int) -> tuple[int, int]:
 
     Returns ``(ret, value)``.
     """
+
+def aclrtCreateNotify(flag: int = 0) -> tuple[int, int]:
+    """Create a notify, for whichever side (0 the host's, 1 the device's).
+
+    Returns ``(ret, notify)``.
+    """
+
+def aclrtDestroyNotify(notify: int | None) -> int:
+    """Release a notify; streams still set it and wait for it."""
+
+def aclrtRecordNotify(notify: int | None, stream: int | None) -> int:
+    """Set a notify when the stream comes to it."""
+
+def aclrtWaitAndResetNotify(notify: int | None, stream: int | None, timeout: int) -> int:
+    """Let the stream wait until a notify is set, for at most so many seconds (0 for ever), and reset it."""
+
+def aclrtGetNotifyId(notify: int | None) -> tuple[int, int]:
+    """A notify's number in this process.
+
+    Returns ``(ret, notifyId)``.
+    """
+
+def aclrtNotifyBatchReset(notifies: Sequence[int | None] | None, num: int) -> int:
+    """Reset notifies at once, up to the first that is not live."""
+
+def aclrtCntNotifyCreate(flag: int = 0) -> tuple[int, int]:
+    """Create a notify that counts, 0 at first; 207000 but for products of the Ascend 950 class.
+
+    Returns ``(ret, cntNotify)``.
+    """
+
+def aclrtCntNotifyDestroy(cntNotify: int | None) -> int:
+    """Release a notify; streams still change it and wait for it."""
+
+def aclrtCntNotifyRecord(cntNotify: int | None, stream: int | None, info: int | None) -> int:
+    """Set a notify to a value when the stream comes to it, or add it, or its bits, or keep no others."""
+
+def aclrtCntNotifyWaitWithTimeout(cntNotify: int | None, stream: int | None, info: int | None) -> int:
+    """Let the stream wait until a notify compares so with a value, for at most so many seconds (0 for ever)."""
+
+def aclrtCntNotifyReset(cntNotify: int | None, stream: int | None) -> int:
+    """Set a notify to 0 when the stream comes to it."""
+
+def aclrtCntNotifyGetId(cntNotify: int | None) -> tuple[int, int]:
+    """A notify's number in this process.
+
+    Returns ``(ret, notifyId)``.
+    """
+
+def aclrtValueWrite(devAddr: int | None, value: int, flag: int, stream: int | None) -> int:
+    """Write 64 bits, of which the address is a multiple of 8, when the stream comes to it."""
+
+def aclrtValueWait(devAddr: int | None, value: int, flag: int, stream: int | None) -> int:
+    """Let the stream wait for 64 bits: at least the value (0), equal (1), with one of its bits (2), lacking any (3)."""
 
 def aclnnAdaLayerNormGetWorkspaceSize(
     x: int | None,
@@ -6754,6 +6867,87 @@ def aclnnDynamicBlockQuant(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queues the work.
     """
 
+def aclnnDynamicBlockQuantV2GetWorkspaceSize(
+    x: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise each block of a matrix by its largest number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise each block of a matrix by its largest number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
+    x: int | None,
+    groupList: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    groupListType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise each block of groups of rows by its largest number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicBlockQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise each block of groups of rows by its largest number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
+    x: int | None,
+    groupList: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    groupListType: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise each block of groups of rows by its largest number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicBlockQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise each block of groups of rows by its largest number.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIouGetWorkspaceSize(
     bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
 ) -> tuple[int, int, int]:
@@ -6910,6 +7104,47 @@ def aclnnStackGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -
 
 def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Join tensors along a new dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnStridedSliceGetWorkspaceSize(
+    self: int | None,
+    begin: int | None,
+    end: int | None,
+    strides: int | None,
+    beginMask: int,
+    endMask: int,
+    ellipsisMask: int,
+    newAxisMask: int,
+    shrinkAxisMask: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Take slices along several dimensions; masks open them, leave dimensions out, add some or remove them.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStridedSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take slices along several dimensions; masks open them, leave dimensions out, add some or remove them.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConfusionTransposeGetWorkspaceSize(
+    x: int | None, perm: int | None, shape: int | None, transposeFirst: int, out: int | None
+) -> tuple[int, int, int]:
+    """Put dimensions into another order and group them anew.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConfusionTranspose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put dimensions into another order and group them anew.
 
     Phase two: queues the work.
     """
@@ -7252,6 +7487,22 @@ def aclnnSWhereGetWorkspaceSize(
 
 def aclnnSWhere(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Choose between two tensors by a third.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaskedScaleGetWorkspaceSize(
+    self: int | None, mask: int | None, scale: float, y: int | None
+) -> tuple[int, int, int]:
+    """Scale what a mask keeps.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale what a mask keeps.
 
     Phase two: queues the work.
     """
@@ -8312,6 +8563,33 @@ def aclnnWeightQuantBatchMatmulV2(
     Phase two: queues the work.
     """
 
+def aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    antiquantScale: int | None,
+    antiquantOffsetOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    biasOptional: int | None,
+    antiquantGroupSize: int,
+    innerPrecise: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantBatchMatmulV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+
+    Phase two: queues the work.
+    """
+
 def aclnnTransMatmulWeightGetWorkspaceSize(mmWeightRef: int | None) -> tuple[int, int, int]:
     """Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.
 
@@ -8649,6 +8927,70 @@ def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
     """
 
 def aclnnGroupedMatmulSwigluQuantWeightNZ(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    weightAssistMatrix: int | None,
+    bias: int | None,
+    xScale: int | None,
+    smoothScale: int | None,
+    groupList: int | None,
+    dequantMode: int,
+    dequantDtype: int,
+    quantMode: int,
+    groupListType: int,
+    tuningConfig: int | None,
+    output: int | None,
+    outputScale: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    weightAssistMatrix: int | None,
+    bias: int | None,
+    xScale: int | None,
+    smoothScale: int | None,
+    groupList: int | None,
+    dequantMode: int,
+    dequantDtype: int,
+    quantMode: int,
+    groupListType: int,
+    tuningConfig: int | None,
+    output: int | None,
+    outputScale: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNzV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
@@ -9342,6 +9684,88 @@ def aclnnCrossEntropyLossGrad(
     Phase two: queues the work.
     """
 
+def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    target: int | None,
+    vocabStartIndex: int,
+    vocabEndIndex: int,
+    logitsMaxLocalOut: int | None,
+    sumExpLogitsLocalOut: int | None,
+    predictedLogitsLocalOut: int | None,
+    targetMaskOut: int | None,
+    maskedTargetOut: int | None,
+    vocabParallelLogitsOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Scores of a part of a vocabulary: the largest, sums of exponentials, those of targets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedLinearOnlineMaxSum(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Scores of a part of a vocabulary: the largest, sums of exponentials, those of targets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
+    logitsMax: int | None,
+    sumExpLogits: int | None,
+    predictedLogits: int | None,
+    labelSmoothing: float,
+    inputOptional: int | None,
+    weightOptional: int | None,
+    vocabParallelLogitsOptional: int | None,
+    lossOut: int | None,
+    softMaxOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Losses from what the parts of a vocabulary have found, and shares of all words.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedCrossEntropyLossWithMaxSum(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Losses from what the parts of a vocabulary have found, and shares of all words.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
+    grad: int | None,
+    input: int | None,
+    weight: int | None,
+    targetMask: int | None,
+    maskedTarget: int | None,
+    labelSmoothing: float,
+    logitsMaxOptional: int | None,
+    sumExpLogitsOptional: int | None,
+    softmaxOptional: int | None,
+    inputGradOut: int | None,
+    weightGradOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of the cross entropy of a part of a vocabulary with respect to rows and weights.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedLinearCrossEntropyLossGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of the cross entropy of a part of a vocabulary with respect to rows and weights.
+
+    Phase two: queues the work.
+    """
+
 def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
     x: int | None, mask: int | None, scale: float, fixTriuMask: int, y: int | None
 ) -> tuple[int, int, int]:
@@ -9374,6 +9798,29 @@ def aclnnScaledMaskedSoftmaxBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of the softmax of scaled and masked scores.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
+    x: int | None,
+    attenMaskOptional: int | None,
+    relativePosBias: int | None,
+    scaleValue: float,
+    innerPrecisionMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Softmax of scaled scores of windows with masks and biases added.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedSoftmaxWithRelPosBias(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Softmax of scaled scores of windows with masks and biases added.
 
     Phase two: queues the work.
     """
@@ -9820,6 +10267,40 @@ def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | N
     Phase two: queues the work.
     """
 
+def aclnnScatterReduceGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int, out: int | None
+) -> tuple[int, int, int]:
+    """Add to elements along a dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to elements along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceScatterReduceGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int
+) -> tuple[int, int, int]:
+    """Add to elements along a dimension, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterReduce(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add to elements along a dimension, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIndexAddGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -9974,6 +10455,27 @@ def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[i
 
 def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Where a tensor is not zero; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnCoalesceSparseGetWorkspaceSize(
+    uniqueLen: int | None,
+    uniqueIndices: int | None,
+    indices: int | None,
+    values: int | None,
+    newIndicesOut: int | None,
+    newValuesOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up the values of a sparse tensor that have the same coordinates.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCoalesceSparse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up the values of a sparse tensor that have the same coordinates.
 
     Phase two: queues the work.
     """
@@ -10149,6 +10651,37 @@ def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queues the work.
     """
 
+def aclnnMoeGatingTopKV2GetWorkspaceSize(
+    x: int | None,
+    biasOptional: int | None,
+    inputIdsOptional: int | None,
+    tid2eidOptional: int | None,
+    k: int,
+    kGroup: int,
+    groupCount: int,
+    groupSelectMode: int,
+    renorm: int,
+    normType: int,
+    outFlag: int,
+    routedScalingFactor: float,
+    eps: float,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    outOut: int | None,
+) -> tuple[int, int, int]:
+    """Choose experts from the groups with the greatest scores, or from a table.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose experts from the groups with the greatest scores, or from a table.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
     xNorm: int | None,
     gradY: int | None,
@@ -10186,6 +10719,60 @@ def aclnnApplyTopKTopPGetWorkspaceSize(
 
 def aclnnApplyTopKTopP(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Leave the most probable of each row's logits.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTopKTopPSampleGetWorkspaceSize(
+    logits: int | None,
+    topK: int | None,
+    topP: int | None,
+    q: int | None,
+    eps: float,
+    isNeedLogits: int,
+    topKGuess: int,
+    logitsSelectIdx: int | None,
+    logitsTopKPSelect: int | None,
+) -> tuple[int, int, int]:
+    """Choose one of each row's most probable words.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopKTopPSample(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose one of each row's most probable words.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTopKTopPSampleV2GetWorkspaceSize(
+    logits: int | None,
+    topK: int | None,
+    topP: int | None,
+    q: int | None,
+    minPs: int | None,
+    eps: float,
+    isNeedLogits: int,
+    topKGuess: int,
+    ksMax: int,
+    inputIsLogits: int,
+    isNeedSampleResult: int,
+    logitsSelectIdx: int | None,
+    logitsTopKPSelect: int | None,
+    logitsIdx: int | None,
+    logitsSortMasked: int | None,
+) -> tuple[int, int, int]:
+    """Choose one of each row's most probable words.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopKTopPSampleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose one of each row's most probable words.
 
     Phase two: queues the work.
     """
@@ -10271,6 +10858,548 @@ def aclnnMoeTokenUnpermuteGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradients of tokens that were added up.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeUpdateExpertGetWorkspaceSize(
+    expertIds: int | None,
+    eplbTable: int | None,
+    expertScalesOptional: int | None,
+    pruningThresholdOptional: int | None,
+    activeMaskOptional: int | None,
+    localRankId: int,
+    worldSize: int,
+    balanceMode: int,
+    balancedExpertIds: int | None,
+    balancedActiveMask: int | None,
+) -> tuple[int, int, int]:
+    """Choose instances of experts by rank or token, and leave out experts of little weight.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeUpdateExpert(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose instances of experts by rank or token, and leave out experts of little weight.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeDispatchGetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scales: int | None,
+    xActiveMask: int | None,
+    expertScales: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    expandX: int | None,
+    dynamicScales: int | None,
+    expandIdx: int | None,
+    expertTokenNums: int | None,
+    epRecvCounts: int | None,
+    tpRecvCounts: int | None,
+    expandScales: int | None,
+) -> tuple[int, int, int]:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatch(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    elasticInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    elasticInfoOptional: int | None,
+    performanceInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineGetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    expandIdx: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCounts: int | None,
+    xActiveMask: int | None,
+    activationScale: int | None,
+    weightScale: int | None,
+    groupList: int | None,
+    expandScales: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    x: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombine(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineV2GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineV3GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineV4GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    performanceInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer to each token.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    residualX: int | None,
+    gamma: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    normEps: float,
+    yOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    residualX: int | None,
+    gamma: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    normEps: float,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    yOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDistributeBarrierGetWorkspaceSize(
+    xRef: int | None, group: str | bytes | None, worldSize: int
+) -> tuple[int, int, int]:
+    """Wait until every rank of a group has come so far.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDistributeBarrier(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Wait until every rank of a group has come so far.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDistributeBarrierV2GetWorkspaceSize(
+    xRef: int | None, timeOut: int | None, elasticInfo: int | None, group: str | bytes | None, worldSize: int
+) -> tuple[int, int, int]:
+    """Wait until every rank of a group has come so far.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDistributeBarrierV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Wait until every rank of a group has come so far.
 
     Phase two: queues the work.
     """
@@ -12400,6 +13529,33 @@ def aclnnForeachNonFiniteCheckAndUnscale(
     Phase two: queues the work.
     """
 
+def aclnnApplyAdamGetWorkspaceSize(
+    varRef: int | None,
+    m: int | None,
+    v: int | None,
+    beta1Power: int | None,
+    beta2Power: int | None,
+    lr: int | None,
+    beta1: int | None,
+    beta2: int | None,
+    epsilon: int | None,
+    grad: int | None,
+    useLocking: int,
+    useNesterov: int,
+) -> tuple[int, int, int]:
+    """A step of Adam, the state and the parameters in place, by numbers in tensors.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """A step of Adam, the state and the parameters in place, by numbers in tensors.
+
+    Phase two: queues the work.
+    """
+
 def aclnnApplyAdamWGetWorkspaceSize(
     varRef: int | None,
     mRef: int | None,
@@ -13235,6 +14391,32 @@ def aclnnInplaceQuantScatterGetWorkspaceSize(
     """
 
 def aclnnInplaceQuantScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceQuantScatterV2GetWorkspaceSize(
+    selfRef: int | None,
+    indices: int | None,
+    updates: int | None,
+    quantScales: int | None,
+    quantZeroPoints: int | None,
+    axis: int,
+    quantAxis: int,
+    reduction: int,
+    roundMode: str | bytes | None,
+) -> tuple[int, int, int]:
+    """Replace a stretch of each sample by integers of 8 bits, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceQuantScatterV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Replace a stretch of each sample by integers of 8 bits, in place.
@@ -15161,6 +16343,148 @@ def aclnnRecurrentGatedDeltaRule(
     Phase two: queues the work.
     """
 
+def aclnnChunkGatedDeltaRuleGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    beta: int | None,
+    initialState: int | None,
+    actualSeqLengths: int | None,
+    gOptional: int | None,
+    scaleValue: float,
+    out: int | None,
+    finalState: int | None,
+) -> tuple[int, int, int]:
+    """Linear attention of whole sequences, whose state each of their tokens corrects.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnChunkGatedDeltaRule(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Linear attention of whole sequences, whose state each of their tokens corrects.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdvanceStepGetWorkspaceSize(
+    inputTokens: int | None,
+    sampledTokenIds: int | None,
+    inputPositions: int | None,
+    seqLens: int | None,
+    slotMapping: int | None,
+    blockTables: int | None,
+    numSeqs: int,
+    numQueries: int,
+    blockSize: int,
+) -> tuple[int, int, int]:
+    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdvanceStep(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAdvanceStepV2GetWorkspaceSize(
+    inputTokens: int | None,
+    sampledTokenIds: int | None,
+    inputPositions: int | None,
+    seqLens: int | None,
+    slotMapping: int | None,
+    blockTables: int | None,
+    specTokenOptional: int | None,
+    acceptedNumOptional: int | None,
+    numSeqs: int,
+    numQueries: int,
+    blockSize: int,
+) -> tuple[int, int, int]:
+    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdvanceStepV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+
+    Phase two: queues the work.
+    """
+
+def aclnnTransformBiasRescaleQkvGetWorkspaceSize(
+    qkv: int | None, qkvBias: int | None, numHeads: int, qOut: int | None, kOut: int | None, vOut: int | None
+) -> tuple[int, int, int]:
+    """Add a bias to queries, keys and values, divide the queries, and put heads first.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransformBiasRescaleQkv(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a bias to queries, keys and values, divide the queries, and put heads first.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddLoraGetWorkspaceSize(
+    y: int | None,
+    x: int | None,
+    weightB: int | None,
+    indices: int | None,
+    weightAOptional: int | None,
+    layerIdx: int,
+    scale: float,
+    yOffset: int,
+    ySliceSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add to rows the products with the low-rank weights that indices choose.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddLora(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to rows the products with the low-rank weights that indices choose.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedMatmulGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x3: int | None,
+    fusedOpType: str | bytes | None,
+    cubeMathType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add a bias, and add, multiply by or apply what fusedOpType says.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices, add a bias, and add, multiply by or apply what fusedOpType says.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFusedInferAttentionScoreGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -15744,6 +17068,65 @@ def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: i
     Phase two: queues the work.
     """
 
+def aclnnScatterPaCacheGetWorkspaceSize(
+    key: int | None,
+    keyCacheRef: int | None,
+    slotMapping: int | None,
+    compressLensOptional: int | None,
+    compressSeqOffsetOptional: int | None,
+    seqLensOptional: int | None,
+    cacheModeOptional: str | bytes | None,
+) -> tuple[int, int, int]:
+    """Put keys of tokens into the slots of a cache that has blocks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterPaCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Put keys of tokens into the slots of a cache that has blocks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
+    qkv: int | None,
+    qGamma: int | None,
+    kGamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    qOut: int | None,
+    kCache: int | None,
+    vCache: int | None,
+    kScaleOptional: int | None,
+    vScaleOptional: int | None,
+    kOffsetOptional: int | None,
+    vOffsetOptional: int | None,
+    qkvSize: int | None,
+    headNums: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    qOutBeforeQuant: int | None,
+    kOutBeforeQuant: int | None,
+    vOutBeforeQuant: int | None,
+) -> tuple[int, int, int]:
+    """Normalise and turn queries and keys of a projection, and put keys and values into caches.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQkvRmsNormRopeCache(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Normalise and turn queries and keys of a projection, and put keys and values into caches.
+
+    Phase two: queues the work.
+    """
+
 def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
     kv: int | None,
     gamma: int | None,
@@ -15775,6 +17158,647 @@ def aclnnKvRmsNormRopeCache(workspace: int | None, workspaceSize: int, executor:
     Phase two: queues the work.
     """
 
+def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
+    kv: int | None,
+    gamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    kCacheRef: int | None,
+    ckvCacheRef: int | None,
+    kRopeScaleOptional: int | None,
+    cKvScaleOptional: int | None,
+    kRopeOffsetOptional: int | None,
+    cKvOffsetOptional: int | None,
+    vOptional: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    isOutputKv: int,
+    kRopeOut: int | None,
+    cKvOut: int | None,
+) -> tuple[int, int, int]:
+    """Normalise the first columns of rows, turn the others, and put both into caches.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvRmsNormRopeCacheV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Normalise the first columns of rows, turn the others, and put both into caches.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLightningIndexerGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    weights: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    blockTableOptional: int | None,
+    layoutQueryOptional: str | bytes | None,
+    layoutKeyOptional: str | bytes | None,
+    sparseCount: int,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    returnValues: int,
+    sparseIndicesOut: int | None,
+    sparseValuesOut: int | None,
+) -> tuple[int, int, int]:
+    """Choose the keys that each query attends to.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLightningIndexer(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Choose the keys that each query attends to.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantLightningIndexerGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    weights: int | None,
+    queryDequantScale: int | None,
+    keyDequantScale: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    blockTableOptional: int | None,
+    queryQuantMode: int,
+    keyQuantMode: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKeyOptional: str | bytes | None,
+    sparseCount: int,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Choose the keys of 8 bits that each query attends to.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantLightningIndexer(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Choose the keys of 8 bits that each query attends to.
+
+    Phase two: queues the work.
+    """
+
+def aclnnLightningIndexerGradGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    dy: int | None,
+    sparseIndices: int | None,
+    weights: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dweightsOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of the scores of chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLightningIndexerGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of the scores of chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    layoutOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+) -> tuple[int, int, int]:
+    """The largest score of an indexer for each query, and the sum of powers.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDenseLightningIndexerSoftmaxLse(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """The largest score of an indexer for each query, and the sum of powers.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weights: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    softmaxMaxIndex: int | None,
+    softmaxSumIndex: int | None,
+    queryRope: int | None,
+    keyRope: int | None,
+    actualSeqLengthsQuery: int | None,
+    actualSeqLengthsKey: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeights: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of all keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDenseLightningIndexerGradKLLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of all keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    sparseIndices: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeight: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseLightningIndexerGradKLLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    sparseIndices: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    sinksOptional: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeight: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSparseFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    scaleValue: float,
+    sparseBlockSizeOptional: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    returnSoftmaxLse: int,
+    attentionOut: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+) -> tuple[int, int, int]:
+    """Attention to chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSparseFlashAttentionV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    sinksOptional: int | None,
+    scaleValue: float,
+    sparseBlockSizeOptional: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    returnSoftmaxLse: int,
+    attentionOut: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+) -> tuple[int, int, int]:
+    """Attention to chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttentionV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSparseFlashAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    dOut: int | None,
+    out: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    scaleValue: float,
+    sparseBlockSize: int,
+    layoutOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryOut: int | None,
+    dKeyOut: int | None,
+    dValueOut: int | None,
+    dQueryRopeOutOptional: int | None,
+    dKeyRopeOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention to chosen keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention to chosen keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    keyDequantScaleOptional: int | None,
+    valueDequantScaleOptional: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    scaleValue: float,
+    keyQuantMode: int,
+    valueQuantMode: int,
+    sparseBlockSize: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    quantScaleRepoMode: int,
+    tileSize: int,
+    ropeHeadDim: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention to chosen keys of 8 bits.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvQuantSparseFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to chosen keys of 8 bits.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNsaSelectedAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    topkIndices: int | None,
+    attenMaskOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    selectedBlockSize: int,
+    selectedBlockCount: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention to selected blocks of keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to selected blocks of keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnNsaSelectedAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attentionOut: int | None,
+    attentionOutGrad: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    topkIndices: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    attenMaskOptional: int | None,
+    scaleValue: float,
+    selectedBlockSize: int,
+    selectedBlockCount: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention to selected blocks of keys.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention to selected blocks of keys.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedFloydAttentionGetWorkspaceSize(
+    query: int | None,
+    key1: int | None,
+    value1: int | None,
+    key2: int | None,
+    value2: int | None,
+    attenMaskOptional: int | None,
+    scaleValueOptional: float,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    attentionOutOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of pairs by paths of two.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedFloydAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of pairs by paths of two.
+
+    Phase two: queues the work.
+    """
+
+def aclnnFusedFloydAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key1: int | None,
+    value1: int | None,
+    key2: int | None,
+    value2: int | None,
+    dy: int | None,
+    attenMaskOptional: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    attentionIn: int | None,
+    scaleValue: float,
+    dqOut: int | None,
+    dk1Out: int | None,
+    dv1Out: int | None,
+    dk2Out: int | None,
+    dv2Out: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention of pairs by paths of two.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedFloydAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention of pairs by paths of two.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBlockSparseAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    blockSparseMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    blockShapeOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    blockTableOptional: int | None,
+    qInputLayout: str | bytes | None,
+    kvInputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    maskType: int,
+    scaleValue: float,
+    innerPrecise: int,
+    blockSize: int,
+    preTokens: int,
+    nextTokens: int,
+    softmaxLseFlag: int,
+    attentionOut: int | None,
+    softmaxLseOptional: int | None,
+) -> tuple[int, int, int]:
+    """Attention whose scores a mask of blocks chooses.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBlockSparseAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention whose scores a mask of blocks chooses.
+
+    Phase two: queues the work.
+    """
+
+def aclnnBlockSparseAttentionGradGetWorkspaceSize(
+    dout: int | None,
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+    blockSparseMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    blockShapeOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    qInputLayout: str | bytes | None,
+    kvInputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    maskType: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    dq: int | None,
+    dk: int | None,
+    dv: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention whose scores a mask of blocks chooses.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBlockSparseAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention whose scores a mask of blocks chooses.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRotaryPositionEmbeddingGetWorkspaceSize(
     x: int | None, cos: int | None, sin: int | None, mode: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -15789,6 +17813,24 @@ def aclnnRotaryPositionEmbedding(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Turns pairs of elements by angles.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRotaryPositionEmbeddingV2GetWorkspaceSize(
+    x: int | None, cos: int | None, sin: int | None, mode: int, rotate: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Turn pairs of elements by angles, or what a matrix makes of all elements.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRotaryPositionEmbeddingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Turn pairs of elements by angles, or what a matrix makes of all elements.
 
     Phase two: queues the work.
     """
@@ -16319,6 +18361,31 @@ def aclnnFlatQuantGetWorkspaceSize(
 
 def aclnnFlatQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quantise matrices to 4 bits after a small factor on either side.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRotateQuantGetWorkspaceSize(
+    x: int | None,
+    rotation: int | None,
+    alpha: int | None,
+    axis: int,
+    roundMode: str | bytes | None,
+    scaleAlg: int,
+    dstTypeMax: float,
+    trans: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Mix each K numbers of a row by a square matrix, and quantise the row.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRotateQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mix each K numbers of a row by a square matrix, and quantise the row.
 
     Phase two: queues the work.
     """
@@ -17184,6 +19251,393 @@ def aclnnDequantSwigluQuantV2(
     Phase two: queues the work.
     """
 
+def aclnnDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicMxQuantV2GetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicMxQuantV3GetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    maxLowBound: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise blocks along a dimension to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    y1Out: int | None,
+    mxscale1Out: int | None,
+    y2Out: int | None,
+    mxscale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks of rows, and blocks of columns, to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantWithDualAxis(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise blocks of rows, and blocks of columns, to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    y1Out: int | None,
+    mxscale1Out: int | None,
+    y2Out: int | None,
+    mxscale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks of rows, and blocks of columns, to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise blocks of rows, and blocks of columns, to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicBlockMxQuantGetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantise square blocks of 32 rows to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise square blocks of 32 rows to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    groupIndex: int | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    y: int | None,
+    mxscale: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks of columns of groups of rows to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise blocks of columns of groups of rows to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
+    x: int | None,
+    groupIndex: int | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    y: int | None,
+    mxscale: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks of columns of groups of rows to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicMxQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise blocks of columns of groups of rows to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
+    x: int | None,
+    smoothScaleOptional: int | None,
+    roundModeOptional: str | bytes | None,
+    level0BlockSize: int,
+    level1BlockSize: int,
+    yOut: int | None,
+    level0ScaleOut: int | None,
+    level1ScaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicDualLevelMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAntiMxQuantGetWorkspaceSize(
+    x: int | None, mxscale: int | None, axis: int, dstType: int, y: int | None
+) -> tuple[int, int, int]:
+    """Scale the numbers of an MX format back.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAntiMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale the numbers of an MX format back.
+
+    Phase two: queues the work.
+    """
+
+def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantised to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm over the last dimension, quantised to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    beta: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    xOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    beta: int | None,
+    x3Optional: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    xOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwigluMxQuantGetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    activateDim: int,
+    activateLeft: int,
+    swigluMode: int,
+    clampLimit: float,
+    gluAlpha: float,
+    gluBias: float,
+    groupMode: int,
+    axis: int,
+    dstType: int,
+    roundModeOptional: str | bytes | None,
+    scaleAlg: int,
+    maxDtypeValue: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, quantised to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwigluMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU, quantised to an MX format.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    roundModeOptional: str | bytes | None,
+    scaleAlg: int,
+    dstType: int,
+    maxDtypeValue: float,
+    y1Out: int | None,
+    mxScale1Out: int | None,
+    y2Out: int | None,
+    mxScale2Out: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU, of which blocks of rows, and blocks of columns, are quantised to an MX format.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwigluMxQuantWithDualAxis(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """SwiGLU, of which blocks of rows, and blocks of columns, are quantised to an MX format.
+
+    Phase two: queues the work.
+    """
+
 def aclrtGetDeviceInfo(deviceId: int, attr: int) -> tuple[int, int]:
     """Cores, the bytes of the second-level cache and of memory, and 0 for a whole device; 207000 for the rest.
 
@@ -17318,7 +19772,7 @@ def aclrtCreateStream() -> tuple[int, int]:
     """
 
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[int, int]:
-    """Create a stream, with hints that change nothing here.
+    """Create a stream, with hints that change nothing here; a priority beyond the least counts as the least.
 
     Returns ``(ret, stream)``.
     """
@@ -17360,10 +19814,16 @@ def aclrtStreamGetId(stream: int | None) -> tuple[int, int]:
     """
 
 def aclrtSetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
-    """Keep an attribute of a stream, without effect: tasks behind one that fails run, and nothing saturates."""
+    """Set the failure mode as aclrtSetStreamFailureMode does, or keep another attribute: nothing saturates."""
 
 def aclrtGetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
     """Write an attribute of a stream as it was set, 0 at first."""
+
+def aclrtSetStreamFailureMode(stream: int | None, mode: int) -> int:
+    """Have a failure drop what comes behind it (1), and all streams of the context refuse what follows."""
+
+def aclrtStreamAbort(stream: int | None) -> int:
+    """Drop what a stream has not begun, end its waits, wait for what it runs, and forget its failure."""
 
 def aclrtSetStreamOverflowSwitch(stream: int | None, flag: int) -> int:
     """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
