@@ -109,6 +109,7 @@ void batches(void* there, aclrtStream stream)
     ok(aclrtMemcpyBatchAsyncV2(into, sizes, to, sizes, 2, &attribute, &first, 1, stream), "aclrtMemcpyBatchAsyncV2");
     ok(aclrtSynchronizeStream(stream), "aclrtSynchronizeStream");
     expect(std::strcmp(back, out) == 0, "back once more");
+    ok(aclrtCmoAsync(there, 16, ACL_RT_CMO_TYPE_PREFETCH, stream), "aclrtCmoAsync");
 }
 
 void devices()
@@ -151,6 +152,11 @@ void streams_and_events(aclrtStream stream)
     expect(aclrtSetStreamFailureMode(stream, ACL_CONTINUE_ON_FAILURE) == ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
            "a stream stops for good");
     ok(aclrtStreamAbort(stream), "aclrtStreamAbort");
+    aclrtStream first = nullptr;
+    int32_t number = -1;
+    ok(aclrtCtxGetCurrentDefaultStream(&first), "aclrtCtxGetCurrentDefaultStream");
+    ok(aclrtStreamGetId(first, &number), "aclrtStreamGetId");
+    expect(first != stream && number != id, "the default stream");
     expect(aclmdlRICaptureGetInfo(stream, nullptr, nullptr) == ACL_ERROR_INVALID_PARAM, "nothing is asked for");
     aclmdlRICaptureStatus status = ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE;
     ok(aclmdlRICaptureGetInfo(stream, &status, nullptr), "aclmdlRICaptureGetInfo");

@@ -96,6 +96,17 @@ def test_rows_of_a_queue_have_limits(device: None) -> None:
     assert "height: expected at most 5242880" in refusal()
 
 
+def test_prefetching_changes_nothing(device: None) -> None:
+    there, prefetch = malloc(np.arange(16, dtype=np.uint8)), cann.ACL_RT_CMO_TYPE_PREFETCH
+    assert cann.aclrtCmoAsync(there, 16, prefetch, 0) == cann.aclrtSynchronizeStream(0) == 0
+    assert read(there, np.zeros(16, np.uint8))[15] == 15
+    assert cann.aclrtCmoAsync(0, 16, prefetch, 0) == cann.aclrtCmoAsync(there, 0, prefetch, 0) == 100000
+    for kind in (cann.ACL_RT_CMO_TYPE_WRITEBACK, cann.ACL_RT_CMO_TYPE_INVALID, cann.ACL_RT_CMO_TYPE_FLUSH):
+        assert cann.aclrtCmoAsync(there, 16, kind, 0) == 207000
+    for given in ((there, 16, 4, 0), (there, 1 << 20, prefetch, 0), (there, 16, prefetch, 8)):
+        assert cann.aclrtCmoAsync(*given) == 107000
+
+
 class Batch:
     """Three copies from the host to device 0, of 4, 0 and 8 bytes."""
 

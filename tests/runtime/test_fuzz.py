@@ -26,6 +26,7 @@ SAY_WHAT_FAILED = ("aclrtGetLastError", "aclrtPeekAtLastError")
 #: They wait for ranks that nobody is, or use what they read, or are told, of the host's memory.
 WAIT = ("HcclCommInitRootInfo", "HcclCommInitRootInfoConfig", "aclrtMallocWithCfg", "aclrtMallocHostWithCfg")
 WAIT += ("aclrtHostRegister", "aclrtHostRegisterV2")
+WAIT += ("aclrtWaitAndResetNotify", "aclrtCntNotifyWaitWithTimeout", "aclrtValueWait")
 
 
 def object_type(c_type: str) -> str | None:

@@ -312,6 +312,21 @@ def test_destroy_waits_and_force_drops(device: None) -> None:
         behind.enqueue(lambda: None)
 
 
+def test_the_default_stream_has_a_handle_too(fresh: None) -> None:
+    assert cann.aclrtCtxGetCurrentDefaultStream() == (107002, 0)
+    assert cann.aclrtSetDevice(0) == 0
+    _, stream = cann.aclrtCtxGetCurrentDefaultStream()
+    assert cann.aclrtCtxGetCurrentDefaultStream() == (0, stream)
+    assert queue(stream) is devices.current().default_stream
+    assert cann.aclrtStreamGetId(stream) == cann.aclrtStreamGetId(0)
+    assert cann.aclrtDestroyStream(stream) == cann.aclrtDestroyStreamForce(stream) == 107000
+    assert cann.aclrtCreateContext(0)[0] == 0
+    assert cann.aclrtCtxGetCurrentDefaultStream()[1] != stream
+    assert cann.aclrtDestroyStream(stream) == 107003
+    assert cann.aclrtResetDevice(0) == 0
+    assert cann.aclrtSynchronizeStream(stream) == 107000
+
+
 def test_force_lets_go_of_whoever_waits_for_the_dropped_work(device: None) -> None:
     gate = threading.Event()
     stuck = stream_behind(gate)

@@ -53,6 +53,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclrtEventWaitStatus": _count("ACL_EVENT_WAIT_STATUS_", "COMPLETE NOT_READY")
     | {"ACL_EVENT_WAIT_STATUS_RESERVED": 0xFFFF},
     "aclrtStreamStatus": _count("ACL_STREAM_STATUS_", "COMPLETE NOT_READY") | {"ACL_STREAM_STATUS_RESERVED": 0xFFFF},
+    "aclrtCmoType": _count("ACL_RT_CMO_TYPE_", "PREFETCH WRITEBACK INVALID FLUSH"),
     "aclrtCntNotifyRecordMode": _count("ACL_RT_CNT_NOTIFY_RECORD_", "SET_VALUE_MODE ADD_MODE BIT_OR_MODE")
     | {"ACL_RT_CNT_NOTIFY_RECORD_BIT_AND_MODE": 4},
     "aclrtCntNotifyWaitMode": _count(

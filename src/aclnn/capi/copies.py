@@ -7,7 +7,12 @@ from collections.abc import Sequence
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
-from aclnn.core.status import ACL_ERROR_INVALID_PARAM, ACL_ERROR_RT_PARAM_INVALID, AclnnError
+from aclnn.core.status import (
+    ACL_ERROR_INVALID_PARAM,
+    ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+    ACL_ERROR_RT_PARAM_INVALID,
+    AclnnError,
+)
 from aclnn.runtime import devices, memory, transfers
 from aclnn.runtime.transfers import Rows
 
@@ -20,6 +25,8 @@ _TO_DEVICE, _TO_HOST, _BETWEEN, _DEFAULT = (
     _KINDS[f"ACL_MEMCPY_{name}"] for name in ("HOST_TO_DEVICE", "DEVICE_TO_HOST", "DEVICE_TO_DEVICE", "DEFAULT")
 )
 _LONGEST_ROW, _MOST_ROWS = 5_000_000, 5 * 1024 * 1024
+
+_CACHES = ENUMS["aclrtCmoType"]
 
 
 class _Location(ctypes.Structure):
@@ -117,6 +124,19 @@ def aclrtMemsetD32Async(ptr: int, memSize: int, value: int, N: int, stream: int)
     """Set 32-bit words in the stream's order."""
     if _are_words(ptr, memSize, N):
         transfers.fill_words_async(ptr, value, N, stream)
+
+
+@c_function("aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream)")
+def aclrtCmoAsync(src: int, size: int, cmoType: int, stream: int) -> None:
+    """Prefetch a device's memory (0) in the stream's order, without effect; 207000 for other types."""
+    memory.expect_address(src, "src")
+    if not size:
+        raise _invalid("size", "at least 1 byte", size)
+    if cmoType not in _CACHES.values():
+        raise _invalid("cmoType", "an aclrtCmoType from 0 to 3", cmoType, ACL_ERROR_RT_PARAM_INVALID)
+    if cmoType != _CACHES["ACL_RT_CMO_TYPE_PREFETCH"]:
+        raise _invalid("cmoType", "ACL_RT_CMO_TYPE_PREFETCH (0)", cmoType, ACL_ERROR_RT_FEATURE_NOT_SUPPORT)
+    transfers.prefetch(src, size, stream)
 
 
 def _attributes(address: int, indexes: Sequence[int], copies: int) -> list[_BatchAttribute]:

@@ -199,6 +199,12 @@ def aclrtGetCurrentContext() -> int:
     return devices.current().handle
 
 
+@c_function("aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)")
+def aclrtCtxGetCurrentDefaultStream() -> int:
+    """The current context's default stream, which null means too."""
+    return devices.default_stream_handle()
+
+
 @c_function("aclError aclrtCreateStream(aclrtStream *stream)")
 def aclrtCreateStream() -> int:
     """A new stream of the current context."""

@@ -298,6 +298,18 @@ def create_stream(priority: int = 0, flags: int = 0) -> Stream:
     return stream
 
 
+def default_stream_handle() -> int:
+    """Return a handle of the current context's default stream, the same each time; null means that stream too.
+
+    Raises:
+        AclnnError: 107002, no current context.
+    """
+    with _process.current.lock:
+        stream = current().default_stream
+        stream.handle = stream.handle or handles.insert(stream)
+    return stream.handle
+
+
 def stream_of(handle: int | None) -> Stream:
     """The stream of a handle; null means the current context's default stream.
 
@@ -347,6 +359,8 @@ def destroy_stream(handle: int, force: bool = False) -> None:
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "stream: expected a stream, got null")
     stream = own_stream_of(handle)
+    if stream is stream.context.default_stream:
+        raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected one that was created, got the default one")
     stream.expect_no_capture()
     if handles.pop(handle, Stream) is None:
         raise _not_a_stream(handle)

@@ -197,7 +197,7 @@ class Stream:
         self.context: Any = None
         """The context that it belongs to (see ``devices``)."""
         self.handle = 0
-        """0 for a default stream, which has no name of its own."""
+        """0 for a default stream until somebody asks for its handle."""
         self.attributes: dict[int, int] = {}
         """Values set by aclrtSetStreamAttribute."""
         self.limits: dict[int, int] = {}

@@ -176,6 +176,21 @@ def _bytes(address: int, nbytes: int) -> memoryview:
     return memoryview((ctypes.c_char * nbytes).from_address(address))
 
 
+def prefetch(address: int, nbytes: int, stream_handle: int | None) -> None:
+    """``aclrtCmoAsync``: nothing, when the stream comes to it; the host's processor fetches by itself.
+
+    Raises:
+        AclnnError: 107000, the range is not in memory of a device; 107002 and 107003 about the stream.
+    """
+    stream = devices.own_stream_of(stream_handle)
+    held = memory.resolve(address, nbytes)
+
+    def task(held: object = held) -> None:
+        pass
+
+    stream.enqueue(task, short=True)
+
+
 class Rows(NamedTuple):
     """Rows of bytes in memory."""
 

@@ -133,7 +133,7 @@ def _slice(self: Any, dim: int, start: int, end: int, step: int) -> Any:
 def _slice_shape(call: Call) -> Shape:
     shape = call["self"].shape or (1,)
     along = call["dim"] % len(shape)
-    taken = len(range(*slice(call["start"], call["end"], call["step"]).indices(shape[along])))
+    taken = len(range(*slice(call["start"], call["end"], call["step"]).indices(max(shape[along], 0))))
     return (*shape[:along], taken, *shape[along + 1 :])
 
 
