@@ -189,6 +189,7 @@ def test_lengths_of_attention_are_replaced() -> None:
 
 
 @without_queue
+@pytest.mark.skipif("Ascend950" in npu.get_device_name(0), reason="torch_npu refuses npu_fusion_attention_v3 there")
 def test_lengths_of_attention_for_training_are_replaced() -> None:
     attend, options = torch_npu.npu_fusion_attention_v3, {"scale": 0.125}
     tensors = [torch.randn(12, 2, 64).half().npu() for _ in range(3)]
