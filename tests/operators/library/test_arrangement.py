@@ -309,3 +309,9 @@ def test_what_is_moved(name: str, call: Arguments, text: str | None) -> None:
     else:
         with pytest.raises(AclnnError, match=text):
             prepare(BY_NAME[name], described(call), Product.ATLAS_A2)
+
+
+def test_a_slice_of_negative_extents_is_refused() -> None:
+    call = {"self": T(D.FLOAT, (3, -1)), "dim": 1, "start": 0, "end": 5, "step": 1, "out": T(D.FLOAT, (3, 0))}
+    with pytest.raises(AclnnError, match=r"self: expected dimensions of 0 or more, got \[3, -1\]"):
+        prepare(BY_NAME["slice"], described(call), Product.ATLAS_A2)
