@@ -125,10 +125,8 @@ def test_an_interrupt_stops_nothing(device: None) -> None:
 def test_a_wait_ends_with_its_context(device: None) -> None:
     gate = threading.Event()
     stream, stuck = failed_behind(gate), new_stream()
-    _, never = cann.aclrtCreateEventWithFlag(cann.ACL_EVENT_EXTERNAL)
-    held = stream_behind(gate)
-    assert cann.aclrtRecordEvent(never, held) == cann.aclrtResetEvent(never, held) == 0
-    assert cann.aclrtStreamWaitEvent(stuck, never) == 0
+    _, never = cann.aclrtCreateNotify(0)
+    assert cann.aclrtWaitAndResetNotify(never, stuck, 0) == 0
     gate.set()
     assert cann.aclrtSynchronizeStream(stuck) == 507000
     assert cann.aclrtSynchronizeStream(stream) == 507000
