@@ -399,3 +399,23 @@ def test_what_a_mask_keeps_is_scaled(mask: Any) -> None:
     x = torch.randn(3, 5)
     got = torch._masked_scale(x.npu(), (x > 0).to(mask).npu(), 2.5)
     torch.testing.assert_close(got.cpu(), x.relu() * 2.5)
+
+
+@ON_950
+@pytest.mark.parametrize("groups", [1, 2])
+def test_samples_without_offsets_convolve_as_planes_do(groups: int) -> None:
+    """With a factor of 0.5 for each; the gradient of the factors is that of the planes' products."""
+    x, weight = torch.randn(2, 4, 6, 5), torch.randn(6, 4 // groups, 3, 3)
+    offset, results = torch.zeros(2, 27, 6, 5), []
+    offset[:, 18:] = 0.5
+    for device in ("npu", "cpu"):
+        given = [each.to(device).requires_grad_() for each in (x, weight)]
+        if device == "npu":
+            options = {"kernel_size": [3, 3], "stride": [1, 1, 1, 1], "padding": [1, 1, 1, 1], "groups": groups}
+            y, _ = torch_npu.npu_deformable_conv2d(given[0], given[1], offset.npu(), None, **options)
+        else:
+            y = F.conv2d(given[0], given[1] / 2, padding=1, groups=groups)
+        y.square().sum().backward()
+        results.append([each.detach().cpu() for each in (y, *(each.grad for each in given))])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
