@@ -419,3 +419,27 @@ def test_samples_without_offsets_convolve_as_planes_do(groups: int) -> None:
         results.append([each.detach().cpu() for each in (y, *(each.grad for each in given))])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
+@ON_950
+def test_gradients_of_how_streams_enter_a_layer() -> None:
+    shapes, results = {"x": (3, 4, 64), "phi": (24, 256), "alpha": (3,), "bias": (24,), "gamma": (4, 64)}, []
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(*of, generator=generator) / 4 for of in shapes.values()]
+    given[0] = given[0].half()
+    for device in ("npu", "cpu"):
+        tensors = [(each.npu() if device == "npu" else each.double()).requires_grad_() for each in given]
+        x, phi, alpha, bias, gamma = tensors
+        if device == "npu":
+            found = torch_npu.npu_mhc_pre(x, phi, alpha, bias, gamma=gamma, hc_eps=0.25, out_flag=1)[:3]
+        else:
+            rms = (x.square().mean((-1, -2)) + 1e-6).rsqrt()
+            factors = torch.cat([each.expand(n) for each, n in zip(alpha, (4, 4, 16), strict=True)])
+            numbers = (x * gamma).flatten(-2) @ phi.T * rms[:, None] * factors + bias
+            pre, post, res = numbers.split((4, 4, 16), -1)
+            enters = ((pre.sigmoid() + 0.25)[..., None] * x).sum(-2)
+            found = enters, 2 * post.sigmoid(), res.unflatten(-1, (4, 4))
+        sum(each.float().square().sum() for each in found).backward()
+        results.append([each.grad.cpu().double() for each in tensors])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)

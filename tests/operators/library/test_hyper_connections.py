@@ -20,7 +20,7 @@ from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Subjec
 SINKHORN, SINKHORN_BACK, POST, POST_BACK = (
     f"mhc_{name}" for name in ("sinkhorn", "sinkhorn_backward", "post", "post_backward")
 )
-PRE = "mhc_pre"
+PRE, PRE_BACK = "mhc_pre", "mhc_pre_backward"
 STEPS, EPS = 3, 1e-6
 MATRICES, STREAMS = (5, 4, 4), (2, 4, 128)
 
@@ -34,7 +34,24 @@ def _post(d: D) -> Arguments:
     }
 
 
+def _pre_back(d: D, width: int = 128) -> Arguments:
+    halves = {**dict.fromkeys(("x", "gradX", "gradXPostOptional"), (2, 4, width)), "gradHIn": (2, width)}
+    floats = {
+        **dict.fromkeys(("phi", "gradPhi"), (24, 4 * width)),
+        **dict.fromkeys(("alpha", "gradAlpha"), (3,)),
+        **dict.fromkeys(("gradHPost", "hPre", "hPost"), (2, 4)),
+        **dict.fromkeys(("gamma", "gradGamma"), (4, width)),
+        "gradHRes": (2, 4, 4),
+        "invRms": (2,),
+        "hMix": (2, 24),
+        "gradBias": (24,),
+    }
+    tensors = {name: T(d, of) for name, of in halves.items()} | {name: T(D.FLOAT, of) for name, of in floats.items()}
+    return tensors | {"hcEps": 0.25}
+
+
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    PRE_BACK: _pre_back,
     SINKHORN: lambda d: {
         **{name: T(d, MATRICES) for name in ("x", "output")},
         "eps": EPS,
@@ -105,6 +122,29 @@ def _decided(a: Mapping[str, Any]) -> Any:
     return enters, 2 * post.sigmoid(), res.unflatten(-1, (4, 4)), rms, mix, pre
 
 
+def _undecided(a: Mapping[str, Any]) -> Any:
+    """The document's steps, of any numbers that are kept, with the mean of squares of x itself."""
+    x, rms, mix, of_in = (a[name].double() for name in ("x", "invRms", "hMix", "gradHIn"))
+    share, post = a["hPre"].double() - 0.25, a["hPost"].double()
+    pre_grad = torch.einsum("bd,bnd->bn", of_in, x) * share * (1 - share)
+    post_grad = a["gradHPost"].double() * post * (1 - post / 2)
+    parts = (pre_grad, post_grad, a["gradHRes"].double().flatten(-2))
+    normed = (mix * rms[:, None]).split((4, 4, 16), -1)
+    alpha_grad = torch.stack([(grad * number).sum() for grad, number in zip(parts, normed, strict=True)])
+    arriving = torch.cat([grad * factor for grad, factor in zip(parts, a["alpha"].double(), strict=True)], -1)
+    mix_grad, rms_grad = arriving * rms[:, None], (arriving * mix).sum(-1)
+    rows_grad = (mix_grad @ a["phi"].double()).unflatten(-1, (4, 128))
+    through_rms = (rms_grad * rms**3 / 512)[:, None, None] * x
+    x_grad = of_in[:, None] * a["hPre"].double()[..., None] + rows_grad * a["gamma"] - through_rms
+    return (
+        x_grad + a["gradXPostOptional"].double(),
+        mix_grad.T @ (x * a["gamma"]).flatten(-2),
+        alpha_grad,
+        torch.cat(parts, -1).sum(0),
+        (x * rows_grad).sum(0),
+    )
+
+
 def _connected(x: Any, res: Any, out: Any, post: Any) -> Any:
     return torch.einsum("bij,bid->bjd", res, x) + torch.einsum("bj,bd->bjd", post, out)
 
@@ -130,7 +170,7 @@ BREAKS: Mapping[str, Breaking] = {
         shape((4, 4), name, *(other for other in ("output",) if o.name == SINKHORN)), "3 to 4"
     ),
     "same shape as x": lambda o, name: Break(
-        shape((2, 4, 1), name), "[2, 4, 128]" if "post" in o.name else "[5, 4, 4]"
+        shape((2, 4, 1), name), "[5, 4, 4]" if "sinkhorn" in o.name else "[2, 4, 128]"
     ),
     "same shape as gradOutput": lambda o, name: Break(shape((5, 4, 1), name), "[5, 4, 4]"),
     "shape is that beside x": lambda o, name: Break(
@@ -142,7 +182,11 @@ BREAKS: Mapping[str, Breaking] = {
     "from 1 to 100": lambda o, name: Break({name: 101}, "from 1 to 100"),
     "both or neither": lambda o, name: Break({name: None}, "room for all steps"),
     "not empty": lambda o, name: Break(
-        {of: {"shape": (0, *value.shape[1:])} for of, value in CALLS[o.name](D.FLOAT).items() if isinstance(value, T)},
+        {
+            of: {"shape": (0, *value.shape[1:])}
+            for of, value in CALLS[o.name](D.FLOAT).items()
+            if isinstance(value, T) and (of == name or o.name != PRE_BACK)
+        },
         "expected elements",
     ),
     "room for all steps": lambda o, name: Break(shape((7,), name), "elements (of rows of 8)"),
@@ -154,6 +198,16 @@ BREAKS: Mapping[str, Breaking] = {
         shape((2, 4, 120), name), "a multiple of 16", product=Product.ASCEND_950
     ),
     "a row for each number": lambda o, name: Break(shape((25, 512), name), "[24, 512] or [32, 512]"),
+    "shape is a row for each number": lambda o, name: Break(shape((25, 512), name), "[24, 512]"),
+    "shape is three": lambda o, name: Break(shape((2,), name), "[3]"),
+    "shape is a number": lambda o, name: Break(shape((3,), name), "[2]"),
+    "shape is as many numbers": lambda o, name: Break(shape((2, 23), name), "[2, 24]"),
+    "same shape as phi": lambda o, name: Break(shape((24, 3), name), "[24, 512]"),
+    "same shape as gamma": lambda o, name: Break(shape((4, 3), name), "[4, 128]"),
+    "streams of whole vectors": lambda o, name: Break(
+        {of: {"shape": value.shape} for of, value in _pre_back(D.FLOAT, 96).items() if isinstance(value, T)},
+        "a multiple of 64",
+    ),
     "shape is one for each number": lambda o, name: Break(shape((23,), name), "[24]"),
     "shape is that of streams": lambda o, name: Break(shape((4, 64), name), "[4, 128]"),
     "shape is one stream": lambda o, name: Break(shape((2, 64), name), "[2, 128]"),
@@ -195,6 +249,7 @@ class TestHyperConnections(LibraryTests):
             SINKHORN: _scaled,
             SINKHORN_BACK: _scaled_back,
             PRE: _decided,
+            PRE_BACK: _undecided,
             POST: lambda a: _connected(*_streams(a)).detach(),
             POST_BACK: _gradients,
         },
@@ -208,6 +263,7 @@ class TestHyperConnections(LibraryTests):
                 name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
                 for name in (SINKHORN, POST_BACK)
             },
+            PRE_BACK: {of: {"shape": value.shape} for of, value in _pre_back(D.FLOAT, 64).items() if of != "hcEps"},
             PRE: shape((1, 4, 128), "x")
             | shape((8, 512), "phi")
             | shape((2,), "alpha")
@@ -219,10 +275,38 @@ class TestHyperConnections(LibraryTests):
             | shape((1, 8), "hMixOptional"),
         },
         breaks=BREAKS,
-        numbers=lambda operator, name, array: np.abs(array) + 1 if name == "sumOut" else array,
-        codes={"streams with a kernel": NO_KERNEL, "matrices of three kinds": NULL},
+        numbers=lambda operator, name, array: (
+            np.abs(array) + 1 if name == "sumOut" else array / 8 if operator == PRE_BACK else array
+        ),
+        codes={
+            "streams with a kernel": NO_KERNEL,
+            "streams of whole vectors": NO_KERNEL,
+            "matrices of three kinds": NULL,
+        },
         terms=8,
     )
+
+
+def test_gradients_are_those_of_what_was_decided() -> None:
+    """By differentiation of the forward function, whose results are kept, without factors of x."""
+    random = np.random.default_rng(3)
+    shapes = {"x": (3, 4, 64), "phi": (24, 256), "alpha": (3,), "bias": (24,)}
+    given = {name: random.normal(size=of).astype(np.float32) / 4 for name, of in shapes.items()}
+    given["x"] = given["x"].astype(np.float16)
+    exact = {name: torch.from_numpy(each).double().requires_grad_() for name, each in given.items()}
+    results = _decided(exact | {"gammaOptional": torch.ones(4, 64)})
+    enters, post, res, rms, mix, pre = (each.detach().numpy().astype(np.float32) for each in results)
+    arriving = [random.normal(size=each.shape).astype(np.float32) for each in (enters, post, res)]
+    arriving[0] = arriving[0].astype(np.float16)
+    wanted = torch.autograd.grad(results[:3], [*exact.values()], [torch.from_numpy(each).double() for each in arriving])
+    call = {name: given[name] for name in ("x", "phi", "alpha")}
+    call |= dict(zip(("gradHIn", "gradHPost", "gradHRes"), arriving, strict=True))
+    call |= {"invRms": rms, "hMix": mix, "hPre": pre, "hPost": post}
+    outs = {f"grad{name.capitalize()}": np.zeros_like(each) for name, each in given.items()}
+    nothing = dict.fromkeys(("gamma", "gradXPostOptional", "gradGamma"))
+    found = computed(PRE_BACK, call | outs | nothing | {"hcEps": EPS}, Product.ASCEND_950)
+    for name, of in zip(outs, wanted, strict=True):
+        np.testing.assert_allclose(found[name], of.numpy(), 2e-3, 2e-3)
 
 
 def test_what_is_kept_in_rows_of_eight_leads_back() -> None:

@@ -1,4 +1,4 @@
-"""Streams of a layer beside one another (mHC): aclnnMhcPre, aclnnMhcSinkhorn, aclnnMhcPost, gradients of the latter."""
+"""Streams of a layer beside one another (mHC): aclnnMhcPre, aclnnMhcSinkhorn, aclnnMhcPost, and their gradients."""
 
 from __future__ import annotations
 
@@ -295,6 +295,64 @@ def _pre_work(call: Call) -> Library:
     return Library(project, inputs, outputs)
 
 
+_ARRIVING = ("gradHIn", "gradHPost", "gradHRes")
+_FOUND = ("invRms", "hMix", "hPre", "hPost")
+_OF_PRE = ("gradX", "gradPhi", "gradAlpha", "gradBias")
+
+
+def _beside_gamma(*checks: Check) -> tuple[Check, ...]:
+    return restricted("with gamma", lambda call: call["gamma"] is not None, *checks)
+
+
+def _numbers(call: Call) -> int:
+    streams: int = call["x"].shape[-2]
+    return streams * (streams + 2)
+
+
+def _in_batch(last: Callable[[Call], tuple[int, ...]]) -> Callable[[Call], tuple[int, ...]]:
+    return lambda call: (*call["x"].shape[:-2], *last(call))
+
+
+def _aligned_streams(call: Call) -> str | None:
+    streams, width = call["x"].shape[-2:]
+    if streams in _STREAMS and width % 64 == 0 and width <= 16384:
+        return None
+    limits = "4, 6 or 8 streams of a multiple of 64 elements up to 16384"
+    return f"x: expected {limits}, got {extents(call['x'].shape)}"
+
+
+def _pre_gradient_work(call: Call) -> Library:
+    streams, width = call["x"].shape[-2:]
+    eps, has_gamma, adds = call["hcEps"], call["gamma"] is not None, call["gradXPostOptional"] is not None
+
+    def back(*arrays: Any) -> tuple[Any, ...]:
+        x, phi, alpha, of_in, of_post, of_res, rms, mix, pre, post, *more = (each.astype(np.float64) for each in arrays)
+        gamma = more.pop(0) if has_gamma else np.ones((streams, width))
+        share = pre - eps
+        gates = (
+            (of_in[..., None, :] * x).sum(-1) * share * (1 - share),
+            of_post * post * (1 - post / 2),
+            of_res.reshape(*of_res.shape[:-2], streams * streams),
+        )
+        of_numbers = np.concatenate(gates, -1)
+        scaled = np.split(of_numbers * mix * rms[..., None], (streams, 2 * streams), -1)
+        of_mix = of_numbers * np.repeat(alpha, (streams, streams, streams * streams))
+        of_rms = (of_mix * mix).sum(-1)
+        of_mix = of_mix * rms[..., None]
+        of_rows = (of_mix @ phi).reshape(x.shape)
+        of_phi = of_mix.reshape(-1, len(phi)).T @ (x * gamma).reshape(-1, streams * width)
+        of_x = of_in[..., None, :] * pre[..., None] + of_rows * gamma
+        of_x = of_x - (of_rms * rms**3 / (streams * width))[..., None, None] * x + (more[0] if adds else 0)
+        batch = tuple(range(x.ndim - 2))
+        of_alpha = np.array([part.sum() for part in scaled])
+        found = of_x, of_phi, of_alpha, of_numbers.sum(batch)
+        return (*found, (x * of_rows).sum(batch)) if has_gamma else found
+
+    more = (*(("gamma",) if has_gamma else ()), *(("gradXPostOptional",) if adds else ()))
+    outputs = (*_OF_PRE, *(("gradGamma",) if has_gamma else ()))
+    return Library(back, ("x", "phi", "alpha", *_ARRIVING, *_FOUND, *more), outputs)
+
+
 _RES = optional_in("hRes", "matrices of streams by streams; FLOAT; on Ascend 950 null is the identity")
 _BESIDE = (
     tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
@@ -408,6 +466,57 @@ OPERATORS = (
         ),
         _pre_work,
         dtypes=_HALVES,
+    ),
+    declared(
+        "mhc_pre_backward",
+        "back through aclnnMhcPre: gradX = gradHIn * hPre + gradients of hMix and invRms + gradXPostOptional",
+        "Gradients of what decides how streams enter a layer.",
+        (
+            tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
+            tensor_in("phi", "a row for each number that is decided; FLOAT"),
+            tensor_in("alpha", "factors of the three kinds of numbers; FLOAT"),
+            tensor_in("gradHIn", "the gradient arriving at what enters the layer"),
+            tensor_in("gradHPost", "the gradient of how much each stream takes; FLOAT"),
+            tensor_in("gradHRes", "the gradient of how streams mix; FLOAT"),
+            tensor_in("invRms", "as aclnnMhcPre keeps it; FLOAT"),
+            tensor_in("hMix", "as aclnnMhcPre keeps it; FLOAT"),
+            tensor_in("hPre", "as aclnnMhcPre keeps it; FLOAT"),
+            tensor_in("hPost", "as aclnnMhcPre found it; FLOAT"),
+            optional_in("gamma", "(streams, elements): factors of x for phi; FLOAT; null: 1"),
+            optional_in("gradXPostOptional", "is added to the gradient of x"),
+            attribute("hcEps", Kind.FLOAT, "was added to hPre"),
+            *(
+                tensor_out(name, f"the gradient of {of}", const=True)
+                for name, of in zip(_OF_PRE, ("x", "phi", "alpha", "bias"), strict=True)
+            ),
+            tensor_out("gradGamma", "the gradient of gamma, if that is given; FLOAT", const=True, optional=True),
+        ),
+        (
+            present("x", "phi", "alpha", *_ARRIVING, *_FOUND, *_OF_PRE),
+            *_beside_gamma(present("gradGamma")),
+            not_empty("x", "phi", "alpha", *_ARRIVING, *_FOUND),
+            dims_between(3, 4, "x"),
+            shape_is("a row for each number", lambda call: (_numbers(call), math.prod(call["x"].shape[-2:])), "phi"),
+            shape_is("three", lambda call: (3,), "alpha", "gradAlpha"),
+            shape_is("that of streams", lambda call: call["x"].shape[-2:], "gamma"),
+            shape_is("one stream", _in_batch(lambda call: call["x"].shape[-1:]), "gradHIn"),
+            shape_is("a number for each stream", lambda call: call["x"].shape[:-1], "gradHPost", "hPre", "hPost"),
+            shape_is("that of matrices", _in_batch(lambda call: (call["x"].shape[-2],) * 2), "gradHRes"),
+            shape_is("a number", lambda call: call["x"].shape[:-2], "invRms"),
+            shape_is("as many numbers", _in_batch(lambda call: (_numbers(call),)), "hMix"),
+            *(same_shape(name, "x") for name in ("gradX", "gradXPostOptional")),
+            same_shape("gradPhi", "phi"),
+            shape_is("one for each number", lambda call: (_numbers(call),), "gradBias"),
+            *_beside_gamma(same_shape("gradGamma", "gamma")),
+            dtype_in(set(_HALVES), "x"),
+            dtype_in({D.FLOAT}, "phi", "alpha", "gamma", *_ARRIVING[1:], *_FOUND, *_OF_PRE[1:], "gradGamma"),
+            *(same_dtype(name, "x") for name in ("gradHIn", "gradX", "gradXPostOptional")),
+            public_format("x", "phi", "alpha", "gamma", *_ARRIVING, *_FOUND),
+            *with_code(ACLNN_ERR_INNER_NULLPTR, rule("streams of whole vectors: x", _aligned_streams)),
+        ),
+        _pre_gradient_work,
+        dtypes=_HALVES,
+        products=CLASS_950,
     ),
     declared(
         "mhc_post",
