@@ -443,3 +443,16 @@ def test_gradients_of_how_streams_enter_a_layer() -> None:
         results.append([each.grad.cpu().double() for each in tensors])
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-2, atol=1e-2)
+
+
+@ON_950
+def test_convolutions_over_time_with_their_gradients() -> None:
+    shapes, results = ((6, 2, 3), (4, 3, 5), (5,)), []
+    for device in ("npu", "cpu"):
+        generator = torch.Generator().manual_seed(0)
+        given = [torch.randn(*of, generator=generator).to(device).requires_grad_() for of in shapes]
+        y = torch.conv_tbc(*given, 1)
+        y.square().sum().backward()
+        results.append([each.detach().cpu() for each in (y, *(each.grad for each in given))])
+    for got, wanted in zip(*results, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
