@@ -67,6 +67,7 @@ from aclnn.operators.library import (
     modulation,
     mx_gates,
     mx_norms,
+    mx_products,
     mx_quantization,
     nucleus,
     optimizer,
@@ -221,6 +222,7 @@ LIBRARY_OPERATORS: tuple[Operator, ...] = tuple(
         mx_quantization,
         mx_norms,
         mx_gates,
+        mx_products,
     )
     for operator in module.OPERATORS
 )
