@@ -53,8 +53,7 @@ def _is_turned(call: Call, name: str) -> bool:
     rows, *_ = shape = call[name].shape
     if len(shape) == 2:
         return bool(call[name].is_transposed)
-    lies_so = call[name].strides[:2] == (shape[2], shape[2] * rows)
-    return lies_so and shape[:2] != (1, 1)
+    return bool(call[name].strides[:2] == (shape[2], shape[2] * rows))
 
 
 def _stored(call: Call, name: str) -> Shape:
