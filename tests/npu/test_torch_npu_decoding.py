@@ -217,3 +217,27 @@ def test_weights_of_integers_are_scaled(precise: int) -> None:
     weight = torch.randint(-100, 100, (64, 32), dtype=torch.int8, generator=torch.Generator().manual_seed(2))
     found = torch_npu.npu_weight_quant_batchmatmul(x.npu(), weight.npu(), scale.npu(), inner_precise=precise)
     close(found, x.double() @ (weight.double() * scale.double()), 5e-3)
+
+
+@BEFORE_950
+def test_products_of_four_bits_are_added_up_for_tokens() -> None:
+    random = torch.Generator().manual_seed(0)
+    x = torch.randint(-128, 128, (5, 16), dtype=torch.int8, generator=random)
+    weight = torch.randint(-8, 8, (2, 16, 256), generator=random)
+    scale = torch.exp2(torch.randint(-2, 2, (2, 1, 256), generator=random).float())
+    words = ((weight.unflatten(-1, (32, 8)) & 15) << torch.arange(0, 32, 4)).sum(-1).to(torch.int32)
+    scaled, factors, places = weight * scale, sample(5).abs(), torch.tensor([0, 1, 0, 1, 0])
+    given = {
+        "scale": scale.view(torch.int32).long(),
+        "bias": 8 * scaled.sum(1),
+        "pertoken_scale": factors,
+        "logit": factors,
+        "row_index": places,
+    }
+    on_device = {name: each.npu() for name, each in given.items()}
+    found = torch_npu.npu_grouped_matmul_finalize_routing(
+        x.npu(), words.npu(), torch.tensor([2, 3]).npu(), output_bs=2, group_list_type=1, **on_device
+    )
+    rows = torch.cat([x[:2].double() @ scaled[0].double(), x[2:].double() @ scaled[1].double()])
+    rows *= factors.double()[:, None] ** 2
+    close(found, torch.zeros(2, 256).double().index_add(0, places, rows))

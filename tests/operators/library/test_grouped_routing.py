@@ -13,12 +13,14 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR, AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import grouped_routing
+from aclnn.operators.library.four_bits import packed
 from tests.cases.table import Arguments, T, changed, dtype, shape
-from tests.helpers.library import Break, LibraryTests, Placed, Subject, described, torch, wide
+from tests.helpers.library import NO_KERNEL, Break, LibraryTests, Placed, Subject, described, torch, wide
 
-FIRST, SECOND = grouped_routing.OPERATORS
+FIRST, SECOND, *FOUR_BITS = grouped_routing.OPERATORS
 FLOAT, INT8, N = D.FLOAT, D.INT8, 256
 ROW_SCALE, GROUPS, SHARED, TUNING = "pertokenScaleOptional", "groupList", "sharedInput", "tuningConfigOptional"
 UNUSED = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
@@ -67,7 +69,7 @@ def _numbers(operator: Operator, name: str, array: Any) -> Any:
 
 class TestGroupedRouting(LibraryTests):
     subject = Subject(
-        grouped_routing.OPERATORS,
+        (FIRST, SECOND),
         calls={FIRST.name: _call, SECOND.name: _second},
         references=dict.fromkeys((FIRST.name, SECOND.name), _summed),
         default=(INT8,),
@@ -103,6 +105,117 @@ class TestGroupedRouting(LibraryTests):
         call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
         with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
             prepare(operator, call, Product.ATLAS_A2)
+
+
+LISTED, ADDED, LOGITS, PLACES = "groupListOptional", "sharedInputOptional", "logitOptional", "rowIndexOptional"
+
+
+def _of_four_bits(d: D) -> Arguments:
+    return {
+        "x1": T(INT8, (5, 16)),
+        "x2": T(D.INT32, (2, 16, N // 8)),
+        "scaleOptional": T(D.INT64, (2, 4, N)),
+        "biasOptional": T(FLOAT, (2, N)),
+        **dict.fromkeys(UNUSED),
+        **dict.fromkeys((ROW_SCALE, LOGITS), T(FLOAT, (5,))),
+        LISTED: T(D.INT64, (2,)),
+        ADDED: T(D.BF16, (2, N)),
+        PLACES: T(D.INT64, (5,)),
+        "out": T(FLOAT, (3, N)),
+        **NUMBERS,
+    }
+
+
+def _of_four_bits_tuned(d: D) -> Arguments:
+    return _of_four_bits(d) | {TUNING: (2,)}
+
+
+def _bits(array: Any) -> Any:
+    """Factors of each integer, as FLOAT in 64 bits."""
+    return np.exp2(array % 4 - 2).astype(np.float32).view(np.uint32).astype(np.int64)
+
+
+def _summed_of_four_bits(a: Mapping[str, Any]) -> Any:
+    words, bits = a["x2"].numpy(), a["scaleOptional"].numpy()
+    weight = ((words[..., None] >> np.arange(0, 32, 4) & 15 ^ 8) - 8).reshape(2, 16, N)
+    factors = bits.astype(np.uint32).view(np.float32).repeat(4, 1)
+    scaled, x = torch.from_numpy(weight * factors).double(), wide(a["x1"]).double() - 8
+    bias = a["biasOptional"].double()
+    total = torch.cat([x[:1] @ scaled[0] + bias[0], x[1:4] @ scaled[1] + bias[1]])
+    total *= (wide(a[ROW_SCALE]) * wide(a[LOGITS]))[:4, None]
+    y = torch.zeros(3, N, dtype=torch.float64).index_add(0, a[PLACES][:4], total)
+    y[1:] += 0.5 * wide(a[ADDED]).double()
+    return y
+
+
+def _numbers_of_four_bits(operator: Operator, name: str, array: Any) -> Any:
+    if name == "scaleOptional":
+        return _bits(array)
+    return {LISTED: np.array([1, 4]), PLACES: np.array([2, 0, 2, 1, 0])}.get(name, array)
+
+
+class TestFourBits(LibraryTests):
+    subject = Subject(
+        tuple(FOUR_BITS),
+        calls=dict(zip((each.name for each in FOUR_BITS), (_of_four_bits, _of_four_bits_tuned), strict=True)),
+        references=dict.fromkeys((each.name for each in FOUR_BITS), _summed_of_four_bits),
+        default=(INT8,),
+        numbers=_numbers_of_four_bits,
+        breaks={
+            "null": lambda o, name: Break({name: T(FLOAT, (2, N))}, "null"),
+            "allowed value": lambda o, name: Break({name: True if name.startswith("t") else 2}, "expected"),
+            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
+            "public format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT"),
+            "2 dimensions": lambda o, name: Break(shape((5,), name), "2"),
+            "3 dimensions": lambda o, name: Break(shape((16, N), name), "3"),
+            "1 dimension": lambda o, name: Break(shape((5, 1), name), "1"),
+            "no dimension of 0": lambda o, name: Break(
+                shape((0, 16, N) if name == "x2" else (0, N), name), "no dimension of 0"
+            ),
+            "whole bytes": lambda o, name: Break({name: T(D.INT4, (2, 16, 15))}, "an even last dimension"),
+            "as x2": lambda o, name: Break(shape((5, 15), name), "16 columns"),
+            "scales of parts": lambda o, name: Break(shape((2, 3, N), name), "[2, a divisor of 16, 256]"),
+            "shape is columns of each group": lambda o, name: Break(shape((N, 2), name), "[2, 256]"),
+            "shape is one of each group": lambda o, name: Break(shape((3,), name), "[2]"),
+            "shape is one of each row": lambda o, name: Break(shape((4,), name), "[5]"),
+            "sums of tokens": lambda o, name: Break(shape((6, N), name), "[at most "),
+            "a row of out": lambda o, name: Break({name: 2}, "from 0 to 1"),
+            "rows of a group": lambda o, name: Break({name: (6,)}, "from 0 to 5"),
+        },
+        codes={"null": NO_KERNEL},
+    )
+
+    def test_empty_tensors_are_nothing_to_do(self, operator: Operator) -> None:
+        """They are refused."""
+        call = described(changed(self.subject.valid(operator, INT8), {"x1": {"shape": (0, 16)}}))
+        with pytest.raises(AclnnError, match="x1: expected no dimension of 0"):
+            prepare(operator, call, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("words", [False, True])
+def test_a_bias_of_the_weights_brings_back_what_is_taken_from_rows(words: bool) -> None:
+    """It is 8 times the sums of the weights as scaled: the result is a product without it."""
+    random = np.random.default_rng(4)
+    x, weight = random.integers(-128, 128, (5, 16), np.int8), random.integers(-8, 8, (2, 16, N), np.int8)
+    exponents = random.integers(0, 4, (2, 2, N))
+    scaled = weight * np.exp2(exponents - 2).repeat(8, 1)
+    held = packed(weight).view(np.int32) if words else packed(weight)
+    arrays = {
+        "x1": x,
+        "scaleOptional": _bits(exponents),
+        "biasOptional": (8 * scaled.sum(1)).astype(np.float32),
+        LISTED: np.array([2, 3]),
+        PLACES: np.array([0, 1, 0, 1, 0]),
+        "out": np.full((2, N), 7, np.float32),
+    }
+    placed = {name: Placed(of, "contiguous") for name, of in arrays.items()}
+    dims = held.shape if words else weight.shape
+    given = _of_four_bits(INT8) | dict.fromkeys((ROW_SCALE, LOGITS, ADDED)) | {"groupListType": 1}
+    given |= {name: each.tensor for name, each in placed.items()}
+    given["x2"] = Tensor(D.INT32 if words else D.INT4, dims, address=held.ctypes.data, owner=held)
+    prepare(FOUR_BITS[0], given | {"sharedInputOffset": 0}, Product.ATLAS_A2).run()
+    rows = np.concatenate([x[:2] @ scaled[0], x[2:] @ scaled[1]])
+    np.testing.assert_array_equal(placed["out"].view, [rows[0] + rows[2] + rows[4], rows[1] + rows[3]])
 
 
 def _compute(**changes: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Rows of experts' products of INT8 added up for their tokens: aclnnGroupedMatmulFinalizeRoutingWeightNz, V2."""
+"""Rows of experts' products of INT8 added up for their tokens: aclnnGroupedMatmulFinalizeRoutingWeightNz, V2 …"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from aclnn.core.checks import (
     dims_between,
     dtype_in,
+    each,
     extents,
     format_is,
     no_zero_dims,
@@ -19,12 +21,13 @@ from aclnn.core.checks import (
     public_format,
     rule,
     shape_is,
+    with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS
-from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     attribute,
@@ -35,8 +38,9 @@ from aclnn.operators.library.common import (
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.grouped import ends_of, parts_between
-from aclnn.operators.library.quantization import given
+from aclnn.operators.library.quantization import given, product_scale, whole_bytes
 from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
 _ROW_SCALE, _GROUPS, _SHARED = "pertokenScaleOptional", "groupList", "sharedInput"
@@ -108,27 +112,41 @@ def _tuned(call: Call) -> str | None:
 
 
 def _work(call: Call) -> Library:
-    optional = given(call, _ROW_SCALE, "logit", _SHARED)
+    multiply = _added(call, given(call, _ROW_SCALE, "logit", _SHARED), _GROUPS, "rowIndex")
+    inputs = ("x1", "x2", "scale", _GROUPS, "rowIndex", *given(call, _ROW_SCALE, "logit", _SHARED))
+
+    def run(x1: Any, x2: Any, scale: Any, groups: Any, index: Any, *further: Any) -> Any:
+        def product(rows: slice, at: int) -> Any:
+            return integer_product(x1[rows], x2[at], (rows.stop - rows.start, x2.shape[2])) * scale[at]
+
+        return multiply(product, len(x1), groups, index, further)
+
+    return Library(run, inputs, ("out",))
+
+
+def _added(call: Call, optional: tuple[str, ...], groups_name: str, index_name: str) -> Callable[..., Any]:
+    """Return what adds up products of groups of rows; the last of ``optional`` may be rows that are shared."""
     sized, shape, begin = bool(call["groupListType"]), call["out"].shape, call["sharedInputOffset"]
     weight = float32(call["sharedInputWeight"])
 
-    def multiply(x1: Any, x2: Any, scale: Any, groups: Any, index: Any, *further: Any) -> Any:
+    def add(product: Callable[[slice, int], Any], count: int, groups: Any, index: Any, further: tuple[Any, ...]) -> Any:
         operands = dict(zip(optional, further, strict=True))
-        expect_within("rowIndex", index, 0, shape[0] - 1)
+        expect_within(index_name, index, 0, shape[0] - 1)
         y = np.zeros(shape)
-        for at, rows in enumerate(parts_between(ends_of(groups, _GROUPS) if sized else groups, len(x1), _GROUPS)):
-            total = integer_product(x1[rows], x2[at], (rows.stop - rows.start, shape[1]))
-            total *= scale[at]
-            for name in (_ROW_SCALE, "logit"):
-                if name in operands:
-                    total *= operands[name][rows, None]
+        ends = ends_of(groups, groups_name) if sized else groups
+        for at, rows in enumerate(parts_between(ends, count, groups_name)):
+            total = product(rows, at)
+            for name, factors in operands.items():
+                if not name.startswith(_SHARED):
+                    total = total * factors[rows, None]
             np.add.at(y, index[rows], total)
-        if _SHARED in operands:
-            shared = operands[_SHARED].astype(np.float64)
-            y[begin : begin + len(shared)] += weight * shared
+        for name, given_rows in operands.items():
+            if name.startswith(_SHARED):
+                shared = given_rows.astype(np.float64)
+                y[begin : begin + len(shared)] += weight * shared
         return y
 
-    return Library(multiply, ("x1", "x2", "scale", _GROUPS, "rowIndex", *optional), ("out",))
+    return add
 
 
 def _operator(name: str, more: bool) -> Operator:
@@ -144,7 +162,7 @@ def _operator(name: str, more: bool) -> Operator:
             tensor_in("x2", "(groups, K, N) in ACL_FORMAT_FRACTAL_NZ; INT8"),
             tensor_in("scale", "(groups, N) factors; FLOAT"),
             optional_in("bias", "null"),
-            *(optional_in(each, "null") for each in unused),
+            *(optional_in(name, "null") for name in unused),
             optional_in(_ROW_SCALE, "a factor for each row; FLOAT"),
             tensor_in(_GROUPS, "where groups end, or their sizes; INT64"),
             optional_in(_SHARED, "rows that are added; BF16"),
@@ -193,7 +211,128 @@ def _operator(name: str, more: bool) -> Operator:
     )
 
 
+_OF_FOUR_BITS = ("scaleOptional", "biasOptional")
+_OF_ROWS = (_ROW_SCALE, "logitOptional", "rowIndexOptional")
+_LISTED, _ADDED = "groupListOptional", "sharedInputOptional"
+_HALF = 8
+"""What is taken from x1 beside weights of four bits, and comes back with the bias."""
+_WORDS = Parameter("x2", "x2", Kind.INPUT, "(groups, K, N); INT4, or eight in an INT32", c_type="aclTensor *")
+_WITHOUT_KERNEL = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
+
+
+def _matrices(call: Call) -> Shape:
+    """The groups, rows and columns of x2, eight of which an INT32 holds."""
+    groups, rows, columns = call["x2"].shape
+    return groups, rows, columns * (IN_INT32 if call["x2"].dtype == D.INT32 else 1)
+
+
+def _columns_of_x1(call: Call) -> str | None:
+    expected, got = _matrices(call)[1], call["x1"].shape[1]
+    return None if got == expected else f"x1: expected {expected} columns (the rows of x2), got {got}"
+
+
+def _scales_of_parts(call: Call) -> str | None:
+    (groups, rows, columns), got = _matrices(call), call["scaleOptional"].shape
+    if (got[0], got[2]) == (groups, columns) and got[1] and rows % got[1] == 0:
+        return None
+    return f"scaleOptional: expected shape [{groups}, a divisor of {rows}, {columns}], got {extents(got)}"
+
+
+def _sums_of(call: Call, name: str) -> str | None:
+    most = _rows(call)[0] if name == "out" else call["out"].shape[0]
+    columns, got = _matrices(call)[2], call[name].shape
+    if got[0] <= most and got[1] == columns:
+        return None
+    return f"expected shape [at most {most}, {columns}], got {extents(got)}"
+
+
+def _place_of_added(call: Call) -> str | None:
+    shared = call[_ADDED]
+    most, got = call["out"].shape[0] - (shared.shape[0] if shared is not None else 0), call["sharedInputOffset"]
+    return None if 0 <= got <= most else f"sharedInputOffset: expected from 0 to {most}, got {got}"
+
+
+def _four_bits_work(call: Call) -> Library:
+    optional = given(call, *_OF_ROWS[:2], _ADDED)
+    multiply, dtype, shape = _added(call, optional, _LISTED, _OF_ROWS[2]), call["x2"].dtype, call["x2"].shape
+
+    def run(x1: Any, x2: Any, scale: Any, bias: Any, groups: Any, index: Any, *further: Any) -> Any:
+        weight = unpacked(x2, shape) if dtype == D.INT4 else unpacked_words(x2)
+        factors, rows_of = product_scale(scale)[0], x1.astype(np.int16) - _HALF
+
+        def product(rows: slice, at: int) -> Any:
+            parts = np.split(rows_of[rows], len(factors[at]), 1), np.split(weight[at], len(factors[at])), factors[at]
+            size = rows.stop - rows.start, weight.shape[2]
+            return bias[at] + sum(integer_product(x, w, size) * f for x, w, f in zip(*parts, strict=True))
+
+        return multiply(product, len(x1), groups, index, further)
+
+    return Library(run, ("x1", "x2", *_OF_FOUR_BITS, _LISTED, _OF_ROWS[2], *optional), ("out",))
+
+
+def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
+    required = ("x1", "x2", *_OF_FOUR_BITS, _LISTED, _OF_ROWS[2], "out")
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.",
+        formula="out[rowIndex[i]] += ((x1[i] - 8) @ x2[group] * scale[group] + bias[group]) * pertokenScale[i] * "
+        "logit[i], out[sharedInputOffset:] += sharedInputWeight * sharedInput",
+        parameters=(
+            tensor_in("x1", "the rows; INT8"),
+            _WORDS,
+            optional_in("scaleOptional", "(groups, parts of K, N) factors, FLOAT in INT64"),
+            optional_in("biasOptional", "(groups, N), 8 times the sums of x2 * scale; FLOAT"),
+            *(optional_in(name, "null") for name in _WITHOUT_KERNEL),
+            optional_in(_ROW_SCALE, "a factor for each row; FLOAT"),
+            optional_in(_LISTED, "where groups end, or their sizes; INT64"),
+            optional_in(_ADDED, "rows that are added; BF16"),
+            optional_in("logitOptional", "a further factor for each row; FLOAT"),
+            optional_in("rowIndexOptional", "the row of out to which each is added; INT64"),
+            attribute("dtype", Kind.INT64, "0: FLOAT"),
+            attribute("sharedInputWeight", Kind.FLOAT, f"the factor of {_ADDED}"),
+            attribute("sharedInputOffset", Kind.INT64, f"the row of out to which the first of {_ADDED} is added"),
+            attribute("transposeX1", Kind.BOOL, "false"),
+            attribute("transposeX2", Kind.BOOL, "false"),
+            attribute("groupListType", Kind.INT64, f"what {_LISTED} has, 0: ends, 1: sizes"),
+            *tuning,
+            tensor_out("out", "the sums; FLOAT"),
+        ),
+        support=support((D.INT8,), A2_CLASS),
+        checks=(
+            present(*required),
+            one_of("dtype", 0),
+            one_of("transposeX1", False),
+            one_of("transposeX2", False),
+            one_of("groupListType", 0, 1),
+            dtype_in({D.INT8}, "x1"),
+            dtype_in({D.INT4, D.INT32}, "x2"),
+            dtype_in({D.INT64}, "scaleOptional", _LISTED, _OF_ROWS[2]),
+            dtype_in({D.FLOAT}, "biasOptional", *_OF_ROWS[:2], "out"),
+            dtype_in({D.BF16}, _ADDED),
+            public_format(*required, *_OF_ROWS[:2], _ADDED),
+            dims_between(2, 2, "x1", "biasOptional", _ADDED, "out"),
+            dims_between(3, 3, "x2", "scaleOptional"),
+            dims_between(1, 1, *_OF_ROWS, _LISTED),
+            no_zero_dims("x1", "x2", _ADDED, "out"),
+            whole_bytes("x2"),
+            rule("as x2: x1", _columns_of_x1),
+            rule("scales of parts: scaleOptional", _scales_of_parts),
+            shape_is("columns of each group", lambda call: _matrices(call)[::2], "biasOptional"),
+            shape_is("one of each group", _group_count, _LISTED),
+            shape_is("one of each row", _rows, *_OF_ROWS),
+            each("sums of tokens", ("out", _ADDED), _sums_of),
+            rule("a row of out: sharedInputOffset", _place_of_added),
+            *(rule(f"rows of a group: {parameter.name}", _tuned) for parameter in tuning),
+            *with_code(ACLNN_ERR_INNER_NULLPTR, null(*_WITHOUT_KERNEL, why="of weights without an offset")),
+        ),
+        work=_four_bits_work,
+    )
+
+
 OPERATORS = (
     _operator("grouped_matmul_finalize_routing_weight_nz", more=False),
     _operator("grouped_matmul_finalize_routing_weight_nz_v2", more=True),
+    _of_four_bits("grouped_matmul_finalize_routing_v2"),
+    _of_four_bits("grouped_matmul_finalize_routing_v3", _TUNED),
 )
