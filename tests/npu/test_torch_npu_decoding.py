@@ -241,3 +241,18 @@ def test_products_of_four_bits_are_added_up_for_tokens() -> None:
     rows = torch.cat([x[:2].double() @ scaled[0].double(), x[2:].double() @ scaled[1].double()])
     rows *= factors.double()[:, None] ** 2
     close(found, torch.zeros(2, 256).double().index_add(0, places, rows))
+
+
+@pytest.mark.skipif(not ON_950, reason="the function has a kernel on Ascend 950 alone")
+@pytest.mark.parametrize("masked", [False, True])
+def test_tokens_are_convolved_with_those_before(masked: bool) -> None:
+    x, weight, grad = sample(5, 2, 384).half(), sample(3, 384, seed=1).half(), sample(5, 2, 384, seed=2).half()
+    mask = sample(2, 5, seed=3) > 0 if masked else torch.ones(2, 5).bool()
+    leaves = [each.npu().requires_grad_() for each in (x, weight)]
+    found = torch_npu.npu_masked_causal_conv1d(*leaves, mask=mask.npu() if masked else None)
+    exact = [each.double().requires_grad_() for each in (x, weight)]
+    rows = torch.nn.functional.pad(exact[0].permute(1, 2, 0), (2, 0))
+    wanted = torch.nn.functional.conv1d(rows, exact[1].T[:, None], groups=384).permute(2, 0, 1) * mask.T[..., None]
+    close(found, wanted)
+    for own, given in zip(torch.autograd.grad(found, leaves, grad.npu()), exact, strict=True):
+        close(own, torch.autograd.grad(wanted, given, grad.double(), retain_graph=True)[0])
