@@ -256,3 +256,18 @@ def test_tokens_are_convolved_with_those_before(masked: bool) -> None:
     close(found, wanted)
     for own, given in zip(torch.autograd.grad(found, leaves, grad.npu()), exact, strict=True):
         close(own, torch.autograd.grad(wanted, given, grad.double(), retain_graph=True)[0])
+
+
+@BEFORE_950
+def test_products_of_a_batch_are_added_up() -> None:
+    random = torch.Generator().manual_seed(0)
+    x, weight = (torch.randint(-128, 128, of, dtype=torch.int8, generator=random) for of in ((2, 4, 32), (2, 32, 64)))
+    rows, columns = sample(2, 4).abs(), sample(64, seed=1).abs().bfloat16()
+    torch.npu.config.allow_internal_format = True
+    try:
+        in_blocks = torch_npu.npu_format_cast(weight.npu(), 29)
+    finally:
+        torch.npu.config.allow_internal_format = False
+    found = torch_npu.npu_quant_matmul_reduce_sum(x.npu(), in_blocks, x1_scale=rows.npu(), x2_scale=columns.npu())
+    wanted = ((x.double() @ weight.double()) * rows[..., None] * columns.double()).sum(0)
+    close(found, wanted, 5e-3)
