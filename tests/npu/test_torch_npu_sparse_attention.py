@@ -221,3 +221,28 @@ def test_a_mask_of_blocks_chooses_scores(layout: str) -> None:
     )
     for got, gradient in zip(gradients, torch.autograd.grad((wanted * grad.double()).sum(), given), strict=True):
         torch.testing.assert_close(got.cpu().double(), gradient, rtol=4e-3, atol=1e-2)
+
+
+@pytest.mark.skipif(ON_950, reason="CANN has it before Ascend 950 only")
+@pytest.mark.parametrize("layout", ["BSH", "BSND"])
+def test_a_new_token_attends_to_selected_blocks_in_pages(layout: str) -> None:
+    """All blocks of the first sample, and the last of the second, which has 20 keys."""
+    query, key, value = sample(2, 1, 4, 192), sample(4, 64, 2, 192, seed=1), sample(4, 64, 2, 128, seed=2)
+    table, lengths = torch.tensor([[3, 1], [0, 2]], dtype=torch.int32), [96, 68]
+    numbers = torch.tensor([[1, 0], [1, -1]], dtype=torch.int32)[:, None].expand(2, 2, 2).contiguous()
+    wanted = []
+    for at, places in enumerate((range(96), range(48, 68))):
+        keys, values = (x[table[at].long()].flatten(0, 1)[list(places)].double() for x in (key, value))
+        keys, values = (x.repeat_interleave(2, 1).transpose(0, 1) for x in (keys, values))
+        shares = (query[at, 0].double()[:, None] @ keys.mT * 0.1).softmax(-1)
+        wanted.append((shares @ values).transpose(0, 1))
+    tensors = [x.flatten(2) if layout == "BSH" else x for x in (query, key, value)]
+    found = torch_npu.npu_nsa_select_attention_infer(
+        *(x.npu() for x in (*tensors, numbers)),
+        *(0.1, 4, 2, 48, 2, 64),
+        layout=layout,
+        block_table=table.npu(),
+        actual_seq_kvlen=lengths,
+    )
+    expected = torch.stack(wanted)
+    torch.testing.assert_close(found.cpu().double().reshape(expected.shape), expected, rtol=2e-3, atol=2e-3)
