@@ -48,6 +48,29 @@ def barrier(size: int, device: str, name: str) -> None:
     assert torch.equal(torch_npu._npu_distribute_barrier(x, name, size).cpu(), torch.arange(6))
 
 
+def products(rank: int, size: int, device: str, name: str) -> None:
+    """Rows that meet the matrices of experts on other ranks, and products that come back, beside a rank's own."""
+    chosen = [torch.Generator().manual_seed(each) for each in range(size)]
+    matrices = [torch.randint(-4, 5, (2, 5, 6), generator=each).half() for each in chosen]
+    routed = torch.stack([torch.randint(1, 4, (size, 2), generator=each) for each in chosen])
+    rows = [torch.randint(-4, 5, (int(routed[each].sum()), 5), generator=chosen[each]).half() for each in range(size)]
+    parts = [
+        [list(each.split(to)) for each, to in zip(given.split(n.sum(1).tolist()), n.tolist(), strict=True)]
+        for given, n in zip(rows, routed, strict=True)
+    ]
+    to, back = routed[rank].flatten().tolist(), routed[:, rank].flatten().tolist()
+    got, _, permuted = torch_npu.npu_alltoallv_gmm(
+        rows[rank].to(device), matrices[rank].to(device), name, size, to, back, permute_out_flag=True
+    )
+    own = [torch.cat([parts[source][rank][expert] for source in range(size)]) for expert in range(2)]
+    assert torch.equal(permuted.cpu(), torch.cat(own))
+    wanted = torch.cat([each @ matrix for each, matrix in zip(own, matrices[rank], strict=True)])
+    torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)
+    got, _ = torch_npu.npu_gmm_alltoallv(permuted, matrices[rank].to(device), name, size, back, to, comm_mode="ai_cpu")
+    wanted = torch.cat([parts[rank][other][each] @ matrices[other][each] for other in range(size) for each in range(2)])
+    torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)
+
+
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -59,6 +82,7 @@ def main() -> None:
     dispatch_and_combine(rank, size, device, name)
     if ON_950:
         barrier(size, device, name)
+        products(rank, size, device, name)
     print(f"rank {rank} of {size}: experts", flush=True)
     dist.destroy_process_group()
 
