@@ -71,6 +71,16 @@ def products(rank: int, size: int, device: str, name: str) -> None:
     torch.testing.assert_close(got.cpu(), wanted, rtol=0, atol=0)
 
 
+def instances(rank: int, size: int, device: str) -> None:
+    """Experts that have several instances, of which each rank takes one."""
+    ids, table = torch.tensor([[0, 1], [1, 0]]), torch.tensor([[1, 5, 0], [2, 3, 4]])
+    got, mask = torch_npu.npu_moe_update_expert(
+        ids.int().to(device), table.int().to(device), local_rank_id=rank, world_size=size
+    )
+    wanted = torch.where(ids == 0, 5, 3 + rank)
+    assert torch.equal(got.cpu().long(), wanted), (got, wanted, mask)
+
+
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -81,6 +91,7 @@ def main() -> None:
     name = world._get_backend(torch.device("npu")).get_hccl_comm_name(rank)
     dispatch_and_combine(rank, size, device, name)
     if ON_950:
+        instances(rank, size, device)
         barrier(size, device, name)
         products(rank, size, device, name)
     print(f"rank {rank} of {size}: experts", flush=True)
