@@ -124,7 +124,7 @@ def _fits(call: Call) -> str | None:
 
 
 def _has_columns(call: Call) -> str | None:
-    return None if call["x1"].shape[1] else f"x1: expected columns, got shape {extents(call['x1'].shape)}"
+    return None if call["x1"].shape[-1] else f"x1: expected columns, got shape {extents(call['x1'].shape)}"
 
 
 def _in_range(call: Call) -> str | None:
@@ -144,6 +144,7 @@ def product_shape(call: Call) -> Shape:
 
 LAID = rule("contiguous or transposed: x2", is_laid)
 FIT = rule("as many rows as x1 has columns: x2", _fits)
+HAS_COLUMNS = rule("columns: x1", _has_columns)
 _COLUMNS = rule("as many columns as x2: output", _columns_of_output)
 _NOT_TURNED = rule("not transposed: x1", _is_turned)
 _NARROW = rule(f"{_LEAST} to {_MOST} columns: x1", _in_range)
@@ -159,7 +160,7 @@ def _plain_types(*names: str) -> tuple[Check, ...]:
     return dtype_in(where_supported(HALVES), "x1", *names), *(same_dtype(name, "x1") for name in names)
 
 
-def _product(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
+def product_of(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
     """Multiply matrices, of integers with the factors of their columns and rows, and add what is to be added."""
     if x1.dtype == np.int8:
         total, scale = integer_product(x1, x2, (len(x1), x2.shape[1])), operands["x2Scale"]
@@ -189,7 +190,7 @@ def _reduced_work(call: Call) -> Library | None:
         return None
 
     def reduce(ranks: Ranks, x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
-        return ranks.total(_product(x1, x2, operands))
+        return ranks.total(product_of(x1, x2, operands))
 
     return _with_operands(call, reduce, "output")
 
@@ -267,7 +268,7 @@ def _gathered_work(call: Call) -> Library | None:
         whole = ranks.gathered(x1).reshape(-1, x1.shape[1])
         if "x1Scale" in operands:
             operands["x1Scale"] = ranks.gathered(operands["x1Scale"]).reshape(-1, 1)
-        output = _product(whole, x2, operands)
+        output = product_of(whole, x2, operands)
         return (output, whole) if gathers else output
 
     return _with_operands(call, gather, "output", *("gatherOut",) * bool(gathers), of=_SCALES)
@@ -286,7 +287,7 @@ def _scattered_work(call: Call) -> Library | None:
         return None
 
     def scatter(ranks: Ranks, x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
-        product = _product(x1, x2, operands)
+        product = product_of(x1, x2, operands)
         return ranks.total_of_own(product.reshape(ranks.size, -1, product.shape[1]))
 
     return _with_operands(call, scatter, "output", of=_SCALES)
@@ -294,7 +295,7 @@ def _scattered_work(call: Call) -> Library | None:
 
 _MATRICES = (
     dims_between(2, 2, "x1", "x2", "output"),
-    rule("columns: x1", _has_columns),
+    HAS_COLUMNS,
 )
 _FACTORS = (_NOT_TURNED, FIT, _NARROW, _COLUMNS)
 _GATHER = (
@@ -597,7 +598,7 @@ def _crossed_work(call: Call) -> Library | None:
         received = np.empty((ranks.size, rows, columns), x1.dtype)
         ranks.exchange(x1.reshape(received.shape), received)
         whole = received.swapaxes(0, 1).reshape(rows, -1)
-        output = _product(whole, x2.T if turned else x2, operands)
+        output = product_of(whole, x2.T if turned else x2, operands)
         return (output, whole) if crossed else output
 
     return _with_operands(call, multiply, "output", *crossed)
@@ -609,7 +610,7 @@ def _parted_work(call: Call) -> Library | None:
     turned = call["transposeX2"]
 
     def multiply(ranks: Ranks, x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
-        product = _product(x1, x2.T if turned else x2, operands)
+        product = product_of(x1, x2.T if turned else x2, operands)
         parts = product.reshape(len(x1), ranks.size, -1).swapaxes(0, 1)
         received = np.empty(parts.shape, product.dtype)
         ranks.exchange(parts, received)
@@ -669,7 +670,7 @@ def _exchange(version: str, before: bool) -> Operator:
             *elsewhere(CLASS_950, rule("contiguous: x2", _untouched)),
             present("x1", "output"),
             dims_between(2, 2, "x1", "output", *crossed),
-            rule("columns: x1", _has_columns),
+            HAS_COLUMNS,
             *(() if before else (*elsewhere(CLASS_950, not_empty("x1")), rule("factors that fit: x2", _inner_fits))),
             of_column,
             *_plain_types("x2", "output", *crossed),

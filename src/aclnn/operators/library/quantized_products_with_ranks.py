@@ -6,7 +6,7 @@ Ranks send one another float32, float64 of products of integers; where V3 has fa
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -58,9 +58,9 @@ from aclnn.operators.library.ranks import group, is_group, with_ranks
 from aclnn.operators.library.weights import laid, packed_evenly, weighted_product
 from aclnn.runtime.collectives import Ranks
 
-_SCALE, _ROWS, _SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
-_BITS = (D.INT64, D.UINT64)
-_FACTORS, _OFFSET, _GROUP = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
+SCALE, _ROWS, _SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
+BITS = (D.INT64, D.UINT64)
+FACTORS, OFFSET, GROUP_SIZE = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
 _GROUP_STEP = 32
 _FLOATS = (D.FLOAT8_E4M3FN, D.HIFLOAT8)
 _ALIGNED = {D.INT8: 32, D.INT4: 64}
@@ -68,20 +68,19 @@ _ALIGNED = {D.INT8: 32, D.INT4: 64}
 
 def _scale_type(call: Call) -> str | None:
     """Of factors of columns: beside factors of rows or BF16 numbers, else the bits of some."""
-    output, got = call["output"].dtype, call[_SCALE].dtype
+    output, got = call["output"].dtype, call[SCALE].dtype
     of_rows = call.arguments.get(_ROWS) is not None
-    allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else _BITS
+    allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else BITS
     if got in allowed:
         return None
     beside = f" beside {_ROWS}" if of_rows else ""
-    return (
-        f"{_SCALE}: expected {listing(each.c_name for each in allowed)} for {output.c_name}{beside}, got {got.c_name}"
-    )
+    return f"{SCALE}: expected {listing(each.c_name for each in allowed)} for {output.c_name}{beside}, got {got.c_name}"
 
 
-def _scale_shape(call: Call, name: str) -> str | None:
+def scale_shape(call: Call, name: str) -> str | None:
+    """Complain of factors that are not those of columns."""
     n, got = call["x2"].shape[1], call[name].shape
-    allowed = dict.fromkeys([*(((1,),) if name in (_SCALE, _FACTORS) else ()), (n,), (1, n)])
+    allowed = dict.fromkeys([*(((1,),) if name in (SCALE, FACTORS) else ()), (n,), (1, n)])
     return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
 
 
@@ -119,25 +118,31 @@ def _integers(numbers: Any) -> Any:
     return np.clip(np.rint(np.nan_to_num(halves, copy=False, posinf=127, neginf=-128)), -128, 127).astype(np.float32)
 
 
+def product_of_integers(x1: Any, x2: Any, operands: Mapping[str, Any], shape: Shape) -> Any:
+    """Multiply, scale columns and rows and add what is to be added."""
+    scale, product = operands[SCALE], integer_product(x1, x2, shape)
+    product += operands.get("bias", operands.get("biasOptional", 0))
+    product *= scale if scale.dtype.kind == "f" else product_scale(scale)[0]
+    if _ROWS in operands:
+        product *= operands[_ROWS].reshape(*shape[:-1], 1)
+    product += operands.get("x3", operands.get("x3Optional", 0))
+    return product
+
+
 def _quantized_work(call: Call) -> Library:
     shape, kind = product_shape(call), call["output"].dtype.numpy
-    optional = given(call, "bias", "biasOptional", "x3", "x3Optional", _ROWS, *_SENT)
+    further = given(call, SCALE, "bias", "biasOptional", "x3", "x3Optional", _ROWS, *_SENT)
 
-    def reduce(ranks: Ranks, x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
-        operands = dict(zip(optional, further, strict=True))
-        product = integer_product(x1, x2, shape)
-        product += operands.get("bias", operands.get("biasOptional", 0))
-        product *= scale if scale.dtype.kind == "f" else product_scale(scale)[0]
-        if _ROWS in operands:
-            product *= operands[_ROWS].reshape(*shape[:-1], 1)
-        product += operands.get("x3", operands.get("x3Optional", 0))
+    def reduce(ranks: Ranks, x1: Any, x2: Any, *others: Any) -> Any:
+        operands = dict(zip(further, others, strict=True))
+        product = product_of_integers(x1, x2, operands, shape)
         if _SENT[0] not in operands:
             return ranks.total(product)
         first, second = (operands[name] for name in _SENT)
         total = ranks.total(_integers(product.astype(kind).astype(np.float32) / first))
         return _integers(total * (first / second)) * second
 
-    return with_ranks(call, reduce, ("x1", "x2", _SCALE, *optional), ("output",))
+    return with_ranks(call, reduce, ("x1", "x2", *further), ("output",))
 
 
 def _reducing(*checks: Check) -> tuple[Check, ...]:
@@ -165,13 +170,13 @@ def _quantized(version: str = "") -> Operator:
         name=name,
         function=camel(name),
         summary="Multiply integers, scale the products and add up those of all ranks.",
-        formula=f"output = sum over ranks of ({_SCALE}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
+        formula=f"output = sum over ranks of ({SCALE}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
         parameters=(
             X1,
             X2,
             optional_in(bias, "what is added to each row before it is scaled"),
             optional_in(x3, "what is added to the scaled product"),
-            tensor_in(_SCALE, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2"),
+            tensor_in(SCALE, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2"),
             *(optional_in(each, "the factors of rows") for each in rows),
             *(optional_in(each, "the factors of what ranks send, of columns") for each in sent[:1]),
             *(optional_in(each, "the factors of the sums that they send, of columns") for each in sent[1:]),
@@ -183,18 +188,18 @@ def _quantized(version: str = "") -> Operator:
         ),
         support=support((D.INT8,), REDUCING),
         checks=(
-            present("x1", "x2", _SCALE, "output"),
+            present("x1", "x2", SCALE, "output"),
             dtype_in((D.INT8,), "x1", "x2"),
-            dtype_in((*_BITS, D.BF16, D.FLOAT), _SCALE),
+            dtype_in((*BITS, D.BF16, D.FLOAT), SCALE),
             dtype_in(HALVES, "output"),
             dtype_in((D.INT32,), bias),
             *(dtype_in((D.FLOAT,), each) for each in rows),
             *(same_dtype(each, "output") for each in (x3, *sent)),
-            rule(f"type beside output: {_SCALE}", _scale_type),
-            *_reducing(public_format("x1", bias, x3, _SCALE, *rows, *sent, "output")),
+            rule(f"type beside output: {SCALE}", _scale_type),
+            *_reducing(public_format("x1", bias, x3, SCALE, *rows, *sent, "output")),
             column(bias),
             same_shape(x3, "output"),
-            each("factors of columns", (_SCALE, *sent), _scale_shape),
+            each("factors of columns", (SCALE, *sent), scale_shape),
             *(shape_is("one for each row", _rows, each) for each in rows),
             *((rule(f"both or none: {', '.join(sent)}", _pair),) if sent else ()),
             *on(set(REDUCING) - CLASS_950, LAID),
@@ -214,16 +219,16 @@ def _uncomputed(call: Call) -> str | None:
 
 
 def _group_size(call: Call) -> str | None:
-    size, inner = call[_GROUP], call["x1"].shape[-1]
+    size, inner = call[GROUP_SIZE], call["x1"].shape[-1]
     if size == 0 or inner == 0 or (size % _GROUP_STEP == 0 and _GROUP_STEP <= size < inner):
         return None
-    return f"{_GROUP}: expected 0 or a multiple of {_GROUP_STEP} from {_GROUP_STEP} to {inner - 1}, got {size}"
+    return f"{GROUP_SIZE}: expected 0 or a multiple of {_GROUP_STEP} from {_GROUP_STEP} to {inner - 1}, got {size}"
 
 
 def _factor_shape(call: Call, name: str) -> str | None:
-    size, (k, n), got = call[_GROUP], call["x2"].shape, call[name].shape
+    size, (k, n), got = call[GROUP_SIZE], call["x2"].shape, call[name].shape
     if not size:
-        return _scale_shape(call, name)
+        return scale_shape(call, name)
     expected = (-(-k // size), n)
     return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
 
@@ -241,52 +246,71 @@ def _aligned(call: Call) -> str | None:
     return f"x2: expected multiples of {step}, got {extents(shape)}" if any(size % step for size in shape) else None
 
 
-def _weight_work(call: Call) -> Library:
-    dtype, (k, n), strides, _ = call["x2"].layout
-    shape, optional = product_shape(call), given(call, _OFFSET, "bias", "x3")
-    size = call[_GROUP] or max(k, 1)
+WEIGHT = (
+    rule(f"group size: {GROUP_SIZE}", _group_size),
+    each("factors of the weight", (FACTORS,), _factor_shape),
+    same_shape(OFFSET, FACTORS),
+    each("even", ("x2",), packed_evenly),
+    each("contiguous or transposed", ("x2", FACTORS, OFFSET), laid),
+    each("laid as x2", (FACTORS, OFFSET), _laid_as_weight),
+)
+"""What a weight and its factors are asked for, the last but one but on Ascend 950."""
 
-    def reduce(ranks: Ranks, x1: Any, x2: Any, scale: Any, *further: Any) -> Any:
-        operands = dict(zip(optional, further, strict=True))
+
+def product_with_weight(call: Call) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
+    """Return what multiplies by the weight as it lies, and adds what is to be added."""
+    dtype, (k, n), strides, _ = call["x2"].layout
+    shape, size = product_shape(call), call[GROUP_SIZE] or max(k, 1)
+
+    def multiply(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
         product = np.zeros(shape, np.float32)
         if k:
-            weight = unpacked(x2, (k, n), strides) if dtype == D.INT4 else x2
-            rows = x1.reshape(-1, k)
-            product = weighted_product(rows, weight, scale, operands.get(_OFFSET), -(-k // size), size).reshape(shape)
+            weight, rows = unpacked(x2, (k, n), strides) if dtype == D.INT4 else x2, x1.reshape(-1, k)
+            scale, offset = operands[FACTORS], operands.get(OFFSET)
+            product = weighted_product(rows, weight, scale, offset, -(-k // size), size).reshape(shape)
         for name in ("bias", "x3"):
             product += operands.get(name, 0)
-        return ranks.total(product)
+        return product
 
-    return with_ranks(call, reduce, ("x1", "x2", _FACTORS, *optional), ("output",))
+    return multiply
+
+
+def _weight_work(call: Call) -> Library:
+    further, multiply = given(call, FACTORS, OFFSET, "bias", "x3"), product_with_weight(call)
+
+    def reduce(ranks: Ranks, x1: Any, x2: Any, *others: Any) -> Any:
+        return ranks.total(multiply(x1, x2, dict(zip(further, others, strict=True))))
+
+    return with_ranks(call, reduce, ("x1", "x2", *further), ("output",))
 
 
 def _weighted(version: str = "") -> Operator:
     name = f"weight_quant_matmul_all_reduce{version}"
     mode: tuple[Parameter, ...] = (MODE,) * bool(version)
-    halves = ("x1", _FACTORS, _OFFSET, "bias", "x3", "output")
+    halves = ("x1", FACTORS, OFFSET, "bias", "x3", "output")
     return Operator(
         name=name,
         function=camel(name),
         summary="Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.",
-        formula=f"output = sum over ranks of (x1 @ ((x2 + {_OFFSET}) * {_FACTORS}) + bias + x3)",
+        formula=f"output = sum over ranks of (x1 @ ((x2 + {OFFSET}) * {FACTORS}) + bias + x3)",
         parameters=(
             X1,
             tensor_in("x2", "the weight"),
             optional_in("bias", "what is added to each row"),
-            tensor_in(_FACTORS, "the factors of the weight: one, of columns, or of groups of rows"),
-            optional_in(_OFFSET, "what is added to the weight before"),
+            tensor_in(FACTORS, "the factors of the weight: one, of columns, or of groups of rows"),
+            optional_in(OFFSET, "what is added to the weight before"),
             optional_in("x3", "what is added to the product"),
             group(),
             SUM,
             *mode,
             TURN,
             STREAM,
-            attribute(_GROUP, Kind.INT64, "rows of the weight in a group; 0 for none"),
+            attribute(GROUP_SIZE, Kind.INT64, "rows of the weight in a group; 0 for none"),
             tensor_out("output", "the sum, on every rank", const=True),
         ),
         support=support(HALVES, REDUCING),
         checks=(
-            present("x1", "x2", _FACTORS, "output"),
+            present("x1", "x2", FACTORS, "output"),
             dtype_in(where_supported(HALVES), "x1"),
             dtype_in(lambda product: {D.INT8, D.INT4, *(_FLOATS if product in CLASS_950 else ())}, "x2"),
             *(same_dtype(each, "x1") for each in halves[1:]),
@@ -294,15 +318,9 @@ def _weighted(version: str = "") -> Operator:
             *_reducing(public_format(*halves)),
             column("bias"),
             same_shape("x3", "output"),
-            rule(f"group size: {_GROUP}", _group_size),
-            each("factors of the weight", (_FACTORS,), _factor_shape),
-            same_shape(_OFFSET, _FACTORS),
-            each("even", ("x2",), packed_evenly),
-            *on(
-                set(REDUCING) - CLASS_950,
-                each("contiguous or transposed", ("x2", _FACTORS, _OFFSET), laid),
-            ),
-            each("laid as x2", (_FACTORS, _OFFSET), _laid_as_weight),
+            *WEIGHT[:-2],
+            *on(set(REDUCING) - CLASS_950, WEIGHT[-2]),
+            WEIGHT[-1],
             *((no_null("commMode"), one_of("commMode", of=REDUCING_ENGINES)) if version else ()),
             *in_tiling(*on(CLASS_950, rule("aligned: x2", _aligned)), one_of("commTurn", 0)),
             is_group(counts=REDUCING),
