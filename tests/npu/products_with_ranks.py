@@ -44,6 +44,8 @@ def quantized(rank: int, size: int, group: str) -> None:
     expect(reduce(left, right, group, dequant_scale=bits, **added), scaled)
     got = reduce(left, right, group, dequant_scale=of_columns, pertoken_scale=of_rows, **added)
     expect(got, scaled * rows[:, None].double())
+    got = reduce(left, right, group, dequant_scale=of_columns, pertoken_scale=of_rows, comm_mode="ai_cpu", **added)
+    expect(got, scaled * rows[:, None].double())
     sent = torch.full((32,), 0.5).half().to(device)
     factors = {"dequant_scale": of_columns, "pertoken_scale": of_rows}
     got = reduce(left, right, group, comm_quant_scale_1=sent, comm_quant_scale_2=sent * 2, **factors)
@@ -51,8 +53,9 @@ def quantized(rank: int, size: int, group: str) -> None:
     torch.testing.assert_close(got.cpu().double(), wanted, rtol=0, atol=0.25 * size + 0.5)
     scale, offset = torch.full((32,), 2.0**-7).half(), torch.randn(32, generator=chosen).half()
     given = {"antiquant_scale": scale.to(device), "antiquant_offset": offset.to(device)}
-    got = reduce(halves[rank].to(device), right, group, **given)
-    expect(got, sum(each.double() for each in halves) @ ((x2.double() + offset.double()) * 2.0**-7))
+    for mode in ({}, {"comm_mode": "ai_cpu"}):
+        got = reduce(halves[rank].to(device), right, group, **given, **mode)
+        expect(got, sum(each.double() for each in halves) @ ((x2.double() + offset.double()) * 2.0**-7))
 
 
 def main() -> None:
@@ -71,6 +74,7 @@ def main() -> None:
     expect(torch_npu.npu_mm_all_reduce_base(x1, x2, group), total)
     got = torch_npu.npu_mm_all_reduce_base(x1, turned, group, reduce_op="sum", bias=bias, x3=x3)
     expect(got, total + sum(c + d for _, _, c, d in wide))
+    expect(torch_npu.npu_mm_all_reduce_base(x1, x2, group, comm_mode="ai_cpu"), total)
     whole = torch.cat([a for a, *_ in wide])
     output, gathered = torch_npu.npu_all_gather_base_mm(x1, turned, group, size)
     expect(output, whole @ wide[rank][1])

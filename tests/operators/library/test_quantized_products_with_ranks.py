@@ -23,25 +23,37 @@ from tests.helpers.ranks import GROUP, a_group, computed_by_ranks  # noqa: F401 
 
 SIZE, M, K, N = 2, 4, 64, 128
 HALVES = {np.dtype(np.float16): 2.0**-10, np.dtype(ml_dtypes.bfloat16): 2.0**-7}
-QUANTIZED = tuple(f"quant_matmul_all_reduce{version}" for version in ("", "_v2", "_v3"))
+QUANTIZED = tuple(f"quant_matmul_all_reduce{version}" for version in ("", "_v2", "_v3", "_v4", "_v5"))
 WEIGHTED = ("weight_quant_matmul_all_reduce", "weight_quant_matmul_all_reduce_v2")
 SCALE, ROWS, SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
 FACTORS, OFFSET, GROUP_SIZE = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
 COMMON: Arguments = {"group": GROUP, "reduceOp": "sum", "commTurn": 0, "streamMode": 1}
 
 
+#: What the fourth version and later ones call these.
+LATER = {SCALE: "x2Scale", ROWS: "x1ScaleOptional"}
+
+
+def _named(name: str, given: Arguments) -> Arguments:
+    """The same arguments by the names that a version has for them."""
+    return {LATER.get(key, key): value for key, value in given.items()} if name in QUANTIZED[3:] else given
+
+
 def _quantized(version: int) -> Callable[[D], Arguments]:
     ending = "Optional" if version > 1 else ""
 
     def call(d: D) -> Arguments:
-        return (
+        usual = (
             {"x1": T(d, (M, K)), "x2": T(d, (K, N)), f"bias{ending}": T(D.INT32, (N,))}
             | {f"x3{ending}": T(D.FLOAT16, (M, N)), SCALE: T(D.FLOAT if version > 1 else D.UINT64, (N,))}
             | ({ROWS: T(D.FLOAT, (M,))} if version > 1 else {})
             | (dict.fromkeys(SENT) if version > 2 else {})
+            | ({"groupSize": 0, "commQuantMode": 0} if version > 3 else {})
+            | ({"commMode": "ai_cpu"} if version > 4 else {})
             | {"output": T(D.FLOAT16, (M, N))}
             | COMMON
         )
+        return _named(QUANTIZED[version - 1], usual)
 
     return call
 
@@ -178,7 +190,7 @@ def _expect(got: Any, wanted: Any, unit: float) -> None:
 def _run(name: str, given: list[Arguments], product: Product = Product.ATLAS_A2) -> Any:
     """Run on two ranks; return each one's arguments in float64, and its output."""
     usual = CALLS[name](D.FLOAT16)
-    after = computed_by_ranks(name, [usual | each for each in given], product)
+    after = computed_by_ranks(name, [usual | _named(name, each) for each in given], product)
     wide = [{key: _wide(value) for key, value in each.items() if isinstance(value, np.ndarray)} for each in given]
     assert len({each["output"].tobytes() for each in after}) == 1
     return wide, after[0]["output"]
@@ -226,20 +238,21 @@ def test_rows_of_integers_are_scaled(fresh: None, name: str, kind: Any, batch: t
         given = [each | {SCALE: each[SCALE].astype(kind)} for each in given]
     if batch != (M,):
         given = [each | {SCALE: each[SCALE][:1], "biasOptional": None, "x3Optional": None} for each in given]
-    sent: Arguments = dict.fromkeys(SENT) if name == QUANTIZED[2] else {}
+    sent: Arguments = {} if name == QUANTIZED[1] else dict.fromkeys(SENT)
     wide, output = _run(name, [each | sent for each in given], Product.ASCEND_950)
     _expect(output, sum(_product(each, each[SCALE]) for each in wide), HALVES[kind])
 
 
+@pytest.mark.parametrize("name", QUANTIZED[2:])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
-def test_ranks_send_integers_of_eight_bits(fresh: None, kind: Any) -> None:
+def test_ranks_send_integers_of_eight_bits(fresh: None, kind: Any, name: str) -> None:
     """Of such factors that most results are between the ends, and that some are not."""
     first, second = np.full(N, 0.25, kind), np.full(N, 0.5, kind)
     first[0], second[1] = 2.0**-6, 2.0**-6
     given = [_integers(3, kind, rank) | {SENT[0]: first, SENT[1]: second} for rank in range(SIZE)]
     if kind == ml_dtypes.bfloat16:
         given = [each | {SCALE: each[SCALE].astype(kind)} for each in given]
-    wide, output = _run(QUANTIZED[2], given)
+    wide, output = _run(name, given)
     one, two = _wide(first), _wide(second)
     sent = [(_product(each, each[SCALE]) / one).round().clamp(-128, 127) for each in wide]
     assert any((each.abs() >= 127).any() for each in sent)

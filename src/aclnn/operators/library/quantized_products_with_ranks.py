@@ -30,7 +30,7 @@ from aclnn.core.checks import (
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
-from aclnn.core.products import CLASS_950
+from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
 from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import unpacked
@@ -59,28 +59,35 @@ from aclnn.operators.library.weights import laid, packed_evenly, weighted_produc
 from aclnn.runtime.collectives import Ranks
 
 SCALE, _ROWS, _SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
+_SCALES, _OF_ROWS = (SCALE, "x2Scale"), (_ROWS, "x1ScaleOptional")
+"""By versions before the fourth, and from it on."""
 BITS = (D.INT64, D.UINT64)
 FACTORS, OFFSET, GROUP_SIZE = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
 _GROUP_STEP = 32
 _FLOATS = (D.FLOAT8_E4M3FN, D.HIFLOAT8)
+_MORE_FLOATS = (*_FLOATS, D.FLOAT8_E5M2, D.FLOAT4_E2M1)
 _ALIGNED = {D.INT8: 32, D.INT4: 64}
 
 
-def _scale_type(call: Call) -> str | None:
+def _scale_type(name: str, rows: str) -> Check:
     """Of factors of columns: beside factors of rows or BF16 numbers, else the bits of some."""
-    output, got = call["output"].dtype, call[SCALE].dtype
-    of_rows = call.arguments.get(_ROWS) is not None
-    allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else BITS
-    if got in allowed:
-        return None
-    beside = f" beside {_ROWS}" if of_rows else ""
-    return f"{SCALE}: expected {listing(each.c_name for each in allowed)} for {output.c_name}{beside}, got {got.c_name}"
+
+    def complain(call: Call) -> str | None:
+        output, got = call["output"].dtype, call[name].dtype
+        of_rows = call.arguments.get(rows) is not None
+        allowed: Collection[D] = (D.BF16,) if output == D.BF16 else (D.FLOAT,) if of_rows else BITS
+        if got in allowed:
+            return None
+        expected, beside = listing(each.c_name for each in allowed), f" beside {rows}" if of_rows else ""
+        return f"{name}: expected {expected} for {output.c_name}{beside}, got {got.c_name}"
+
+    return rule(f"type beside output: {name}", complain)
 
 
 def scale_shape(call: Call, name: str) -> str | None:
     """Complain of factors that are not those of columns."""
     n, got = call["x2"].shape[1], call[name].shape
-    allowed = dict.fromkeys([*(((1,),) if name in (SCALE, FACTORS) else ()), (n,), (1, n)])
+    allowed = dict.fromkeys([*(((1,),) if name not in _SENT else ()), (n,), (1, n)])
     return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
 
 
@@ -131,10 +138,11 @@ def product_of_integers(x1: Any, x2: Any, operands: Mapping[str, Any], shape: Sh
 
 def _quantized_work(call: Call) -> Library:
     shape, kind = product_shape(call), call["output"].dtype.numpy
-    further = given(call, SCALE, "bias", "biasOptional", "x3", "x3Optional", _ROWS, *_SENT)
+    further = given(call, *_SCALES, "bias", "biasOptional", "x3", "x3Optional", *_OF_ROWS, *_SENT)
+    names = [{_SCALES[1]: SCALE, _OF_ROWS[1]: _ROWS}.get(name, name) for name in further]
 
     def reduce(ranks: Ranks, x1: Any, x2: Any, *others: Any) -> Any:
-        operands = dict(zip(further, others, strict=True))
+        operands = dict(zip(names, others, strict=True))
         product = product_of_integers(x1, x2, operands, shape)
         if _SENT[0] not in operands:
             return ranks.total(product)
@@ -160,55 +168,71 @@ def _reducing(*checks: Check) -> tuple[Check, ...]:
     )
 
 
-def _quantized(version: str = "") -> Operator:
-    name = f"quant_matmul_all_reduce{version}"
-    ending = "Optional" * bool(version)
-    bias, x3 = f"bias{ending}", f"x3{ending}"
-    rows, sent = (_ROWS,) * bool(version), _SENT if version == "_v3" else ()
-    of_rows = f" * {_ROWS}" * bool(version)
+def _factor_types(later: bool) -> Callable[[Product], Collection[D]]:
+    return lambda product: {D.INT8, *(_MORE_FLOATS if later and product in CLASS_950 else ())}
+
+
+def _quantized(version: int) -> Operator:
+    name = f"quant_matmul_all_reduce{f'_v{version}' * (version > 1)}"
+    ending, later = "Optional" * (version > 1), version > 3
+    bias, x3, scale = f"bias{ending}", f"x3{ending}", _SCALES[later]
+    rows, sent = _OF_ROWS[later:][:1] if version > 1 else (), _SENT if version > 2 else ()
+    of_rows = "".join(f" * {each}" for each in rows)
+    columns = tensor_in(scale, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2")
+    factors = (columns, *(optional_in(each, "the factors of rows") for each in rows))
+    zeros = ("groupSize", "commQuantMode") if later else ()
     return Operator(
         name=name,
         function=camel(name),
         summary="Multiply integers, scale the products and add up those of all ranks.",
-        formula=f"output = sum over ranks of ({SCALE}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
+        formula=f"output = sum over ranks of ({scale}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
         parameters=(
             X1,
             X2,
             optional_in(bias, "what is added to each row before it is scaled"),
             optional_in(x3, "what is added to the scaled product"),
-            tensor_in(SCALE, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2"),
-            *(optional_in(each, "the factors of rows") for each in rows),
+            *(factors[::-1] if later else factors),
             *(optional_in(each, "the factors of what ranks send, of columns") for each in sent[:1]),
             *(optional_in(each, "the factors of the sums that they send, of columns") for each in sent[1:]),
             group(),
             SUM,
+            *((MODE,) if version > 4 else ()),
             TURN,
             STREAM,
+            *(attribute(each, Kind.INT64, "0") for each in zeros),
             tensor_out("output", "the sum, on every rank", const=True),
         ),
         support=support((D.INT8,), REDUCING),
         checks=(
-            present("x1", "x2", SCALE, "output"),
-            dtype_in((D.INT8,), "x1", "x2"),
-            dtype_in((*BITS, D.BF16, D.FLOAT), SCALE),
+            present("x1", "x2", scale, "output"),
+            *((no_null("reduceOp"),) if later else ()),
+            dtype_in(_factor_types(later), "x1", "x2"),
+            *((each("computed", ("x1", "x2"), _uncomputed_factor, ACLNN_ERR_INNER_NULLPTR),) if later else ()),
+            dtype_in((*BITS, D.BF16, D.FLOAT), scale),
             dtype_in(HALVES, "output"),
             dtype_in((D.INT32,), bias),
             *(dtype_in((D.FLOAT,), each) for each in rows),
             *(same_dtype(each, "output") for each in (x3, *sent)),
-            rule(f"type beside output: {SCALE}", _scale_type),
-            *_reducing(public_format("x1", bias, x3, SCALE, *rows, *sent, "output")),
+            _scale_type(scale, _OF_ROWS[later]),
+            *_reducing(public_format("x1", bias, x3, scale, *rows, *sent, "output")),
             column(bias),
             same_shape(x3, "output"),
-            each("factors of columns", (SCALE, *sent), scale_shape),
+            each("factors of columns", (scale, *sent), scale_shape),
             *(shape_is("one for each row", _rows, each) for each in rows),
             *((rule(f"both or none: {', '.join(sent)}", _pair),) if sent else ()),
             *on(set(REDUCING) - CLASS_950, LAID),
-            *in_tiling(rule("rows: x2", _has_inner), one_of("commTurn", 0)),
+            *((one_of("commMode", of=REDUCING_ENGINES),) if version > 4 else ()),
+            *in_tiling(rule("rows: x2", _has_inner), *(one_of(each, 0) for each in ("commTurn", *zeros))),
             is_group(counts=REDUCING),
         ),
         work=_quantized_work,
         stream_type="const aclrtStream ",
     )
+
+
+def _uncomputed_factor(call: Call, name: str) -> str | None:
+    got = call[name].dtype
+    return None if got == D.INT8 else f"expected ACL_INT8 (no other is computed here), got {got.c_name}"
 
 
 def _uncomputed(call: Call) -> str | None:
@@ -230,7 +254,7 @@ def _factor_shape(call: Call, name: str) -> str | None:
     if not size:
         return scale_shape(call, name)
     expected = (-(-k // size), n)
-    return None if got == expected else f"expected shape {extents(expected)}, got {extents(got)}"
+    return None if got == expected or k == 0 else f"expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _laid_as_weight(call: Call, name: str) -> str | None:
@@ -321,7 +345,7 @@ def _weighted(version: str = "") -> Operator:
             *WEIGHT[:-2],
             *on(set(REDUCING) - CLASS_950, WEIGHT[-2]),
             WEIGHT[-1],
-            *((no_null("commMode"), one_of("commMode", of=REDUCING_ENGINES)) if version else ()),
+            *((one_of("commMode", of=REDUCING_ENGINES),) if version else ()),
             *in_tiling(*on(CLASS_950, rule("aligned: x2", _aligned)), one_of("commTurn", 0)),
             is_group(counts=REDUCING),
         ),
@@ -331,6 +355,6 @@ def _weighted(version: str = "") -> Operator:
 
 
 OPERATORS = (
-    *(_quantized(version) for version in ("", "_v2", "_v3")),
+    *(_quantized(version) for version in range(1, 6)),
     *(_weighted(version) for version in ("", "_v2")),
 )
