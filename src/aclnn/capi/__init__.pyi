@@ -133,6 +133,14 @@ class aclrtStreamStatus(IntEnum):
     ACL_STREAM_STATUS_NOT_READY = 1
     ACL_STREAM_STATUS_RESERVED = 65535
 
+class aclrtCmoType(IntEnum):
+    """The enumeration ``aclrtCmoType``."""
+
+    ACL_RT_CMO_TYPE_PREFETCH = 0
+    ACL_RT_CMO_TYPE_WRITEBACK = 1
+    ACL_RT_CMO_TYPE_INVALID = 2
+    ACL_RT_CMO_TYPE_FLUSH = 3
+
 class aclrtCntNotifyRecordMode(IntEnum):
     """The enumeration ``aclrtCntNotifyRecordMode``."""
 
@@ -460,6 +468,10 @@ ACL_EVENT_WAIT_STATUS_RESERVED: Final = aclrtEventWaitStatus.ACL_EVENT_WAIT_STAT
 ACL_STREAM_STATUS_COMPLETE: Final = aclrtStreamStatus.ACL_STREAM_STATUS_COMPLETE
 ACL_STREAM_STATUS_NOT_READY: Final = aclrtStreamStatus.ACL_STREAM_STATUS_NOT_READY
 ACL_STREAM_STATUS_RESERVED: Final = aclrtStreamStatus.ACL_STREAM_STATUS_RESERVED
+ACL_RT_CMO_TYPE_PREFETCH: Final = aclrtCmoType.ACL_RT_CMO_TYPE_PREFETCH
+ACL_RT_CMO_TYPE_WRITEBACK: Final = aclrtCmoType.ACL_RT_CMO_TYPE_WRITEBACK
+ACL_RT_CMO_TYPE_INVALID: Final = aclrtCmoType.ACL_RT_CMO_TYPE_INVALID
+ACL_RT_CMO_TYPE_FLUSH: Final = aclrtCmoType.ACL_RT_CMO_TYPE_FLUSH
 ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_SET_VALUE_MODE
 ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_ADD_MODE
 ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE: Final = aclrtCntNotifyRecordMode.ACL_RT_CNT_NOTIFY_RECORD_BIT_OR_MODE
@@ -1279,6 +1291,9 @@ def aclrtMemsetD32(ptr: int | None, memSize: int, value: int, N: int) -> int:
 
 def aclrtMemsetD32Async(ptr: int | None, memSize: int, value: int, N: int, stream: int | None) -> int:
     """Set 32-bit words in the stream's order."""
+
+def aclrtCmoAsync(src: int | None, size: int, cmoType: int, stream: int | None) -> int:
+    """Prefetch a device's memory (0) in the stream's order, without effect; 207000 for other types."""
 
 def aclrtMemcpyBatch(
     dsts: Sequence[int | None] | None,
@@ -9068,6 +9083,79 @@ def aclnnGroupedMatmulFinalizeRoutingWeightNzV2(
     Phase two: queues the work.
     """
 
+def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scaleOptional: int | None,
+    biasOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    sharedInputOptional: int | None,
+    logitOptional: int | None,
+    rowIndexOptional: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scaleOptional: int | None,
+    biasOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    sharedInputOptional: int | None,
+    logitOptional: int | None,
+    rowIndexOptional: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+
+    Phase two: queues the work.
+    """
+
 def aclnnGroupedMatmulAddGetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -11404,6 +11492,136 @@ def aclnnDistributeBarrierV2(
     Phase two: queues the work.
     """
 
+def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    permuteOutFlag: int,
+    gmmY: int | None,
+    mmYOptional: int | None,
+    permuteOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllvGroupedMatMul(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    permuteOutFlag: int,
+    gmmY: int | None,
+    mmYOptional: int | None,
+    permuteOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllvGroupedMatMulV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    y: int | None,
+    mmYOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatMulAlltoAllv(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    y: int | None,
+    mmYOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatMulAlltoAllvV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
+
+    Phase two: queues the work.
+    """
+
 def aclnnCdistGetWorkspaceSize(
     x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -11710,6 +11928,39 @@ def aclnnMhcPreGetWorkspaceSize(
 
 def aclnnMhcPre(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMhcPreBackwardGetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    gradHIn: int | None,
+    gradHPost: int | None,
+    gradHRes: int | None,
+    invRms: int | None,
+    hMix: int | None,
+    hPre: int | None,
+    hPost: int | None,
+    gamma: int | None,
+    gradXPostOptional: int | None,
+    hcEps: float,
+    gradX: int | None,
+    gradPhi: int | None,
+    gradAlpha: int | None,
+    gradBias: int | None,
+    gradGamma: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of what decides how streams enter a layer.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPreBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of what decides how streams enter a layer.
 
     Phase two: queues the work.
     """
@@ -13813,6 +14064,107 @@ def aclnnConvDepthwise2dGetWorkspaceSize(
 
 def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Convolve each channel of planes with kernels of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDeformableConv2dGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    offset: int | None,
+    biasOptional: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    groups: int,
+    deformableGroups: int,
+    modulated: int,
+    out: int | None,
+    deformOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Convolve samples of planes at offsets, each with a factor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDeformableConv2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Convolve samples of planes at offsets, each with a factor.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDeformableConv2dBackwardGetWorkspaceSize(
+    input: int | None,
+    gradOutput: int | None,
+    offsetOut: int | None,
+    weight: int | None,
+    offset: int | None,
+    kernelSize: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    groups: int,
+    deformableGroups: int,
+    modulated: int,
+    gradInput: int | None,
+    gradWeight: int | None,
+    gradOffset: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of a convolution of samples at offsets.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDeformableConv2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of a convolution of samples at offsets.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConvTbcGetWorkspaceSize(
+    self: int | None, weight: int | None, bias: int | None, pad: int, out: int | None, cubeMathType: int
+) -> tuple[int, int, int]:
+    """Convolve sequences whose first dimension is time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvTbc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Convolve sequences whose first dimension is time.
+
+    Phase two: queues the work.
+    """
+
+def aclnnConvTbcBackwardGetWorkspaceSize(
+    self: int | None,
+    input: int | None,
+    weight: int | None,
+    bias: int | None,
+    pad: int,
+    cubeMathType: int,
+    gradInput: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of a convolution of sequences whose first dimension is time.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvTbcBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of a convolution of sequences whose first dimension is time.
 
     Phase two: queues the work.
     """
@@ -16485,6 +16837,38 @@ def aclnnFusedMatmul(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    dims: int | None,
+    keepDims: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices of INT8 of a batch, scale the products and add them up.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulReduceSumWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices of INT8 of a batch, scale the products and add them up.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFusedInferAttentionScoreGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -17663,6 +18047,40 @@ def aclnnNsaSelectedAttentionGrad(
     Phase two: queues the work.
     """
 
+def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    topkIndices: int | None,
+    attenMaskOptional: int | None,
+    blockTableOptional: int | None,
+    actualQSeqLenOptional: int | None,
+    actualKvSeqLenOptional: int | None,
+    layoutOptional: str | bytes | None,
+    numHeads: int,
+    numKeyValueHeads: int,
+    selectBlockSize: int,
+    selectBlockCount: int,
+    pageBlockSize: int,
+    scaleValue: float,
+    sparseMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Attention of a token of each sample to selected blocks of keys in pages.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttentionInfer(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of a token of each sample to selected blocks of keys in pages.
+
+    Phase two: queues the work.
+    """
+
 def aclnnFusedFloydAttentionGetWorkspaceSize(
     query: int | None,
     key1: int | None,
@@ -18532,6 +18950,185 @@ def aclnnQuantMatmulWeightNz(
     Phase two: queues the work.
     """
 
+def aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    y: int | None,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    dequantScale: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    y: int | None,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    dequantScale: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceQuantMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    antiquantGroupSize: int,
+    y: int | None,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    antiquantScale: int | None,
+    antiquantOffset: int | None,
+    residual: int | None,
+    gamma: int | None,
+    epsilon: float,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    antiquantGroupSize: int,
+    normOut: int | None,
+) -> tuple[int, int, int]:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+
+    Phase two: queues the work.
+    """
+
 def aclnnMatmulAllReduceGetWorkspaceSize(
     x1: int | None,
     x2: int | None,
@@ -18897,6 +19494,71 @@ def aclnnQuantMatmulAllReduceV3(
     Phase two: queues the work.
     """
 
+def aclnnQuantMatmulAllReduceV4GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    x3Optional: int | None,
+    x1ScaleOptional: int | None,
+    x2Scale: int | None,
+    commQuantScale1Optional: int | None,
+    commQuantScale2Optional: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    groupSize: int,
+    commQuantMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduceV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantMatmulAllReduceV5GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    biasOptional: int | None,
+    x3Optional: int | None,
+    x1ScaleOptional: int | None,
+    x2Scale: int | None,
+    commQuantScale1Optional: int | None,
+    commQuantScale2Optional: int | None,
+    group: str | bytes | None,
+    reduceOp: str | bytes | None,
+    commMode: str | bytes | None,
+    commTurn: int,
+    streamMode: int,
+    groupSize: int,
+    commQuantMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulAllReduceV5(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply integers, scale the products and add up those of all ranks.
+
+    Phase two: queues the work.
+    """
+
 def aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(
     x1: int | None,
     x2: int | None,
@@ -18975,6 +19637,45 @@ def aclnnAddRmsNormCastGetWorkspaceSize(
 
 def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaskedCausalConv1dGetWorkspaceSize(
+    x: int | None, weight: int | None, maskOptional: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Convolve each number of tokens with that of the two tokens before.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedCausalConv1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Convolve each number of tokens with that of the two tokens before.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
+    gradY: int | None,
+    x: int | None,
+    weight: int | None,
+    maskOptional: int | None,
+    gradXOut: int | None,
+    gradWeightOut: int | None,
+) -> tuple[int, int, int]:
+    """Compute the gradients of what aclnnMaskedCausalConv1d has read.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedCausalConv1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Compute the gradients of what aclnnMaskedCausalConv1d has read.
 
     Phase two: queues the work.
     """
@@ -19638,6 +20339,56 @@ def aclnnSwigluMxQuantWithDualAxis(
     Phase two: queues the work.
     """
 
+def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yRef: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+) -> tuple[int, int, int]:
+    """A product of matrices in MX formats, added in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantBatchMatmulInplaceAdd(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """A product of matrices in MX formats, added in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale1Optional: int | None,
+    scale2: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    groupListType: int,
+    groupSize: int,
+) -> tuple[int, int, int]:
+    """Products of groups of terms in MX formats, added in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantGroupedMatmulInplaceAdd(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Products of groups of terms in MX formats, added in place.
+
+    Phase two: queues the work.
+    """
+
 def aclrtGetDeviceInfo(deviceId: int, attr: int) -> tuple[int, int]:
     """Cores, the bytes of the second-level cache and of memory, and 0 for a whole device; 207000 for the rest.
 
@@ -19763,6 +20514,12 @@ def aclrtGetCurrentContext() -> tuple[int, int]:
     """This thread's current context.
 
     Returns ``(ret, context)``.
+    """
+
+def aclrtCtxGetCurrentDefaultStream() -> tuple[int, int]:
+    """The current context's default stream, which null means too.
+
+    Returns ``(ret, stream)``.
     """
 
 def aclrtCreateStream() -> tuple[int, int]:
