@@ -67,7 +67,7 @@ class Parameter:
     c_type: str | None = None
     """C type, if it differs from the kind's."""
     updated: bool = False
-    """True for an input that the operator also writes."""
+    """True for an input that the operator also writes, or an output of which it reads what it replaces."""
 
     @property
     def is_tensor(self) -> bool:
@@ -308,6 +308,8 @@ class Operator:
     stream_type: str = "aclrtStream "
     leaves: bool = False
     """True if elements of outputs may be left as they are; new outputs are zeros then."""
+    has_golden_values: bool = True
+    """False where float64 operands do not do, as those whose bytes hold numbers of another's data type."""
     in_header_of: str | None = None
     """Name of the C header that declares it, without ``aclnn_``; None for one of its own."""
 

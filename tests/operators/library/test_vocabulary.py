@@ -70,7 +70,8 @@ def _part(a: Mapping[str, Any]) -> Any:
         if row < ROWS:
             places.append(target - START if here else 0)
             predicted.append(float(below[row, target - START]) if here else 0.0)
-    return most, below.exp().sum(1), torch.tensor(predicted), torch.tensor(mask), torch.tensor(places), logits
+    found = torch.tensor(predicted, dtype=torch.float64), torch.tensor(mask), torch.tensor(places)
+    return most, below.exp().sum(1), *found, logits
 
 
 def _loss(a: Mapping[str, Any]) -> Any:

@@ -55,10 +55,17 @@ def optional_in(name: str, meaning: str) -> Parameter:
 
 
 def tensor_out(
-    name: str = "out", meaning: str = "the result", const: bool = False, optional: bool = False
+    name: str = "out",
+    meaning: str = "the result",
+    const: bool = False,
+    optional: bool = False,
+    updated: bool = False,
 ) -> Parameter:
-    """An output tensor, which may be null where it is optional; some prototypes call it const."""
-    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *" if const else None)
+    """An output tensor, which may be null where it is optional; some prototypes call it const.
+
+    Where it is ``updated``, what it replaces is read.
+    """
+    return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *" if const else None, updated)
 
 
 def replaced(const: bool = False) -> Parameter:

@@ -375,7 +375,10 @@ OPERATORS = (
             tensor_in("sin", "as cos"),
             tensor_in("index", "the slot of each token; one below 0 takes nothing; INT64"),
             tensor_out(_QUERY, "(B * S, Nq * D)"),
-            *(tensor_out(name, "(blocks, columns of 32 bytes, tokens, width); as qkv, or INT8") for name in _CACHES),
+            *(
+                tensor_out(name, "(blocks, columns of 32 bytes, tokens, width); as qkv, or INT8", updated=True)
+                for name in _CACHES
+            ),
             *(optional_in(name, "(Nk, D) what divides INT8 in a cache; FLOAT") for name in _FACTORS[:2]),
             *(optional_in(name, "(Nk, D) what is added; FLOAT; null: 0") for name in _FACTORS[2:]),
             Parameter("qkvSize", "qkv_size", Kind.INT_ARRAY, "B, S, heads, D"),

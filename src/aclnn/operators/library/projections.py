@@ -161,7 +161,7 @@ OPERATORS = (
         formula="out = y, out[i, yOffset : yOffset + ySliceSize] += x[i] @ weightA[g, layerIdx]^T @ "
         "weightB[g, layerIdx]^T * scale, g = indices[i]; nothing for g = -1 or the number of weights",
         parameters=(
-            tensor_out("y", "(B, H3), replaced by the result too; FLOAT16", const=True),
+            tensor_out("y", "(B, H3), replaced by the result too; FLOAT16", const=True, updated=True),
             tensor_in("x", "(B, H1); FLOAT16"),
             tensor_in("weightB", "(W, L, H2, R); FLOAT16"),
             tensor_in("indices", "of each row; INT32"),

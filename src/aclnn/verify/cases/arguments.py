@@ -22,9 +22,11 @@ _IN_PLACE = "inplace_"
 
 
 def _has_golden_values(operator: Operator) -> bool:
-    """Return false for random numbers, and for tensors in lists or replaced by a library, which no case holds."""
-    unknown = any(
-        p.name == "seed" or p.kind in (*LISTS, Kind.SCALAR_LIST) or (p.kind is Kind.OUTPUT and p.name.endswith("Ref"))
+    """Return false also for random numbers, and for tensors in lists or replaced by a library, which no case holds."""
+    unknown = not operator.has_golden_values or any(
+        p.name == "seed"
+        or p.kind in (*LISTS, Kind.SCALAR_LIST)
+        or (p.kind is Kind.OUTPUT and (p.updated or p.name.endswith("Ref")))
         for p in operator.parameters
     )
     return operator.name in BY_NAME or not (unknown or operator.name.startswith(_IN_PLACE))

@@ -103,7 +103,8 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
     none = not any(array.dtype.name in FORMATS for array in case.actual.values())
     for name, array in (*case.actual.items(), *case.inputs.items()):
-        if array.dtype.name not in FORMATS and (array.dtype.kind == "f" or (none and name in case.actual)):
+        wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # NumPy counts one of ml_dtypes' among floats
+        if array.dtype.name not in FORMATS and (wider or (none and name in case.actual)):
             word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
             text = f"expected {listing(FORMATS)}, which can be judged, got {array.dtype}"
             raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: {word}: {text}")
