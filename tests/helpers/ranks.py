@@ -78,12 +78,22 @@ class _Alone(Communicator):
         """Receive nothing."""
 
 
+def _stand_in(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    assert cann.aclrtSetDevice(0) == 0
+    monkeypatch.setattr(communicators._live, "current", {})
+    _Alone(size, 0, GROUP, {}, devices.current().device)
+
+
 @pytest.fixture
 def a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """A communicator of two ranks by the name of GROUP, for calls whose results nobody looks at."""
-    assert cann.aclrtSetDevice(0) == 0
-    monkeypatch.setattr(communicators._live, "current", {})
-    _Alone(2, 0, GROUP, {}, devices.current().device)
+    _stand_in(monkeypatch, 2)
+
+
+@pytest.fixture
+def a_group_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same of eight ranks."""
+    _stand_in(monkeypatch, 8)
 
 
 def called(

@@ -58,6 +58,27 @@ def quantized(rank: int, size: int, group: str) -> None:
         expect(got, sum(each.double() for each in halves) @ ((x2.double() + offset.double()) * 2.0**-7))
 
 
+def experts(rank: int, size: int, group: str) -> None:
+    """Compare products of two experts on each rank, whose rows ranks exchange, and bring them back."""
+    device, of_each = f"npu:{rank}", 2
+    chosen = torch.Generator().manual_seed(4)
+    counts = torch.randint(0, 4, (size, size, of_each), generator=chosen) + 1
+    rows = [torch.randn(int(counts[each].sum()), 16, generator=chosen).half() for each in range(size)]
+    weights = [torch.randn(of_each, 16, 8, generator=chosen).half() for _ in range(size)]
+    sent, received = counts[rank].flatten().tolist(), counts[:, rank].flatten().tolist()
+    given = (rows[rank].to(device), weights[rank].to(device), group, size, sent, received)
+    shared = {"mm_x": given[0], "mm_weight": given[1][0]}
+    y, beside, permuted = torch_npu.npu_alltoallv_gmm(*given, permute_out_flag=True, **shared)
+    blocks = [torch.split(each.double(), counts[source].flatten().tolist()) for source, each in enumerate(rows)]
+    parts = [[blocks[source][rank * of_each + at] for source in range(size)] for at in range(of_each)]
+    assert torch.equal(permuted.cpu().double(), torch.cat([part for each in parts for part in each]))
+    expect(y, torch.cat([torch.cat(each) @ weights[rank][at].double() for at, each in enumerate(parts)]))
+    expect(beside, rows[rank].double() @ weights[rank][0].double())
+    back, _ = torch_npu.npu_gmm_alltoallv(permuted, given[1], group, size, received, sent)
+    owners = [weights[to][at].double() for to in range(size) for at in range(of_each)]
+    expect(back, torch.cat([block @ weight for block, weight in zip(blocks[rank], owners, strict=True)]))
+
+
 def main() -> None:
     """Compare on this rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -91,6 +112,8 @@ def main() -> None:
     output = torch_npu.npu_matmul_all_to_all(x1, x2, group, size, bias=bias)
     expect(output, torch.cat([(a @ b + c).chunk(size, 1)[rank] for a, b, c, _ in wide]))
     quantized(rank, size, group)
+    if ON_950:
+        experts(rank, size, group)
     if not ON_950:
         integers = [(a.clamp(-1, 1) * 127).round().to(torch.int8) for a, *_ in given]
         others = (x2.cpu().clamp(-1, 1) * 127).round().to(torch.int8)

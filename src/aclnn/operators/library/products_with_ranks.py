@@ -551,7 +551,8 @@ def _axes(*expected: int) -> Check:
     return each("axes", (_AXES,), complain)
 
 
-def _has_length(call: Call) -> str | None:
+def has_length(call: Call) -> str | None:
+    """Complain of a name that no communicator has."""
     got = call["group"]
     if got is not None and 0 < len(got) < _LONGEST:
         return None
@@ -678,7 +679,7 @@ def _exchange(version: str, before: bool) -> Operator:
             public_format(*tensors),
             _axes(*((-2, -1) if before else (-1, -2))),
             one_of("transposeX1", False),
-            rule("length of a name: group", _has_length),
+            rule("length of a name: group", has_length),
             *(no_null("commMode"),) * bool(version),
             *(in_tiling(*elsewhere(CLASS_950, bias_types), *on({_A2}, not_empty("x1"))) if before else ()),
             *unless_empty(("x1",), *last),
