@@ -58,7 +58,7 @@ def quantized(rank: int, size: int, group: str) -> None:
         expect(got, sum(each.double() for each in halves) @ ((x2.double() + offset.double()) * 2.0**-7))
 
 
-def experts(rank: int, size: int, group: str) -> None:
+def experts(rank: int, size: int, group: str, **engine: str) -> None:
     """Compare products of two experts on each rank, whose rows ranks exchange, and bring them back."""
     device, of_each = f"npu:{rank}", 2
     chosen = torch.Generator().manual_seed(4)
@@ -68,13 +68,13 @@ def experts(rank: int, size: int, group: str) -> None:
     sent, received = counts[rank].flatten().tolist(), counts[:, rank].flatten().tolist()
     given = (rows[rank].to(device), weights[rank].to(device), group, size, sent, received)
     shared = {"mm_x": given[0], "mm_weight": given[1][0]}
-    y, beside, permuted = torch_npu.npu_alltoallv_gmm(*given, permute_out_flag=True, **shared)
+    y, beside, permuted = torch_npu.npu_alltoallv_gmm(*given, permute_out_flag=True, **shared, **engine)
     blocks = [torch.split(each.double(), counts[source].flatten().tolist()) for source, each in enumerate(rows)]
     parts = [[blocks[source][rank * of_each + at] for source in range(size)] for at in range(of_each)]
     assert torch.equal(permuted.cpu().double(), torch.cat([part for each in parts for part in each]))
     expect(y, torch.cat([torch.cat(each) @ weights[rank][at].double() for at, each in enumerate(parts)]))
     expect(beside, rows[rank].double() @ weights[rank][0].double())
-    back, _ = torch_npu.npu_gmm_alltoallv(permuted, given[1], group, size, received, sent)
+    back, _ = torch_npu.npu_gmm_alltoallv(permuted, given[1], group, size, received, sent, **engine)
     owners = [weights[to][at].double() for to in range(size) for at in range(of_each)]
     expect(back, torch.cat([block @ weight for block, weight in zip(blocks[rank], owners, strict=True)]))
 
@@ -114,6 +114,7 @@ def main() -> None:
     quantized(rank, size, group)
     if ON_950:
         experts(rank, size, group)
+    experts(rank, size, group, comm_mode="ai_cpu" if ON_950 else "aiv")
     if not ON_950:
         integers = [(a.clamp(-1, 1) * 127).round().to(torch.int8) for a, *_ in given]
         others = (x2.cpu().clamp(-1, 1) * 127).round().to(torch.int8)

@@ -21,12 +21,13 @@ from tests.helpers.library import BY_NAME, Break, LibraryTests, Subject, describ
 from tests.helpers.ranks import GROUP, a_group_of_eight, computed_by_ranks  # noqa: F401  (fixture)
 
 BEFORE, AFTER = "allto_allv_grouped_mat_mul", "grouped_mat_mul_allto_allv"
+VERSIONS = {BEFORE: (BEFORE, f"{BEFORE}_v2"), AFTER: (AFTER, f"{AFTER}_v2")}
 EXPERTS, H, N, EIGHT = 2, 5, 3, 8
 TENSORS = ("sendCountsTensorOptional", "recvCountsTensorOptional")
 SHARED = ("mmXOptional", "mmWeightOptional", "mmYOptional")
 PERMUTED = "permuteOutOptional"
 HALVES = {np.dtype(np.float16): 2.0**-10, np.dtype(ml_dtypes.bfloat16): 2.0**-7}
-OUTPUT = {BEFORE: "gmmY", AFTER: "y"}
+OUTPUT = {name: output for of, output in ((BEFORE, "gmmY"), (AFTER, "y")) for name in VERSIONS[of]}
 
 
 def _call(name: str) -> Callable[[D], Arguments]:
@@ -34,7 +35,8 @@ def _call(name: str) -> Callable[[D], Arguments]:
         counts = (1,) * (EIGHT * EXPERTS)
         rows = len(counts)
         shared = zip(SHARED, ((4, 6), (6, 7), (4, 7)), strict=True)
-        permuted = {"permuteOutFlag": True, PERMUTED: T(d, (rows, H))} if name == BEFORE else {}
+        permuted = {"permuteOutFlag": True, PERMUTED: T(d, (rows, H))} if name in VERSIONS[BEFORE] else {}
+        engine = {"commMode": "aiv"} if name.endswith("_v2") else {}
         return (
             {"gmmX": T(d, (rows, H)), "gmmWeight": T(d, (EXPERTS, H, N)), OUTPUT[name]: T(d, (rows, N))}
             | {key: T(d, size) for key, size in shared}
@@ -42,12 +44,13 @@ def _call(name: str) -> Callable[[D], Arguments]:
             | {"group": GROUP, "epWorldSize": EIGHT, "sendCounts": counts, "recvCounts": counts}
             | {"transGmmWeight": False, "transMmWeight": False}
             | permuted
+            | engine
         )
 
     return call
 
 
-CALLS = {name: _call(name) for name in (BEFORE, AFTER)}
+CALLS = {name: _call(name) for name in OUTPUT}
 SIZES = {key: value.shape for name in CALLS for key, value in _call(name)(D.FLOAT16).items() if isinstance(value, T)}
 
 
@@ -82,9 +85,11 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "2 dimensions": lambda o, name: Break(shape((2, 2, 2), name), "2 dimensions"),
     "3 dimensions": lambda o, name: Break(shape((2, 2), name), "3 dimensions"),
     "as many rows as gmmX has columns": lambda o, name: Break(shape((EXPERTS, H + 1, N), name), "5 rows"),
-    "few enough rows": lambda o, name: Break(_without(o, name), "1 to 52428799 rows"),
-    "few enough": lambda o, name: Break(_without(o, name), "experts of 1 to 65535"),
-    "allowed value": lambda o, name: Break({name: 3}, "expected", product=Product.ASCEND_950),
+    "few enough rows": lambda o, name: Break(shape((52428800, SIZES[name][1]), name), " rows"),
+    "few enough": lambda o, name: Break(_without(o, name), "experts of 1 to 65535 rows"),
+    "allowed value": lambda o, name: Break(
+        {name: "other" if name == "commMode" else 3}, "expected", product=Product.ASCEND_950
+    ),
     "one for each expert": lambda o, name: Break(_counts(o, name, (1,) * 15), "16 numbers"),
     "sum": lambda o, name: Break(_counts(o, name, (2,) * 16), "a sum of 16"),
     "shape is the product": _columns,
@@ -99,9 +104,15 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
             "recvCounts": (1, 0) * 16,
         },
         "16 ranks",
+        product=Product.ASCEND_950,
     ),
 }
 TILED = "in tiling, "
+
+
+def _engine(name: str, product: Product) -> Arguments:
+    """The engine of a second version that products but Atlas A2 take."""
+    return {"commMode": "ai_cpu"} if name.endswith("_v2") and product is not Product.ATLAS_A2 else {}
 
 
 @pytest.mark.usefixtures("a_group_of_eight")
@@ -122,6 +133,7 @@ class TestExpertsWithRanks(LibraryTests):
             (*(TILED + title for title in BREAKS), "communicator of this device", "as many as epWorldSize"), TILING
         )
         | dict.fromkeys(("no tensors", "a name", "all or none", "as its flag says"), NULL),
+        otherwise=_engine,
     )
 
 
@@ -167,9 +179,11 @@ def _expect(got: Any, wanted: Any, unit: float) -> None:
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
-def test_rows_go_to_their_experts_and_are_multiplied(fresh: None, kind: Any, turned: bool) -> None:
+@pytest.mark.parametrize("name", VERSIONS[BEFORE])
+def test_rows_go_to_their_experts_and_are_multiplied(fresh: None, name: str, kind: Any, turned: bool) -> None:
     given = _given(BEFORE, kind, turned, COUNTS)
-    after = computed_by_ranks(BEFORE, [CALLS[BEFORE](D.FLOAT16) | each for each in given], Product.ASCEND_950)
+    on = Product.ATLAS_A2 if name.endswith("_v2") else Product.ASCEND_950
+    after = computed_by_ranks(name, [CALLS[name](D.FLOAT16) | each for each in given], on)
     blocks = [torch.split(_wide(each["gmmX"]), list(each["sendCounts"])) for each in given]
     for rank, (own, found) in enumerate(zip(given, after, strict=True)):
         rows = [[blocks[source][rank * EXPERTS + expert] for source in (0, 1)] for expert in range(EXPERTS)]
@@ -183,9 +197,11 @@ def test_rows_go_to_their_experts_and_are_multiplied(fresh: None, kind: Any, tur
 
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("kind", HALVES, ids=str)
-def test_products_of_experts_go_to_their_ranks(fresh: None, kind: Any, turned: bool) -> None:
+@pytest.mark.parametrize("name", VERSIONS[AFTER])
+def test_products_of_experts_go_to_their_ranks(fresh: None, name: str, kind: Any, turned: bool) -> None:
     given = _given(AFTER, kind, turned, COUNTS)
-    after = computed_by_ranks(AFTER, [CALLS[AFTER](D.FLOAT16) | each for each in given], Product.ASCEND_950)
+    on = Product.ATLAS_A2 if name.endswith("_v2") else Product.ASCEND_950
+    after = computed_by_ranks(name, [CALLS[name](D.FLOAT16) | each for each in given], on)
     products = []
     for rank, own in enumerate(given):
         # Rows lie by expert, and of each expert by the rank to which they go.
@@ -220,3 +236,24 @@ def test_the_expert_of_all_rows_and_the_rows_are_optional(fresh: None) -> None:
 def test_arguments_that_do_not_fit(change: Arguments, expected: str) -> None:
     with pytest.raises(AclnnError, match=expected):
         prepare(BY_NAME[BEFORE], described(CALLS[BEFORE](D.FLOAT16) | change), Product.ATLAS_A3)
+
+
+@pytest.mark.usefixtures("a_group_of_eight")
+@pytest.mark.parametrize(("name", "most", "direct"), [(VERSIONS[BEFORE][1], 48, 128), (VERSIONS[AFTER][1], 32, 128)])
+def test_engines_have_their_numbers_of_experts(name: str, most: int, direct: int) -> None:
+    def prepared(experts: int, engine: str) -> None:
+        counts = (2, *(0,) * (EIGHT * experts - 1))
+        sizes: Arguments = {
+            key: (2, SIZES[key][1]) for key in ("gmmX", OUTPUT[name], PERMUTED) if key in CALLS[name](D.FLOAT16)
+        }
+        change = {key: T(D.FLOAT16, size) for key, size in sizes.items()}
+        change |= {"gmmWeight": T(D.FLOAT16, (experts, H, N)), "sendCounts": counts, "recvCounts": counts}
+        call = CALLS[name](D.FLOAT16) | change | {"commMode": engine}
+        prepare(BY_NAME[name], described(call), Product.ATLAS_A3)
+
+    prepared(32, "ai_cpu")
+    prepared(direct, "aiv")
+    with pytest.raises(AclnnError, match=f"gmmWeight: expected 1 to {most} experts"):
+        prepared(most + 1, "ai_cpu")
+    with pytest.raises(AclnnError, match="at most 1024 experts of all ranks, got 1032"):
+        prepared(direct + 1, "aiv")

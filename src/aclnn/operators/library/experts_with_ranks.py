@@ -29,7 +29,7 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter,
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
-from aclnn.operators.library.products_with_ranks import HALVES, has_length, in_tiling, one_of
+from aclnn.operators.library.products_with_ranks import HALVES, MODE, has_length, in_tiling, one_of
 from aclnn.operators.library.quantization import given
 from aclnn.operators.library.ranks import communicator, group, is_group, with_ranks
 from aclnn.runtime.collectives import Ranks
@@ -39,6 +39,13 @@ _COUNTS, _TENSORS = ("sendCounts", "recvCounts"), ("sendCountsTensorOptional", "
 _SHARED = ("mmXOptional", "mmWeightOptional", "mmYOptional")
 _PERMUTED = "permuteOutOptional"
 _ROWS, _COLUMNS, _SHARED_COLUMNS = 52428800, 65536, 12288
+_DIRECT, _DIRECT_ROWS = "aiv", 5000000
+_FEW = {Product.ATLAS_A2: (2, 4, 8)}
+_ENGINES = {
+    Product.ATLAS_A2: (_DIRECT,),
+    Product.ATLAS_A3: ("ai_cpu", _DIRECT),
+    **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu")),
+}
 
 
 def _weight(call: Call) -> Shape:
@@ -99,23 +106,35 @@ def _shared_fits(call: Call) -> str | None:
     return None if 0 < got <= _SHARED_COLUMNS else f"{_SHARED[1]}: expected 1 to {_SHARED_COLUMNS} rows, got {got}"
 
 
-def _extents_of(exchanged: str, experts: int) -> tuple[Check, ...]:
-    def rows(call: Call) -> str | None:
-        got = call[exchanged].shape[0]
-        return None if 0 < got < _ROWS else f"{exchanged}: expected 1 to {_ROWS - 1} rows, got {got}"
+def _direct(call: Call) -> bool:
+    """Return True where cores exchange rows themselves, for which other limits hold."""
+    return call.arguments.get("commMode") == _DIRECT
+
+
+def _extents_of(sent: str, received: str, before: bool) -> tuple[Check, ...]:
+    exchanged = sent if before else received
+
+    def rows(call: Call, name: str) -> str | None:
+        direct, got = _direct(call), call[name].shape[0]
+        least, most = int(direct or name == exchanged), _DIRECT_ROWS if direct else _ROWS - 1
+        return None if least <= got <= most else f"expected {least} to {most} rows, got {got}"
 
     def factors(call: Call) -> str | None:
-        got = _weight(call)
-        if 0 < got[0] <= experts and all(0 < size < _COLUMNS for size in got[1:]):
+        got, direct = _weight(call), _direct(call)
+        experts = (512 if before else 1024) if direct else (48 if before else 32)
+        columns = 32768 if not before and call.product is Product.ATLAS_A2 else _COLUMNS - 1
+        if 0 < got[0] <= experts and 0 < got[1] < _COLUMNS and 0 < got[2] <= columns:
             return None
-        return f"gmmWeight: expected 1 to {experts} experts of 1 to {_COLUMNS - 1} rows and columns, got {extents(got)}"
+        limits = f"1 to {experts} experts of 1 to {_COLUMNS - 1} rows and 1 to {columns} columns"
+        return f"gmmWeight: expected {limits}, got {extents(got)}"
 
-    return rule(f"few enough rows: {exchanged}", rows), rule("few enough: gmmWeight", factors)
+    return each("few enough rows", (sent, received), rows), rule("few enough: gmmWeight", factors)
 
 
-def _count(most: int) -> Check:
+def _count(before: bool) -> Check:
     def complain(call: Call, name: str) -> str | None:
         expected, got = _weight(call)[0] * call["epWorldSize"], call[name]
+        most = 1024 if _direct(call) else 384 if before else 256
         if expected > most:
             return f"expected at most {most} experts of all ranks, got {expected}"
         if len(got) != expected:
@@ -187,9 +206,14 @@ def _work(before: bool) -> Callable[[Call], Library]:
     return work
 
 
-def _operator(before: bool) -> Operator:
-    """Declare a product before or after which ranks exchange rows."""
-    name = "allto_allv_grouped_mat_mul" if before else "grouped_mat_mul_allto_allv"
+def _operator(before: bool, version: str) -> Operator:
+    """Declare a product before or after which ranks exchange rows; the second version names an engine."""
+    name = f"{'allto_allv_grouped_mat_mul' if before else 'grouped_mat_mul_allto_allv'}{version}"
+    ranks = (
+        _RANKS
+        if not version
+        else _RANKS | _FEW | ({Product.ATLAS_A3: (2, 4, *_RANKS[Product.ATLAS_A3])} if before else {})
+    )
     output, permuted = "gmmY" if before else "y", (_PERMUTED,) * before
     product = shape_is("the product", lambda call: (sum(call[_COUNTS[1]]), _weight(call)[2]), output)
     outputs = (output, _SHARED[2], *permuted)
@@ -211,6 +235,7 @@ def _operator(before: bool) -> Operator:
             optional_in(_SHARED[0], "what the expert of all rows multiplies"),
             optional_in(_SHARED[1], "its matrix"),
             group(),
+            *(MODE,) * bool(version),
             attribute("epWorldSize", Kind.INT64, "how many ranks there are"),
             Parameter(_COUNTS[0], _COUNTS[0], Kind.INT_ARRAY, "rows to each rank, of each expert"),
             Parameter(_COUNTS[1], _COUNTS[1], Kind.INT_ARRAY, "rows from each rank, of each expert"),
@@ -221,7 +246,7 @@ def _operator(before: bool) -> Operator:
             tensor_out(_SHARED[2], "the product of the expert of all rows", optional=True),
             *(tensor_out(each, "the rows that are multiplied", optional=True) for each in permuted),
         ),
-        support=support(HALVES, _RANKS),
+        support=support(HALVES, ranks),
         checks=(
             *((no_tensors,) if before else ()),
             present("gmmX", "gmmWeight", output),
@@ -231,6 +256,7 @@ def _operator(before: bool) -> Operator:
             *(rule(f"as its flag says: {each}", _permuted, ACLNN_ERR_PARAM_NULLPTR) for each in permuted),
             rule("length of a name: group", has_length),
             *(_has_counts(name) for name in _COUNTS),
+            *(one_of("commMode", of=_ENGINES),) * bool(version),
             dtype_in(where_supported(HALVES), "gmmX"),
             *(same_dtype(each, "gmmX") for each in tensors[1:]),
             public_format(*tensors),
@@ -238,9 +264,9 @@ def _operator(before: bool) -> Operator:
                 dims_between(2, 2, "gmmX", *_SHARED[:2], *outputs),
                 dims_between(3, 3, "gmmWeight"),
                 rule("as many rows as gmmX has columns: gmmWeight", _fits),
-                *_extents_of("gmmX" if before else output, 48 if before else 32),
-                one_of("epWorldSize", of=_RANKS),
-                _count(384 if before else 256),
+                *_extents_of("gmmX", output, before),
+                one_of("epWorldSize", of=ranks),
+                _count(before),
                 _sums("gmmX", output),
                 product,
                 *(
@@ -250,11 +276,11 @@ def _operator(before: bool) -> Operator:
                 rule(f"as many rows as {_SHARED[0]} has columns: {_SHARED[1]}", _shared_fits),
                 shape_is("the product of all rows", _shared_product, _SHARED[2]),
             ),
-            is_group(counts=_RANKS),
+            is_group(counts=ranks),
             rule("as many as epWorldSize: group", _ranks, ACLNN_ERR_INNER_TILING_ERROR),
         ),
         work=_work(before),
     )
 
 
-OPERATORS = tuple(_operator(before) for before in (True, False))
+OPERATORS = tuple(_operator(before, version) for before in (True, False) for version in ("", "_v2"))
