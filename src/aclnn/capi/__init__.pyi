@@ -11492,136 +11492,6 @@ def aclnnDistributeBarrierV2(
     Phase two: queues the work.
     """
 
-def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
-    gmmX: int | None,
-    gmmWeight: int | None,
-    sendCountsTensorOptional: int | None,
-    recvCountsTensorOptional: int | None,
-    mmXOptional: int | None,
-    mmWeightOptional: int | None,
-    group: str | bytes | None,
-    epWorldSize: int,
-    sendCounts: int | None,
-    recvCounts: int | None,
-    transGmmWeight: int,
-    transMmWeight: int,
-    permuteOutFlag: int,
-    gmmY: int | None,
-    mmYOptional: int | None,
-    permuteOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAlltoAllvGroupedMatMul(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
-
-    Phase two: queues the work.
-    """
-
-def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
-    gmmX: int | None,
-    gmmWeight: int | None,
-    sendCountsTensorOptional: int | None,
-    recvCountsTensorOptional: int | None,
-    mmXOptional: int | None,
-    mmWeightOptional: int | None,
-    group: str | bytes | None,
-    commMode: str | bytes | None,
-    epWorldSize: int,
-    sendCounts: int | None,
-    recvCounts: int | None,
-    transGmmWeight: int,
-    transMmWeight: int,
-    permuteOutFlag: int,
-    gmmY: int | None,
-    mmYOptional: int | None,
-    permuteOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAlltoAllvGroupedMatMulV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Send rows to experts on the ranks of a group, and multiply what comes by one's own experts' matrices.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
-    gmmX: int | None,
-    gmmWeight: int | None,
-    sendCountsTensorOptional: int | None,
-    recvCountsTensorOptional: int | None,
-    mmXOptional: int | None,
-    mmWeightOptional: int | None,
-    group: str | bytes | None,
-    epWorldSize: int,
-    sendCounts: int | None,
-    recvCounts: int | None,
-    transGmmWeight: int,
-    transMmWeight: int,
-    y: int | None,
-    mmYOptional: int | None,
-) -> tuple[int, int, int]:
-    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatMulAlltoAllv(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
-
-    Phase two: queues the work.
-    """
-
-def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
-    gmmX: int | None,
-    gmmWeight: int | None,
-    sendCountsTensorOptional: int | None,
-    recvCountsTensorOptional: int | None,
-    mmXOptional: int | None,
-    mmWeightOptional: int | None,
-    group: str | bytes | None,
-    commMode: str | bytes | None,
-    epWorldSize: int,
-    sendCounts: int | None,
-    recvCounts: int | None,
-    transGmmWeight: int,
-    transMmWeight: int,
-    y: int | None,
-    mmYOptional: int | None,
-) -> tuple[int, int, int]:
-    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
-
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatMulAlltoAllvV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Multiply rows by one's own experts' matrices, and send the products back to the ranks of a group.
-
-    Phase two: queues the work.
-    """
-
 def aclnnCdistGetWorkspaceSize(
     x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -18946,6 +18816,136 @@ def aclnnQuantMatmulWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Multiply matrices of integers and scale the products.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    permuteOutFlag: int,
+    gmmY: int | None,
+    mmYOptional: int | None,
+    permuteOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllvGroupedMatMul(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    permuteOutFlag: int,
+    gmmY: int | None,
+    mmYOptional: int | None,
+    permuteOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAlltoAllvGroupedMatMulV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    y: int | None,
+    mmYOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatMulAlltoAllv(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
+    gmmX: int | None,
+    gmmWeight: int | None,
+    sendCountsTensorOptional: int | None,
+    recvCountsTensorOptional: int | None,
+    mmXOptional: int | None,
+    mmWeightOptional: int | None,
+    group: str | bytes | None,
+    commMode: str | bytes | None,
+    epWorldSize: int,
+    sendCounts: int | None,
+    recvCounts: int | None,
+    transGmmWeight: int,
+    transMmWeight: int,
+    y: int | None,
+    mmYOptional: int | None,
+) -> tuple[int, int, int]:
+    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatMulAlltoAllvV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
 
     Phase two: queues the work.
     """
