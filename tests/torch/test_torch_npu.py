@@ -154,8 +154,12 @@ def run(*arguments: str, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[st
 
 
 TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node")
-#: A function of PyTorch that needs an operator which there is not.
-ABSENT = "torch.conv_tbc(*(torch.ones((1,) * n, device='npu') for n in (3, 3, 1)))"
+#: Functions of torch_npu that need an operator which there is not, by name and by type.
+ABSENT = (
+    "torch_npu.npu_quant_matmul_dequant(torch.ones(16, 32, device='npu', dtype=torch.half), "
+    "torch.ones(16, 32, device='npu', dtype=torch.int8), torch.ones(16, device='npu'))"
+)
+ABSENT_TYPE = "torch_npu.npu_nms_with_mask(torch.ones(16, 5, device='npu'), 0.5)"
 QUEUED = """
 import torch, torch_npu
 x = torch.empty(1 << 16, device="npu")
@@ -291,7 +295,7 @@ class TestWheel:
 
     def test_a_trace_lists_what_was_called_and_what_was_missing(self) -> None:
         script = (
-            "import torch\n"
+            "import torch, torch_npu\n"
             "x = torch.ones(4, 4, device='npu')\n"
             "for _ in range(3):\n    y = x @ x\n"
             f"try:\n    {ABSENT}\nfinally:\n    print((y + 1).cpu()[0, 0].item())\n"
@@ -303,15 +307,21 @@ class TestWheel:
         assert listed["aclnnMatmul" if "aclnnMatmul" in listed else "aclnnMm"][:2] == ["3", "calls"]
         assert float(listed["aclnnAdds"][2]) > 0
         assert done.stderr.splitlines()[-1].startswith("missing: ")
-        assert "aclnnConvTbc" in done.stderr.splitlines()[-1]
+        assert "aclnnQuantMatmulDequant" in done.stderr.splitlines()[-1]
 
     @pytest.mark.parametrize(
-        ("soc_name", "missing"),
-        [("Ascend910B2", "aclnnConvTbc, Conv2D"), ("Ascend950DT_9571", "aclnnConvTbc")],
+        ("soc_name", "absent", "missing"),
+        [
+            ("Ascend910B2", ABSENT_TYPE, "NMSWithMask"),
+            ("Ascend910B2", ABSENT, "aclnnQuantMatmulDequant"),
+            ("Ascend950DT_9571", ABSENT, "aclnnQuantMatmulDequant"),
+        ],
     )
-    def test_a_trace_lists_an_operator_whose_error_the_script_caught(self, soc_name: str, missing: str) -> None:
+    def test_a_trace_lists_an_operator_whose_error_the_script_caught(
+        self, soc_name: str, absent: str, missing: str
+    ) -> None:
         """It said "missing: nothing": only torch_npu's errors on the standard error output counted."""
-        script = f"import torch\ntry:\n    {ABSENT}\nexcept RuntimeError:\n    print('caught')\n"
+        script = f"import torch, torch_npu\ntry:\n    {absent}\nexcept RuntimeError:\n    print('caught')\n"
         command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", soc_name, "run", "--trace", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
         assert (done.returncode, done.stdout) == (0, "caught\n")
