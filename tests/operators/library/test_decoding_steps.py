@@ -16,6 +16,7 @@ from tests.cases.table import Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Subject, computed
 
 NAMES = ("advance_step", "advance_step_v2")
+PROPOSED = ("specTokenOptional", "acceptedNumOptional")
 UPDATED = ("inputTokens", "inputPositions", "seqLens", "slotMapping")
 SEQUENCES, QUERIES, BLOCK, DRAFTS = 4, 3, 2, 2
 LENGTHS = np.array([5, 1, 6, 9])
@@ -66,7 +67,7 @@ class TestDecodingSteps(LibraryTests):
         calls={name: lambda d, name=name: _call(name) for name in NAMES},
         references=dict.fromkeys(NAMES, _advanced),
         default=(D.INT64,),
-        empty={name: shape((0,), *UPDATED) for name in NAMES},
+        empty={NAMES[0]: shape((0,), *UPDATED), NAMES[1]: shape((0,), *UPDATED) | dict.fromkeys(PROPOSED)},
         breaks={
             "data types that go together": lambda o, name: Break(dtype(D.INT32, name), "ACL_INT64"),
             "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
