@@ -94,7 +94,7 @@ def main() -> None:
         instances(rank, size, device)
         barrier(size, device, name)
         products(rank, size, device, name)
-    print(f"rank {rank} of {size}: experts", flush=True)
+    print(f"rank {rank} of {size}: experts\n", end="", flush=True)  # in one piece
     dist.destroy_process_group()
 
 

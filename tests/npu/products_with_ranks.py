@@ -124,7 +124,7 @@ def main() -> None:
             integers[rank].to(device), others.to(device), group, size, comm_mode="aiv", **scales
         )
         expect(output, torch.cat(integers).double() @ others.double() * 2.0**-13)
-    print(f"rank {rank} of {size}: products", flush=True)
+    print(f"rank {rank} of {size}: products\n", end="", flush=True)  # in one piece
     dist.destroy_process_group()
 
 
