@@ -8,6 +8,7 @@ vector width and number of threads gives the same bits.
 from __future__ import annotations
 
 import ctypes
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -120,7 +121,7 @@ def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
     return found
 
 
-class Rows(Source):
+class Rows(Source, ABC):
     """The source of a kernel, but for what depends on which way lanes run."""
 
     names: ClassVar[Mapping[str, Any]] = {}
@@ -218,29 +219,29 @@ class Rows(Source):
                 self("finish_streams()")
         return self.function("part", **_NAMES, **self.names)
 
+    @abstractmethod
     def _together(self) -> int:
         """Return how many rows are computed at a time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _prepare(self) -> None:
         """Make what a chunk's tasks have in common."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _of_row(self, number: str) -> str:
         """Name a number as a variable of rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _in_lanes(self, name: str) -> str:
         """Name a variable of rows in lanes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _nearest(self, number: str) -> str:
         """Name the float32 nearest to a variable of rows, as one of these."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _where(self, condition: str, chosen: str, otherwise: str) -> str:
         """Name one variable of rows or another, within a block for rows of which the condition holds for any."""
-        raise NotImplementedError
 
     def _term(self, number: int, name: str) -> str:
         """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
@@ -248,17 +249,17 @@ class Rows(Source):
             return self._in_all(name)
         return f"{name}_{number}" if name.startswith("t") else name
 
+    @abstractmethod
     def _in_all(self, name: str) -> str:
         """Name a variable of rows in all lanes of elements."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _between(self, number: int) -> None:
         """Compute before a pass, or after the last, what follows from a row's state."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _bring_rows(self) -> None:
         """Load rows' inputs."""
-        raise NotImplementedError
 
     def _write_rows(self) -> None:
         """Store rows' outputs."""
@@ -269,13 +270,13 @@ class Rows(Source):
                 size = dtype.itemsize
                 self(f"copy(places[{place}] + k * walk.steps[{place}].row, buffer + k * {size}, {size})")
 
+    @abstractmethod
     def _vectors_of(self, name: str) -> list[str]:
         """Name the vectors of a variable of rows."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _walk(self, number: int) -> None:
         """Reduce a row's elements and, in the last pass, write results."""
-        raise NotImplementedError
 
     def _row(self) -> None:
         """Pass over a row, or as many as there are lanes; in float64 where float32 lanes do not suffice."""
