@@ -29,7 +29,7 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter,
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import attribute, camel, optional_in, support, tensor_in, tensor_out
-from aclnn.operators.library.products_with_ranks import HALVES, MODE, has_length, in_tiling, one_of
+from aclnn.operators.library.products_with_ranks import HALVES, MODE, has_length, in_tiling, known
 from aclnn.operators.library.quantization import given
 from aclnn.operators.library.ranks import communicator, group, is_group, with_ranks
 from aclnn.runtime.collectives import Ranks
@@ -256,7 +256,7 @@ def _operator(before: bool, version: str) -> Operator:
             *(rule(f"as its flag says: {each}", _permuted, ACLNN_ERR_PARAM_NULLPTR) for each in permuted),
             rule("length of a name: group", has_length),
             *(_has_counts(name) for name in _COUNTS),
-            *(one_of("commMode", of=_ENGINES),) * bool(version),
+            *(known("commMode", of=_ENGINES),) * bool(version),
             dtype_in(where_supported(HALVES), "gmmX"),
             *(same_dtype(each, "gmmX") for each in tensors[1:]),
             public_format(*tensors),
@@ -265,7 +265,7 @@ def _operator(before: bool, version: str) -> Operator:
                 dims_between(3, 3, "gmmWeight"),
                 rule("as many rows as gmmX has columns: gmmWeight", _fits),
                 *_extents_of("gmmX", output, before),
-                one_of("epWorldSize", of=ranks),
+                known("epWorldSize", of=ranks),
                 _count(before),
                 _sums("gmmX", output),
                 product,

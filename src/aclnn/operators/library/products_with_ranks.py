@@ -21,6 +21,7 @@ from aclnn.core.checks import (
     not_empty,
     null,
     on,
+    one_of,
     present,
     public_format,
     rule,
@@ -82,8 +83,8 @@ SUM = _text("reduceOp", '"sum"')
 MODE = _text("commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product")
 
 
-def one_of(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
-    """Require one of these values, or of a product's; null is none of them."""
+def known(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
+    """Require one of these values, or of a product's, as ``one_of``; null is none of them."""
 
     def complain(call: Call) -> str | None:
         allowed, got = values if of is None else of.get(call.product, (call[name],)), call[name]
@@ -221,7 +222,7 @@ def _all_reduce(
         checks=(
             present("x1", "x2", "output"),
             *_plain_types("x2", "output", "bias", *x3),
-            one_of("reduceOp", "sum"),
+            known("reduceOp", "sum"),
             one_of("streamMode", 1),
             public_format("x1", "x2", "bias", *x3, "output"),
             dims_between(2, 2, "x2"),
@@ -231,7 +232,7 @@ def _all_reduce(
             *(same_shape(each, "output") for each in x3),
             column("bias"),
             *on({_A2}, LAID),
-            *((no_null("commMode"), one_of("commMode", of=engines)) if engines else ()),
+            *((no_null("commMode"), known("commMode", of=engines)) if engines else ()),
             *unless_empty(("output",), *in_tiling(one_of("commTurn", 0)), is_group(counts=REDUCING)),
         ),
         work=_reduced_work,
@@ -303,7 +304,7 @@ _GATHER = (
     *in_tiling(one_of("gatherIndex", 0), one_of("commTurn", 0), column("bias")),
 )
 _GATHERED = in_tiling(each("rows of all ranks", ("output", "gatherOut"), _gathered_shape))
-_SCATTER = in_tiling(one_of("reduceOp", "sum"), one_of("commTurn", 0), column("bias"))
+_SCATTER = in_tiling(known("reduceOp", "sum"), one_of("commTurn", 0), column("bias"))
 _SCATTERED = in_tiling(rule("rows for each rank: x1, output", _scattered_shape))
 _GATHER_INDEX = attribute("gatherIndex", Kind.INT64, "0: x1 is gathered")
 
@@ -474,7 +475,7 @@ _ALL_GATHER_V2 = Operator(
         one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output", "gatherOut"),
-        one_of("commMode", of=_ENGINES),
+        known("commMode", of=_ENGINES),
         *_of_scales("amaxOut"),
         *in_tiling(*elsewhere(CLASS_950, null("bias"))),
         *unless_empty(("x1",), *_FACTORS, *on(A2_CLASS, LAID), *_GATHER, is_group(counts=_SCALING), *_GATHERED),
@@ -509,8 +510,8 @@ _REDUCE_SCATTER_V2 = Operator(
         one_of("streamMode", 1),
         *_MATRICES,
         public_format("x1", "x2", "bias", "output"),
-        *on(CLASS_950, no_null("commMode"), one_of("commMode", of=_ENGINES)),
-        *in_tiling(*elsewhere(CLASS_950, one_of("commMode", of=_ENGINES))),
+        *on(CLASS_950, no_null("commMode"), known("commMode", of=_ENGINES)),
+        *in_tiling(*elsewhere(CLASS_950, known("commMode", of=_ENGINES))),
         *_of_scales("amaxOutOptional"),
         *unless_empty(("x1", "x2"), *_FACTORS, *on(A2_CLASS, LAID), *_SCATTER, is_group(counts=_SCALING), *_SCATTERED),
     ),
@@ -633,7 +634,7 @@ def _exchange(version: str, before: bool) -> Operator:
     of_column = shape_is("one for each column", lambda call: _second(call)[1:], "biasOptional")
     bias_types = each("type of what is added", ("biasOptional",), _bias_beside)
     last = (
-        *(one_of("commMode", of=_OWN_ENGINES),) * bool(version),
+        *(known("commMode", of=_OWN_ENGINES),) * bool(version),
         is_group(counts=_CROSSING),
         *in_tiling(
             rule(f"shapes of all ranks: x1, x2, output, {_CROSSED}", _crossed_shapes)

@@ -19,6 +19,7 @@ from aclnn.core.checks import (
     listing,
     not_empty,
     on,
+    one_of,
     present,
     public_format,
     rule,
@@ -48,8 +49,8 @@ from aclnn.operators.library.products_with_ranks import (
     X2,
     column,
     in_tiling,
+    known,
     no_null,
-    one_of,
     product_shape,
 )
 from aclnn.operators.library.quantization import given, product_scale
@@ -156,7 +157,7 @@ def _quantized_work(call: Call) -> Library:
 def _reducing(*checks: Check) -> tuple[Check, ...]:
     """Require a sum and shapes of a product."""
     return (
-        one_of("reduceOp", "sum"),
+        known("reduceOp", "sum"),
         one_of("streamMode", 1),
         *checks,
         rule("format of the weight: x2", _format_of_weight),
@@ -221,7 +222,7 @@ def _quantized(version: int) -> Operator:
             *(shape_is("one for each row", _rows, each) for each in rows),
             *((rule(f"both or none: {', '.join(sent)}", _pair),) if sent else ()),
             *on(set(REDUCING) - CLASS_950, LAID),
-            *((one_of("commMode", of=REDUCING_ENGINES),) if version > 4 else ()),
+            *((known("commMode", of=REDUCING_ENGINES),) if version > 4 else ()),
             *in_tiling(rule("rows: x2", _has_inner), *(one_of(each, 0) for each in ("commTurn", *zeros))),
             is_group(counts=REDUCING),
         ),
@@ -345,7 +346,7 @@ def _weighted(version: str = "") -> Operator:
             *WEIGHT[:-2],
             *on(set(REDUCING) - CLASS_950, WEIGHT[-2]),
             WEIGHT[-1],
-            *((one_of("commMode", of=REDUCING_ENGINES),) if version else ()),
+            *((known("commMode", of=REDUCING_ENGINES),) if version else ()),
             *in_tiling(*on(CLASS_950, rule("aligned: x2", _aligned)), one_of("commTurn", 0)),
             is_group(counts=REDUCING),
         ),
