@@ -203,6 +203,8 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
 class Refusing:
     """Memory in which nothing lives."""
 
+    tasks = BoundedCache[object, Any]()
+
     def resolve(self, address: int, nbytes: int, base: int) -> object:
         raise AclnnError(107000, f"expected live memory, got {nbytes} bytes at {address:#x}")
 
@@ -235,6 +237,8 @@ def test_the_whole_extent_of_a_view_is_judged() -> None:
     seen: list[tuple[int, int, int]] = []
 
     class Recording:
+        tasks = BoundedCache[object, Any]()
+
         def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
             seen.append((address, nbytes, base))
             return Range(address, address + nbytes)

@@ -60,6 +60,10 @@ class Allocation(Protocol):
 class Memory(Protocol):
     """A table of a device's live allocations (see aclnn.runtime)."""
 
+    @property
+    def tasks(self) -> BoundedCache[object, Any]:
+        """A cache that is replaced by an empty one after every release of memory."""
+
     def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
         """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
 
@@ -302,9 +306,7 @@ class Executor:
             raise prepared.error(
                 ACLNN_ERR_PARAM_NULLPTR, "executor: already used; call aclSetAclOpExecutorRepeatable to run it again"
             )
-        addresses = [tensor.address for tensor in self._bound]
-        firsts = list(map(add, addresses, self._offsets))
-        compute = prepared.task(addresses, firsts, workspace, workspace_size, memory)
+        compute = self._task(workspace, workspace_size, memory)
 
         def size_outputs() -> None:
             for tensor, shape in zip(self._bound[len(prepared.inputs) :], compute() or (), strict=True):
@@ -319,6 +321,23 @@ class Executor:
         prepared.enqueue(stream, task)
         if prepared.sizes_outputs:
             stream.synchronize()  # callers look at the shapes next
+
+    def _task(self, workspace: int, workspace_size: int, memory: Memory | None) -> Task:
+        """Return the work at the tensors' addresses, whose last check holds until memory is released."""
+        addresses = [tensor.address for tensor in self._bound]
+        if memory is None:
+            return self.prepared.task(addresses, self._firsts(addresses), workspace, workspace_size, None)
+        tasks = memory.tasks  # before addresses are checked: memory freed meanwhile replaces the cache
+        key = self, memory, workspace, workspace_size, *addresses
+        task: Task | None = tasks.get(key)
+        if task is None:
+            task = self.prepared.task(addresses, self._firsts(addresses), workspace, workspace_size, memory)
+            if self.repeatable:
+                tasks[key] = task
+        return task
+
+    def _firsts(self, addresses: Sequence[int]) -> list[int]:
+        return list(map(add, addresses, self._offsets))
 
 
 # A task of this many elements takes 0.1 to 0.2 ms. Where others use the processors too, waking a stream's thread, which

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from enum import Enum
+from typing import Any
 
 from aclnn.core.status import (
     ACL_ERROR_INVALID_PARAM,
@@ -19,6 +20,7 @@ from aclnn.runtime import handles, memory
 from aclnn.runtime.arena import memory_bytes
 from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Fault, Stream
+from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 from aclnn.support.process import PerProcess
 
@@ -71,6 +73,11 @@ class Device:
         self.contexts: set[Context] = set()
         self.limits: dict[int, int] = {}
         """Limits set by aclrtSetDeviceResLimit."""
+
+    @property
+    def tasks(self) -> BoundedCache[object, Any]:
+        """See ``memory.tasks``."""
+        return memory.tasks()
 
     def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
         """The allocation of this device that contains ``base`` and the whole range.
