@@ -1,4 +1,15 @@
 """Every C name in Python: an alias of ``aclnn.capi``."""
 
-from aclnn.capi import *  # noqa: F403
-from aclnn.capi import __all__ as __all__
+from typing import Any
+
+from aclnn import capi
+
+__all__ = capi.__all__
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(capi, name)
+
+
+def __dir__() -> list[str]:
+    return dir(capi)

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aclnn import cann
-from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.capi.prototype import FUNCTIONS, call_of
 from aclnn.core import products
 from aclnn.core.dtypes import DataType
 from aclnn.core.status import CODES
@@ -518,7 +518,7 @@ def test_the_table_is_complete() -> None:
     for record in FUNCTIONS.values():
         assert record.returns_status == (record.returns in ("aclError", "aclnnStatus", "HcclResult")), record.name
         assert record.returns_status or not record.outputs, record.name
-        assert CALLS[record.name].__name__ == record.name
+        assert call_of(record.name).__name__ == record.name
     assert cann.ACLNN_ERR_INNER_KEY_CONFILICT == cann.ACLNN_ERR_INNER_KEY_CONFLICT == 561105
     assert all(getattr(cann, name) == number for name, number in CODES.items())
 

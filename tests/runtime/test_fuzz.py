@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from aclnn import cann
-from aclnn.capi.prototype import CALLBACKS, CALLS, FUNCTIONS, HANDLES, CFunction, CParameter
+from aclnn.capi.prototype import CALLBACKS, FUNCTIONS, HANDLES, CFunction, CParameter, call_of
 from aclnn.core.status import CODES, HcclResult
 from tests.helpers.stand_in_plan import StandInPlan
 
@@ -108,7 +108,7 @@ class Fuzzer:
             arguments["count"] = min(arguments["count"], 1 << 16)
         for name in {"width", "height", "dpitch", "spitch"} & arguments.keys():
             arguments[name] = min(arguments[name], 100)
-        self.keep(function, CALLS[function.name](**arguments))
+        self.keep(function, call_of(function.name)(**arguments))
 
     def keep(self, function: CFunction, result: Any) -> None:
         if not function.returns_status:

@@ -10,6 +10,9 @@ a size) raise TypeError or ValueError.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from aclnn.capi import (  # noqa: F401  (they fill the table)
     attributes,
     callbacks,
@@ -29,10 +32,20 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     system,
     weights,
 )
-from aclnn.capi.prototype import CALLS
+from aclnn.capi.prototype import FUNCTIONS, call_of
 
-globals().update(CALLS)
 globals().update(constants.ENUM_TYPES)
 globals().update(constants.NAMES)
 
-__all__ = [*CALLS, *constants.ENUM_TYPES, *constants.NAMES]
+__all__ = [*FUNCTIONS, *constants.ENUM_TYPES, *constants.NAMES]
+
+
+def __getattr__(name: str) -> Callable[..., Any]:
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    call = globals()[name] = call_of(name)
+    return call
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *FUNCTIONS]

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -99,12 +98,8 @@ def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
 
 
 def _enter(function: Callable[..., Any], prototype: str, inputs: list[str], text: str) -> None:
-    keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD
     function.__doc__ = text
-    function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # inspect honours it
-        [inspect.Parameter(parameter, keyword) for parameter in inputs]
-    )
-    c_function(prototype)(function)
+    c_function(prototype, given=inputs)(function)
 
 
 for _operator in C_OPERATORS:

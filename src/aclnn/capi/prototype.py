@@ -15,8 +15,9 @@ import inspect
 import operator
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import GenericAlias
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast, get_type_hints, overload
 
@@ -77,6 +78,7 @@ _ENUM = _INTEGERS["int32_t"]
 _ADDRESSES = _INTEGERS["size_t"]
 
 Converter = Callable[[Any], Any]
+Converting = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any]]
 
 
 @dataclass(frozen=True)
@@ -124,24 +126,43 @@ class CParameter:
         return 0.0 if self.element in ("float", "double") else 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class CFunction:
-    """A C function."""
+    """A C function. There are thousands: of most nothing but the name is ever wanted."""
 
-    name: str
-    returns: str
-    """The C return type."""
     prototype: str
-    parameters: tuple[CParameter, ...]
     implementation: Callable[..., Any]
     """Takes the inputs in order, returns the outputs (None, one, or a tuple), raises AclnnError."""
+    arrays: Mapping[str, str]
+    """Parameters that are arrays, with the parameter that counts their elements."""
+    nullable: Collection[str] = ()
+    """Out-parameters for which a C caller may pass null."""
+    buffers: Collection[str] = ()
+    """Parameters at whose address the function reads or writes text or a structure."""
+    given: Sequence[str] | None = None
+    """The names of the inputs; None for those of the implementation's parameters."""
     null: Any = 0
     """What a function without a status returns when the call was refused."""
+
+    @property
+    def name(self) -> str:
+        """Its C name."""
+        return _parts(self.prototype)[1]
+
+    @property
+    def returns(self) -> str:
+        """The C return type."""
+        return _parts(self.prototype)[0]
 
     @property
     def returns_status(self) -> bool:
         """True where the return value is a status."""
         return self.returns in STATUS_TYPES
+
+    @property
+    def parameters(self) -> tuple[CParameter, ...]:
+        """All of them, in C's order."""
+        return _parameters(self)
 
     @property
     def inputs(self) -> tuple[CParameter, ...]:
@@ -154,16 +175,16 @@ class CFunction:
         return tuple(parameter for parameter in self.parameters if parameter.is_output)
 
     @property
+    def accepted(self) -> Mapping[str, inspect.Parameter]:
+        """The implementation's parameters."""
+        if self.given is None:
+            return inspect.signature(self.implementation).parameters
+        return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.given}
+
+    @property
     def signature(self) -> inspect.Signature:
         """The signature in Python, where out-parameters follow the status."""
-        given = inspect.signature(self.implementation).parameters
-        inputs = [given[p.name].replace(annotation=p.python_type) for p in self.inputs]
-        if self.returns_status:
-            outputs = tuple(p.python_type for p in self.outputs)
-            returns = GenericAlias(tuple, (int, *outputs)) if outputs else int
-        else:
-            returns = get_type_hints(self.implementation)["return"]
-        return inspect.Signature(inputs, return_annotation=returns)
+        return _signature(self)
 
     @property
     def statuses(self) -> StatusType:
@@ -179,7 +200,7 @@ class CFunction:
 
 #: Every C function by name: what it is, and how Python calls it.
 FUNCTIONS: dict[str, CFunction] = {}
-CALLS: dict[str, Callable[..., Any]] = {}
+_CALLS: dict[str, Callable[..., Any]] = {}
 
 
 class _StatusDecorator(Protocol):
@@ -197,26 +218,31 @@ def c_function(
     prototype: str,
     *,
     arrays: Mapping[str, str] | None = None,
-    nullable: Iterable[str] = (),
-    buffers: Iterable[str] = (),
+    nullable: Collection[str] = (),
+    buffers: Collection[str] = (),
+    given: Sequence[str] | None = None,
 ) -> _StatusDecorator:
     """Enter a function that returns a status.
 
     Args:
         prototype: ``aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)``.
-        arrays: parameters that are arrays, with the parameter that counts their elements.
-        nullable: out-parameters for which a C caller may pass null.
-        buffers: parameters at whose address the function reads or writes text or a structure.
+        arrays: see ``CFunction``, as of what follows.
+        nullable: out-parameters.
+        buffers: parameters.
+        given: names of the inputs.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        record = _enter(prototype, function, arrays or {}, frozenset(nullable), frozenset(buffers))
-        convert = _conversion(record)
-        failed = tuple(parameter.zero for parameter in record.outputs)
-        single = len(failed) == 1
+        record = CFunction(prototype, function, arrays or {}, nullable, buffers, given)
+        convert: Converting | None = None
+        failed: tuple[Any, ...] = ()
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
+            nonlocal convert, failed
+            if convert is None:
+                failed = tuple(parameter.zero for parameter in record.outputs)
+                convert = _conversion(record)
             values = convert(args, kwargs)
             try:
                 outputs = function(*values)
@@ -225,9 +251,9 @@ def c_function(
                 return (code, *failed) if failed else code
             if not failed:
                 return 0
-            return (0, outputs) if single else (0, *outputs)
+            return (0, outputs) if len(failed) == 1 else (0, *outputs)
 
-        return _publish(record, call)
+        return _enter(record, call)
 
     return decorate
 
@@ -238,11 +264,14 @@ def c_value_function(
     """Enter a function that returns something else; ``null`` is what it returns when the call was refused."""
 
     def decorate(function: Callable[P, A]) -> Callable[P, A]:
-        record = _enter(prototype, function, arrays or {}, null=null)
-        convert = _conversion(record)
+        record = CFunction(prototype, function, arrays or {}, null=null)
+        convert: Converting | None = None
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> A:
+            nonlocal convert
+            if convert is None:
+                convert = _conversion(record)
             values = convert(args, kwargs)
             try:
                 return cast(A, record.implementation(*values))
@@ -250,27 +279,75 @@ def c_value_function(
                 record.refuse(error)
                 return cast(A, record.null)
 
-        return _publish(record, call)
+        return _enter(record, call)
 
     return decorate
 
 
-def _publish(record: CFunction, call: Callable[P, A]) -> Callable[P, A]:
-    """Enter what Python calls, described as Python calls it."""
+def _enter(record: CFunction, call: Callable[P, A]) -> Callable[P, A]:
     call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
-    signature = record.signature
-    call.__signature__ = signature  # type: ignore[attr-defined]  # inspect honours it
-    types = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-    call.__annotations__ = types | {"return": signature.return_annotation}
-    if record.outputs:
-        results = ", ".join(parameter.name for parameter in record.outputs)
-        call.__doc__ = f"{inspect.getdoc(record.implementation)}\n\nReturns ``(ret, {results})``."
-    CALLS[record.name] = call
+    FUNCTIONS[record.name], _CALLS[record.name] = record, call
     return call
 
 
 _PROTOTYPE = re.compile(r"(?P<returns>.+?)(?P<name>\w+)\((?P<parameters>.*)\)")
 _PARAMETER = re.compile(r"(?P<c_type>.+?)(?P<name>\w+)")
+
+
+@cache
+def _parts(prototype: str) -> tuple[str, str, str]:
+    """Return the C type, the name and the list of parameters of a prototype."""
+    matched = _PROTOTYPE.fullmatch(prototype)
+    if matched is None:
+        raise ValueError(f"expected a C prototype, got {prototype!r}")
+    return _tidy(matched["returns"]), matched["name"], matched["parameters"]
+
+
+@cache
+def _parameters(function: CFunction) -> tuple[CParameter, ...]:
+    names, found = [*function.accepted], []
+    for declared in filter(None, _parts(function.prototype)[2].removesuffix("void").split(",")):
+        part = _PARAMETER.fullmatch(declared.strip())
+        if part is None:
+            raise ValueError(f"expected a C parameter, got {declared!r}")
+        name, c_type = part["name"], _tidy(part["c_type"])
+        is_output = name not in names
+        if is_output and (not c_type.endswith("*") or "const" in c_type):
+            raise ValueError(f"{function.name}: expected an out-parameter or an input of {names}, got {declared!r}")
+        counted_by, nullable, is_buffer = function.arrays.get(name), name in function.nullable, name in function.buffers
+        found.append(CParameter(name, c_type, is_output, counted_by, nullable, is_buffer))
+    if [parameter.name for parameter in found if not parameter.is_output] != names:
+        raise ValueError(f"expected the inputs of {function.prototype!r} in order, got {names}")
+    return tuple(found)
+
+
+@cache
+def _signature(function: CFunction) -> inspect.Signature:
+    accepted = function.accepted
+    inputs = [accepted[p.name].replace(annotation=p.python_type) for p in function.inputs]
+    if function.returns_status:
+        outputs = tuple(p.python_type for p in function.outputs)
+        returns = GenericAlias(tuple, (int, *outputs)) if outputs else int
+    else:
+        returns = get_type_hints(function.implementation)["return"]
+    return inspect.Signature(inputs, return_annotation=returns)
+
+
+@cache
+def call_of(name: str) -> Callable[..., Any]:
+    """Return what Python calls by a C name, described as Python calls it.
+
+    Raises:
+        KeyError: there is no such function.
+    """
+    record, call = FUNCTIONS[name], _CALLS[name]
+    call.__signature__ = record.signature  # type: ignore[attr-defined]  # inspect honours it
+    types = {name: parameter.annotation for name, parameter in record.signature.parameters.items()}
+    call.__annotations__ = types | {"return": record.signature.return_annotation}
+    if record.outputs:
+        results = ", ".join(parameter.name for parameter in record.outputs)
+        call.__doc__ = f"{inspect.getdoc(record.implementation)}\n\nReturns ``(ret, {results})``."
+    return call
 
 
 def _tidy(c_type: str) -> str:
@@ -279,40 +356,10 @@ def _tidy(c_type: str) -> str:
     return tidy if "*" in tidy else tidy.removeprefix("const ")
 
 
-def _enter(
-    prototype: str,
-    function: Callable[..., Any],
-    arrays: Mapping[str, str],
-    nullable: frozenset[str] = frozenset(),
-    buffers: frozenset[str] = frozenset(),
-    null: Any = 0,
-) -> CFunction:
-    matched = _PROTOTYPE.fullmatch(prototype)
-    if matched is None:
-        raise ValueError(f"expected a C prototype, got {prototype!r}")
-    inputs = list(inspect.signature(function).parameters)
-    parameters = []
-    for declared in filter(None, matched["parameters"].removesuffix("void").split(",")):
-        part = _PARAMETER.fullmatch(declared.strip())
-        if part is None:
-            raise ValueError(f"expected a C parameter, got {declared!r}")
-        name, c_type = part["name"], _tidy(part["c_type"])
-        parameters.append(
-            CParameter(name, c_type, name not in inputs, arrays.get(name), name in nullable, name in buffers)
-        )
-    record = CFunction(matched["name"], _tidy(matched["returns"]), prototype, tuple(parameters), function, null)
-    wrong_output = next((p.name for p in record.outputs if not p.c_type.endswith("*") or "const" in p.c_type), None)
-    if [parameter.name for parameter in record.inputs] != inputs or wrong_output is not None:
-        raise ValueError(f"expected the inputs of {prototype!r} in order, got {inputs} (outputs: {record.outputs})")
-    FUNCTIONS[record.name] = record
-    return record
-
-
-def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any]]:
+def _conversion(record: CFunction) -> Converting:
     """Make a converter from Python arguments to C's values: integers in range, addresses, tuples for arrays, text."""
     inputs = record.inputs
     converters = [_converter(parameter) for parameter in inputs]
-    signature = inspect.signature(record.implementation)
     names = [parameter.name for parameter in inputs]
     arrays = [
         (at, names.index(parameter.counted_by))
@@ -325,7 +372,7 @@ def _conversion(record: CFunction) -> Callable[[tuple[Any, ...], Mapping[str, An
     def convert(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Sequence[Any]:
         if kwargs or len(args) != len(converters):
             try:
-                bound = signature.bind(*args, **kwargs)
+                bound = record.signature.bind(*args, **kwargs)
             except TypeError as error:
                 raise TypeError(f"{record.name}: {error}") from None
             bound.apply_defaults()

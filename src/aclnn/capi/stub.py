@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Iterator
 
 from aclnn.capi.constants import ENUM_TYPES, ENUMS, FLAGS, OWN_TYPES
-from aclnn.capi.prototype import CALLS
+from aclnn.capi.prototype import FUNCTIONS, call_of
 from aclnn.core.status import CODES
 
 _WIDTH = 120
@@ -30,7 +30,7 @@ def text() -> str:
     """The text of ``__init__.pyi``, laid out as ``ruff format`` does."""
     enumerations = "".join(_enumeration(name) for name in ENUMS if name not in OWN_TYPES)
     constants = "\n".join(_constants())
-    functions = "".join(_function(name) for name in CALLS)
+    functions = "".join(_function(name) for name in FUNCTIONS)
     return f"{_HEAD}\n{enumerations}{constants}\n\n{functions}".rstrip() + "\n"
 
 
@@ -50,7 +50,7 @@ def _constants() -> Iterator[str]:
 
 
 def _function(name: str) -> str:
-    signature = inspect.signature(CALLS[name])
+    signature = inspect.signature(call_of(name))
     parameters = [str(parameter).replace("collections.abc.", "") for parameter in signature.parameters.values()]
     returns = inspect.formatannotation(signature.return_annotation)
     head = f"def {name}({', '.join(parameters)}) -> {returns}:"
@@ -59,7 +59,7 @@ def _function(name: str) -> str:
         if len(inside) > _WIDTH:
             inside = ",\n".join(f"    {parameter}" for parameter in parameters) + ","
         head = f"def {name}(\n{inside}\n) -> {returns}:"
-    lines = (inspect.getdoc(CALLS[name]) or "").split("\n")
+    lines = (inspect.getdoc(call_of(name)) or "").split("\n")
     ending = "\n    " if len(lines) > 1 else ""
     meaning = "\n".join(f"    {line}".rstrip() for line in lines).strip()
     return f'{head}\n    """{meaning}{ending}"""\n\n'
