@@ -323,9 +323,15 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
         # By e^-|v|, which does not overflow.
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
-        dx, size, dw, db = gradients(wide(arguments["dy"], *x.shape) * slope, x, mean, rstd, w, (2, 3))
-    sums = sums_beside(outputs["dxOut"], w.shape, dgammaOut=dw, dbetaOut=db)
-    return rounded({"dxOut": (dx, size, size), **sums}, outputs)
+        dy = wide(arguments["dy"], *x.shape)
+        dx, size, dw, db = gradients(dy * slope, x, mean, rstd, w, (2, 3))
+        # Where the slope is nearly 0, it is made of terms that are not.
+        _, near, *terms = gradients(dy * (1 + abs(v)), x, mean, rstd, w, (2, 3))
+    names = "dgammaOut", "dbetaOut"
+    exact = sums_beside(outputs["dxOut"], w.shape, **dict(zip(names, (dw, db), strict=True)))
+    sizes = sums_beside(outputs["dxOut"], w.shape, **dict(zip(names, terms, strict=True)))
+    sums = {name: (exact[name][0], sizes[name][1]) for name in names}
+    return rounded({"dxOut": (dx, size, near), **sums}, outputs)
 
 
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
