@@ -53,7 +53,7 @@ def view(array: Any, writable: bool = False) -> Tensor:
                 f"{': np.asarray(x, np.float32) makes one of it' if listed and not writable else ''}"
             )
         array = _interfaced(array, writable)
-    if isinstance(array, np.ma.MaskedArray):
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):  # whose import takes 60 ms
         raise TypeError("expected an array without a mask, got numpy.ma.MaskedArray: filled() gives one")
     if writable and not array.flags.writeable:
         raise TypeError("expected a writable array, got a read-only one")

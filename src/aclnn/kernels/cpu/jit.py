@@ -33,6 +33,7 @@ from numba.core.compiler import Compiler, CompileResult
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import PassManager
 from numba.core.registry import cpu_target
+from numba.core.runtime import rtsys
 from numba.core.serialize import dumps
 
 from aclnn import kernels
@@ -116,7 +117,8 @@ class KernelCache(_Cache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the code compiled for these types of arguments; None when it must be compiled."""
-        target_context.refresh()
+        # All that machine code needs. What Numba needs to compile takes four times as long, SciPy's BLAS among it.
+        rtsys.initialize(target_context)
         contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
         if contents is not None:
             # Damaged or foreign contents can fail anywhere: compile again.
