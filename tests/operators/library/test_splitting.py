@@ -63,6 +63,10 @@ class TestSplitting(LibraryTests):
     subject = Subject(splitting.OPERATORS, calls=CALLS, references=REFERENCES, empty=EMPTY, breaks=BREAKS)
 
 
+def test_even_parts_were_refused_on_ascend_950() -> None:
+    prepare(BY_NAME["split_tensor"], described(CALLS["split_tensor"](D.FLOAT)), Product.ASCEND_950)
+
+
 def test_sizes_may_be_none_but_not_negative() -> None:
     arguments = {"self": T(D.FLOAT, (2,)), "splitSize": (2, 0), "dim": 0, "out": (T(D.FLOAT, (2,)), T(D.FLOAT, (0,)))}
     prepare(BY_NAME["split_with_size"], described(arguments), Product.ATLAS_A2)

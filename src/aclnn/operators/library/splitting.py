@@ -140,7 +140,7 @@ OPERATORS = (
         attribute("splitSections", Kind.UINT64, "elements of a part along dim"),
         _even,
         _some_to_split,
-        A2_CLASS | {Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING},
+        A2_CLASS | CLASS_950 | {Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING},
     ),
     _operator(
         "split_with_size",
