@@ -95,10 +95,12 @@ BREAKS: Mapping[str, Breaking] = {
     "not negative": lambda o, name: Break({name: -1.0}, "0 or more"),
     "goes with outputSize": lambda o, name: Break({name: 1.5}, "one that makes"),
     "elements to one": lambda o, name: Break({name: 0.01}, "at most 50"),
+    "elements from one": lambda o, name: Break({name: 51.0}, "at most 50"),
     "extents after": lambda o, name: Break({name: (0,)}, "of at least 1"),
     "shape before": lambda o, name: Break({name: (2, 3)}, "of at least 1"),
     "planes": lambda o, name: Break(shape((2, 3), name), "(N, C"),
     "shape is the extents that are wanted": lambda o, name: Break(shape((2, 3, 1), name), "wanted"),
+    "room for the extents that are wanted": lambda o, name: Break(shape((2, 3, 3), name), "or a longer one"),
     **dict.fromkeys(
         ("same format as self", "same format as gradOut"),
         lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "format ACL_FORMAT_N"),
@@ -188,6 +190,50 @@ def test_the_nearest_elements_may_be_bytes_and_doubles(name: str) -> None:
         resize = getattr(torch.ops.aten, name.removesuffix("_v2"))
         expected = resize(torch.from_numpy(x), AFTER[_rank(operator)], *with_scales)
         np.testing.assert_array_equal(out.view, expected.numpy())
+
+
+def _run(name: str, given: Any, out: Any, product: Product = Product.ATLAS_A2, **numbers: Any) -> Any:
+    operator = BY_NAME[name]
+    placed = [Placed(np.asarray(array), "contiguous") for array in (given, out)]
+    for each in placed:
+        each.tensor.format = FIRST[_rank(operator)]
+    tensors = {p.name: placed[p.kind is Kind.OUTPUT].tensor for p in operator.parameters if "PUT" in p.kind.name}
+    arguments = tensors | numbers
+    prepare(operator, {p.name: arguments[p.name] for p in operator.parameters}, product).run()
+    return placed[1].view
+
+
+@pytest.mark.parametrize("name", ["upsample_nearest_exact1d", "upsample_nearest_exact2d"])
+def test_bytes_were_refused_by_the_nearest_centres(name: str) -> None:
+    size, after = BEFORE[_rank(BY_NAME[name])], AFTER[_rank(BY_NAME[name])]
+    x = np.resize(np.arange(256), (2, 3, *size)).astype(np.uint8)
+    none = {"scales": 0.0, "scalesH": 0.0, "scalesW": 0.0}
+    got = _run(name, x, np.zeros((2, 3, *after), np.uint8), outputSize=after, **none)
+    np.testing.assert_array_equal(got, getattr(torch.ops.aten, f"_{name}")(torch.from_numpy(x), after).numpy())
+
+
+def test_lines_of_the_nearest_centres_were_refused_on_ascend_950() -> None:
+    x = np.arange(9, dtype=np.float32).reshape(1, 3, 3)
+    out = np.zeros((1, 3, 5), np.float32)
+    got = _run("upsample_nearest_exact1d", x, out, Product.ASCEND_950, outputSize=(5,), scales=0.0)
+    np.testing.assert_array_equal(got, x[:, :, [0, 0, 1, 2, 2]])
+
+
+def test_a_longer_gradient_of_the_nearest_centres_was_refused() -> None:
+    """The document's own sample has one, twice as long as ``inputSize`` says."""
+    gradient = np.array([[[0, 1]], [[2, 5]]], np.float32)
+    numbers = {"outputSize": (2,), "inputSize": (2, 1, 2), "scales": 2.0}
+    got = _run("upsample_nearest_exact1d_backward", gradient, np.full((2, 1, 4), 9, np.float32), **numbers)
+    np.testing.assert_array_equal(got, [[[1, 0, 0, 0]], [[7, 0, 0, 0]]])
+
+
+def test_further_numbers_in_the_extents_of_planes_were_refused() -> None:
+    """CANN's sample makes an array of four numbers of two; what lies beyond is anything."""
+    x = np.arange(8, dtype=np.float32).reshape(1, 1, 4, 2)
+    numbers = {"outputSize": (8, 4, 0, -7), "alignCorners": True, "scalesH": 0.5, "scalesW": 0.5}
+    got = _run("upsample_bilinear2d", x, np.zeros((1, 1, 8, 4), np.float32), **numbers)
+    expected = torch.ops.aten.upsample_bilinear2d(torch.from_numpy(x).double(), (8, 4), True)
+    np.testing.assert_allclose(got, expected.numpy(), 1e-6)
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,8 @@ from aclnn.operators.library.pooling import along_axes
 
 #: A cubic kernel's parameter, as PyTorch has it, and that of antialiased interpolation.
 _CUBIC, _CUBIC_ANTIALIASED = -0.75, -0.5
-#: Old elements to a new one, at most, where interpolation is antialiased before Ascend 950.
+#: Old elements to a new one, at most, where interpolation is antialiased before Ascend 950, and new ones from an old
+#: one in the gradient of the nearest centres of lines.
 _MOST_STEP = 50
 #: The products of the nearest centres of lines and volumes.
 _EXACT_BEFORE_950 = A2_CLASS | {Product.ATLAS_INFERENCE}
@@ -59,13 +60,14 @@ _FORMATS: Mapping[str, tuple[Format, ...]] = {
 _ANY_FORMAT_OUT = ("upsample_nearest_exact2d", "upsample_trilinear3d")
 #: Functions that do not look at empty tensors.
 _UNSEEN_IF_EMPTY = ("upsample_nearest2d_v2", "upsample_nearest_exact2d", "upsample_nearest_exact2d_backward")
-#: Further data types than FLOATING, before Ascend 950 and there.
+#: Further data types than FLOATING, on Atlas A2 and on Ascend 950.
 _TYPES: Mapping[str, tuple[Collection[D], Collection[D]]] = {
     **dict.fromkeys(
         ("upsample_nearest1d", "upsample_nearest1d_v2", "upsample_nearest2d", "upsample_nearest2d_v2"),
         ((D.DOUBLE, D.UINT8), (D.DOUBLE, D.UINT8)),
     ),
     "upsample_nearest3d": ((D.DOUBLE,), (D.DOUBLE, D.UINT8)),
+    **dict.fromkeys(("upsample_nearest_exact1d", "upsample_nearest_exact2d"), ((D.UINT8,), ())),
     "upsample_nearest3d_backward": ((D.DOUBLE,), (D.DOUBLE,)),
     "upsample_bilinear2d": ((D.DOUBLE,), (D.DOUBLE,)),
     "upsample_trilinear3d": ((D.DOUBLE,), ()),
@@ -150,19 +152,19 @@ def _matrix(before: int, places: Any, values: Any) -> Any:
     return matrix
 
 
-def _matrices(call: Call, weights: Weights, scales: Sequence[str], before: Sequence[int]) -> list[Any]:
+def _matrices(
+    call: Call, weights: Weights, scales: Sequence[str], before: Sequence[int], after: Sequence[int]
+) -> list[Any]:
     align = bool(call["alignCorners"]) if "alignCorners" in call.arguments else False
     given = [call[name] for name in scales] or [0.0] * len(before)
-    return [weights(n, m, s, align) for n, m, s in zip(before, call["outputSize"], given, strict=True)]
+    return [weights(n, m, s, align) for n, m, s in zip(before, after, given, strict=True)]
 
 
-def _sizes(call: Call, name: str, rank: int) -> str | None:
+def _sizes(call: Call, name: str, rank: int, may_be_more: bool = False) -> str | None:
     got = tuple(call[name])
-    return (
-        None
-        if len(got) == rank and min(got) > 0
-        else f"{name}: expected {rank} numbers of at least 1, got {extents(got)}"
-    )
+    if (len(got) == rank or (may_be_more and len(got) > rank)) and min(got[:rank]) > 0:
+        return None
+    return f"{name}: expected {rank} numbers of at least 1, got {extents(got)}"
 
 
 def _is_channels_last(call: Call, name: str) -> bool:
@@ -185,11 +187,9 @@ def _formats(name: str, given: str, out: str) -> tuple[Check, ...]:
 
 
 def _types(name: str) -> Mapping[Product, Collection[D]]:
-    before_950, on_950 = _TYPES.get(name, ((), ()))
-    return {
-        product: (*FLOATING, *(on_950 if product in CLASS_950 else before_950))
-        for product in (*MODERN, *_EXACT_BEFORE_950)
-    }
+    on_a2, on_950 = _TYPES.get(name, ((), ()))
+    further = dict.fromkeys(A2_CLASS, on_a2) | dict.fromkeys(CLASS_950, on_950)
+    return {product: (*FLOATING, *further.get(product, ())) for product in (*MODERN, *_EXACT_BEFORE_950)}
 
 
 def _double(call: Call) -> str | None:
@@ -220,11 +220,14 @@ def _upsampling(
     """The forward function, or the gradient if the name says so."""
     backward = name.endswith(("backward", "backward_v2", "grad"))
     exact_lines, antialiased = "exact1d" in name, "_aa" in name
+    longer_out = backward and exact_lines
     given = "self" if not antialiased else "x" if "cubic" in name else "input"
     if backward:
         given = "gradOutput" if exact_lines or antialiased else "gradOut"
     out = "gradInput" if backward and weights in (_NEAREST, _EXACT, _cubic) and not exact_lines else "out"
     products = MODERN if weights is not _EXACT or rank == 2 else A2_CLASS if backward else _EXACT_BEFORE_950
+    if name == "upsample_nearest_exact1d":
+        products |= CLASS_950
     channels = {1: "N, C, L", 2: "N, C, H, W", 3: "N, C, D, H, W"}[rank]
 
     def places(call: Call, shape: Sequence[int]) -> tuple[int, ...]:
@@ -241,28 +244,39 @@ def _upsampling(
         size = call["inputSize"]
         return tuple(size[2:]) if rank == 3 else places(call, size)
 
+    def new(call: Call) -> tuple[int, ...]:
+        return tuple(call["outputSize"])[:rank]
+
     def work(call: Call) -> Library | None:
         if call[out].size == 0 or call[given].size == 0:
             return None
-        matrices = [each.T if backward else each for each in _matrices(call, weights, scales, old(call))]
+        matrices = [each.T if backward else each for each in _matrices(call, weights, scales, old(call), new(call))]
+        if longer_out:
+            matrices[0] = np.pad(matrices[0], [(0, call[out].shape[2] - len(matrices[0])), (0, 0)])
         if not _is_channels_last(call, given):
             return Library(lambda x: along_axes(x, matrices), (given,), (out,))
         return Library(lambda x: np.moveaxis(along_axes(np.moveaxis(x, -1, 1), matrices), 1, -1), (given,), (out,))
 
     def ranks(call: Call) -> str | None:
         shape = call[given].shape
-        expected = tuple(call["outputSize"]) if backward else None
+        expected = new(call) if backward else None
         if len(shape) == rank + 2 and 0 not in shape[1:] and expected in (None, places(call, shape)):
             return None
         plane = "" if expected is None else f" with outputSize {extents(expected)} for {channels[6:]}"
         return f"{given}: expected ({channels}){plane}, got {extents(shape)}"
 
     def result(call: Call) -> tuple[int, ...]:
-        return whole(call, old(call) if backward else call["outputSize"])
+        return whole(call, old(call) if backward else new(call))
+
+    def has_room(call: Call) -> str | None:
+        expected, got = result(call), call[out].shape
+        if len(got) == 3 and got[:2] == expected[:2] and got[2] >= expected[2]:
+            return None
+        return f"{out}: expected shape {extents(expected)} or a longer one, got {extents(got)}"
 
     def fitting(fits: Callable[[int, int, float], bool]) -> Check:
         def complain(call: Call) -> str | None:
-            for name, n, m in zip(scales, old(call), call["outputSize"], strict=True):
+            for name, n, m in zip(scales, old(call), new(call), strict=True):
                 if not fits(n, m, call[name]):
                     return f"{name}: expected one that makes {n} elements {m} (outputSize), got {call[name]}"
             return None
@@ -270,10 +284,15 @@ def _upsampling(
         return rule(f"goes with outputSize: {', '.join(scales)}", complain)
 
     def steps(call: Call) -> str | None:
-        for name, n, m in zip(scales, old(call), call["outputSize"], strict=True):
+        for name, n, m in zip(scales, old(call), new(call), strict=True):
             if (step := _step(n, m, call[name])) > _MOST_STEP:
                 return f"{name}: expected at most {_MOST_STEP} elements to one, got {step:g}"
         return None
+
+    def shares(call: Call) -> str | None:
+        if (step := _step(old(call)[0], new(call)[0], call["scales"])) >= 1 / _MOST_STEP:
+            return None
+        return f"scales: expected at most {_MOST_STEP} elements from one, got one for {step:g}"
 
     arrays = ("outputSize", *(("inputSize",) if backward else ()))
     types = _types(name)
@@ -281,13 +300,19 @@ def _upsampling(
         dtype_in(lambda product: where_supported(types.get(product, FLOATING))(product), given),
         same_dtype(out, given),
         *_formats(name, given, out),
-        rule("extents after: outputSize", lambda call: _sizes(call, "outputSize", rank)),
+        rule(
+            "extents after: outputSize",
+            lambda call: _sizes(call, "outputSize", rank, may_be_more=name == "upsample_bilinear2d"),
+        ),
         *((rule("shape before: inputSize", lambda call: _sizes(call, "inputSize", rank + 2)),) if backward else ()),
         rule(f"planes: {given}", ranks),
-        shape_is("the extents that are wanted", result, out),
+        rule(f"room for the extents that are wanted: {out}", has_room)
+        if longer_out
+        else shape_is("the extents that are wanted", result, out),
         *(on(A2_CLASS, rule(f"elements to one: {', '.join(scales)}", steps)) if antialiased else ()),
         *((rule("with channels last: self", _double), _not_negative(scales)) if name == "upsample_bilinear2d" else ()),
-        *((_not_negative(scales),) if name == "upsample_nearest_exact2d_backward" else ()),
+        *((_not_negative(scales),) if backward and weights is _EXACT and rank < 3 else ()),
+        *((rule(f"elements from one: {', '.join(scales)}", shares),) if longer_out else ()),
         *(elsewhere(CLASS_950, fitting(_fits_cubic)) if name == "upsample_bicubic2d" else ()),
         *(elsewhere(CLASS_950, fitting(_fits_linear)) if name == "upsample_linear1d" else ()),
     )
