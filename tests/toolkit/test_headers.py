@@ -201,6 +201,16 @@ def test_the_operators_declarations_parse_like_the_documents(headers: dict[str, 
         assert text.count(f"{function}(") == 1
 
 
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [("aclnnIou", "mode"), ("aclnnCIoU", "mode"), ("aclnnRoiAlign", "mode"), ("aclnnFusedMatmul", "fusedOpType")],
+)
+def test_a_const_text_of_a_sample_was_no_argument(headers: dict[str, str], function: str, text: str) -> None:
+    """CANN's sample program of aclnnIou passes ``const char* mode``, which C++ does not convert to ``char *``."""
+    (prototypes,) = (found for found in headers.values() if f"{function}GetWorkspaceSize(" in found)
+    assert re.search(rf"{function}GetWorkspaceSize\([^;]*const char \*{text},", prototypes)
+
+
 def test_lists_are_released_by_the_c_plus_plus_runtime(toolkit_root: Path) -> None:
     library = toolkit_root / "lib64" / "libnnopbase.so"
     needed = subprocess.run(["readelf", "-d", library], capture_output=True, text=True, check=True).stdout

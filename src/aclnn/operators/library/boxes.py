@@ -24,9 +24,9 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Kind, Parameter
+from aclnn.core.operator import Call, Kind
 from aclnn.core.products import CLASS_950, Product
-from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, constant_text, library_operator, tensor_in, tensor_out
 from aclnn.operators.library.of_box_types import complete
 
 _COLUMNS = 1024
@@ -90,7 +90,7 @@ OPERATORS = (
         (
             tensor_in("bBoxes", "(m, 4): corners x0, y0, x1, y1"),
             tensor_in("gtBoxes", "(n, 4)"),
-            attribute("mode", Kind.STRING, "iou or iof"),
+            constant_text("mode", "iou or iof"),
             attribute("eps", Kind.FLOAT, "what is added to widths and heights"),
             attribute("aligned", Kind.BOOL, "each box with the other of its row only, (m, 1)"),
             tensor_out("overlap", "(m, n), or (m, 1)"),
@@ -129,7 +129,7 @@ OPERATORS = (
                 tensor_in("gtBoxes", "(4, n)"),
                 attribute("trans", Kind.BOOL, "whether boxes are centres and sizes"),
                 attribute("isCross", Kind.BOOL, "false: each box with the other of its column only"),
-                Parameter("mode", "mode", Kind.STRING, "iou or iof", c_type="const char *"),
+                constant_text("mode", "iou or iof"),
                 tensor_out("overlap", "(1, n)"),
                 tensor_out("atanSub", "(1, n): the difference of angles"),
             ),

@@ -83,6 +83,11 @@ def attribute(name: str, kind: Kind, meaning: str) -> Parameter:
     return Parameter(name, name, kind, meaning)
 
 
+def constant_text(name: str, meaning: str) -> Parameter:
+    """A text that the prototype calls const, as it does with most that are not generated."""
+    return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
+
+
 def promoted_dtype(first: D, second: D) -> D:
     """Return the type that two types promote to, DT_UNDEFINED if there is none."""
     found = promote(first, second)

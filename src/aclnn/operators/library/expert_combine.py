@@ -27,7 +27,16 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    constant_text,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.expert_dispatch import ASSIST, PLACES_ON
 from aclnn.operators.library.expert_ranks import (
     Experts,
@@ -44,7 +53,7 @@ from aclnn.operators.library.expert_ranks import (
     special_experts,
     token_checks,
 )
-from aclnn.operators.library.quantization import given, text
+from aclnn.operators.library.quantization import given
 from aclnn.operators.library.ranks import with_ranks
 from aclnn.runtime.collectives import Ranks
 
@@ -286,7 +295,7 @@ def _parameters(version: int, normed: bool) -> tuple[Parameter, ...]:
         attribute("outDtype", Kind.INT64, "not looked at"),
         attribute("commQuantMode", Kind.INT64, "2: but on Atlas A2 rows go as 8-bit integers, 0: as they are"),
         attribute("groupListType", Kind.INT64, "not looked at"),
-        *(() if first else (text("commAlg", "an algorithm's name, on which nothing depends"),)),
+        *(() if first else (constant_text("commAlg", "an algorithm's name, on which nothing depends"),)),
         *((attribute("normEps", Kind.FLOAT, "added to the mean of squares"),) if normed else ()),
         *(special_attributes() if special else ()),
         *((tensor_out("yOut", "the norm of xOut; BF16"), tensor_out("rstdOut", "its factor; FLOAT")) if normed else ()),

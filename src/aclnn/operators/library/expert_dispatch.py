@@ -28,7 +28,16 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    constant_text,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.expert_ranks import (
     Experts,
     Routes,
@@ -43,7 +52,7 @@ from aclnn.operators.library.expert_ranks import (
     special_attributes,
     token_checks,
 )
-from aclnn.operators.library.quantization import dynamically, given, quantized, text
+from aclnn.operators.library.quantization import dynamically, given, quantized
 from aclnn.operators.library.ranks import with_ranks
 from aclnn.runtime.collectives import Ranks
 
@@ -276,7 +285,7 @@ def _parameters(version: int) -> tuple[Parameter, ...]:
         attribute("quantMode", Kind.INT64, "0: none, 1: on Ascend 950 with given factors, 2: of each row"),
         attribute("globalBs", Kind.INT64, "0, or the most tokens of a rank times the ranks"),
         attribute("expertTokenNumsType", Kind.INT64, "0: running sums, 1: numbers"),
-        *((text("commAlg", "an algorithm's name, on which nothing depends"),) if version > 1 else ()),
+        *((constant_text("commAlg", "an algorithm's name, on which nothing depends"),) if version > 1 else ()),
         *(special_attributes() if version > 2 else ()),
         tensor_out(names.rows, "the rows for this rank's experts"),
         tensor_out(names.dynamic, "what integers are multiplied with, if quantMode is 2; FLOAT"),

@@ -31,8 +31,8 @@ from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.gelu import CUBIC, SQRT_2_OVER_PI
-from aclnn.operators.library.common import attribute, declared, optional_in, tensor_in, tensor_out
-from aclnn.operators.library.quantization import dynamically, given, is_dtype, quantized, text
+from aclnn.operators.library.common import attribute, constant_text, declared, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.quantization import dynamically, given, is_dtype, quantized
 from aclnn.operators.library.unary import erfc
 
 _APPROXIMATE = "approximateOptional"
@@ -195,9 +195,9 @@ OPERATORS = (
             tensor_in("self", "rows"),
             optional_in(_SCALE, "a factor, or one for each column"),
             optional_in(_OFFSET, "what is added in static, or ignored"),
-            text("approximate", "none (erf) or tanh"),
-            text("quantMode", "static or dynamic"),
-            text("roundMode", "rint"),
+            constant_text("approximate", "none (erf) or tanh"),
+            constant_text("quantMode", "static or dynamic"),
+            constant_text("roundMode", "rint"),
             attribute("dstType", Kind.INT64, "the data type of y: 2 (INT8)"),
             tensor_out("y", "the integers; INT8", const=True),
             tensor_out(_FOUND, "the scales of rows in dynamic; FLOAT", const=True, optional=True),

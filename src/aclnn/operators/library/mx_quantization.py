@@ -33,7 +33,15 @@ from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter,
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.block_quantization import groups
-from aclnn.operators.library.common import EIGHT_BITS_OF_NUMPY, attribute, declared, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    EIGHT_BITS_OF_NUMPY,
+    attribute,
+    constant_text,
+    declared,
+    optional_in,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.microscaling import (
     BLOCK,
     ELEMENTS,
@@ -51,7 +59,7 @@ from aclnn.operators.library.microscaling import (
     quantized,
     restored,
 )
-from aclnn.operators.library.quantization import given, is_dtype, text, whole_bytes
+from aclnn.operators.library.quantization import given, is_dtype, whole_bytes
 
 HALVES = (D.FLOAT16, D.BF16)
 ROUNDING = "roundModeOptional"
@@ -427,7 +435,7 @@ def _grouped(version: int) -> Operator:
         (
             tensor_in("x", "rows of numbers"),
             tensor_in("groupIndex", "where groups of rows end"),
-            text("roundMode", listing(modes)),
+            constant_text("roundMode", listing(modes)),
             DST_TYPE,
             attribute("blocksize", Kind.INT64, "the numbers of a block, 32"),
             *(further * (version > 1)),

@@ -45,6 +45,7 @@ from aclnn.operators.library.common import (
     MODERN,
     attribute,
     camel,
+    constant_text,
     optional_in,
     support,
     tensor_in,
@@ -75,12 +76,10 @@ TURN = attribute("commTurn", Kind.INT64, "0: the parts in which ranks exchange")
 STREAM = attribute("streamMode", Kind.INT64, "1: stop on failure")
 
 
-def _text(name: str, meaning: str) -> Parameter:
-    return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
-
-
-SUM = _text("reduceOp", '"sum"')
-MODE = _text("commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product")
+SUM = constant_text("reduceOp", '"sum"')
+MODE = constant_text(
+    "commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product"
+)
 
 
 def known(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:

@@ -37,7 +37,16 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
-from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    MODERN,
+    attribute,
+    camel,
+    constant_text,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpacked_words
 
 ROUNDINGS = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
@@ -49,11 +58,6 @@ _PER_TOKEN, _PER_CHANNEL, _PER_TENSOR = "pertoken", "perchannel", "pertensor"
 _AXES = {_PER_TOKEN: -1, _PER_CHANNEL: -2, _PER_TENSOR: None}
 _MOST_GROUPS = 1024
 _INFERENCE = frozenset({Product.ATLAS_INFERENCE})
-
-
-def text(name: str, meaning: str) -> Parameter:
-    """A text that the prototype calls const."""
-    return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
 
 
 def given(call: Call, *names: str) -> tuple[str, ...]:
@@ -188,7 +192,7 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
             tensor_in("scale", "their factors: of all, or of each along a dimension"),
             optional_in("offset", "what is added then, in the shape of scale"),
             attribute("sqrtMode", Kind.BOOL, "the factors are squared"),
-            text("roundMode", listing(ROUNDINGS)),
+            constant_text("roundMode", listing(ROUNDINGS)),
             attribute("dstType", Kind.INT32, "the data type of y: 2 (INT8), 3 (INT32) or 29 (INT4)"),
             *further,
             tensor_out("y", "the integers; INT32 holds eight of INT4", const=True),
@@ -387,7 +391,7 @@ def _dynamic(version: int) -> Operator:
     if version > 2:
         parameters += [
             attribute("isSymmetrical", Kind.BOOL, "0 stays 0"),
-            text("quantMode", f"what has a scale of its own: {_PER_TOKEN}, {_PER_CHANNEL} or {_PER_TENSOR}"),
+            constant_text("quantMode", f"what has a scale of its own: {_PER_TOKEN}, {_PER_CHANNEL} or {_PER_TENSOR}"),
         ]
         attributes = [
             rule("where isSymmetrical says: offsetOut", _symmetry),

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from aclnn.core.checks import listing, rule
-from aclnn.core.operator import Call, Check, Kind, Library, Parameter
+from aclnn.core.operator import Call, Check, Library, Parameter
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
+from aclnn.operators.library.common import constant_text
 from aclnn.runtime import communicators
 from aclnn.runtime.collectives import Ranks
 from aclnn.runtime.communicators import Communicator
@@ -20,7 +21,7 @@ from aclnn.runtime.communicators import Communicator
 
 def group(name: str = "group", meaning: str = "the name of the ranks' communicator") -> Parameter:
     """The name of a communicator, as HcclGetCommName writes it."""
-    return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
+    return constant_text(name, meaning)
 
 
 def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | None = None) -> Check:

@@ -26,6 +26,7 @@ from aclnn.core.products import A2_CLASS, Product
 from aclnn.operators.library.common import (
     WITH_INFERENCE,
     attribute,
+    constant_text,
     library_operator,
     tensor_in,
     tensor_out,
@@ -220,7 +221,7 @@ OPERATORS = (
             tensor_in("self", "(N, C, H, W)"),
             tensor_in("rois", "(K, 4): x0, y0, x1, y1"),
             tensor_in("batchIndices", "(K): the image of each; INT32"),
-            Parameter("mode", "mode", Kind.STRING, "avg or max", c_type="const char *"),
+            constant_text("mode", "avg or max"),
             _int("outputHeight", "bins in a column"),
             _int("outputWidth", "bins in a row"),
             _int("samplingRatio", _POINTS),
