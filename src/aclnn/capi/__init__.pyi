@@ -7738,6 +7738,22 @@ def aclnnDropoutBackward(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queues the work.
     """
 
+def aclnnDropoutV3GradGetWorkspaceSize(
+    gradY: int | None, mask: int | None, scale: float, gradX: int | None
+) -> tuple[int, int, int]:
+    """Gradient of a dropout; what is not finite is NaN where the mask has no bit.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDropoutV3Grad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of a dropout; what is not finite is NaN where the mask has no bit.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceNormalGetWorkspaceSize(
     selfRef: int | None, mean: float, std: float, seed: int, offset: int
 ) -> tuple[int, int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,15 +12,17 @@ import pytest
 
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Kind
+from aclnn.core.operator import Kind, Operator
 from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import drawing
 from tests.cases.table import GRID, Arguments, T, shape
+from tests.helpers.library import BREAKS as SHARED
 from tests.helpers.library import (
     BY_NAME,
     FLOATING,
     INTEGERS,
+    INVALID,
     REAL,
     TRAINED,
     Array,
@@ -66,6 +69,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "dropout_gen_mask": lambda d: {"shape": (3, 50), "prob": 0.0, "out": T(D.UINT8, (2, 16))} | DRAWN,
     "dropout": lambda d: DRAWN | {"input": T(d, GRID), "p": 1.0, "train": True, "maskOut": T(D.UINT8, (16,))},
     "dropout_backward": lambda d: {"mask": T(D.UINT8, (16,)), "scale": 4.0},
+    "dropout_v3_grad": lambda d: {"mask": T(D.UINT8, (16,)), "scale": 0.5},
     "dropout_v3": lambda d: (
         DRAWN | {"input": T(d, GRID), "optionalNoiseShape": None, "p": 0.0, "maskOut": T(D.UINT8, (16,))}
     ),
@@ -107,7 +111,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "multinomial": (D.FLOAT, D.BF16),
     **dict.fromkeys(RRELU, TRAINED),
     **dict.fromkeys(("dropout_gen_mask", "dropout_gen_mask_v2"), (D.UINT8,)),
-    **dict.fromkeys(("dropout", "dropout_backward", "dropout_do_mask", "dropout_v3"), TRAINED),
+    **dict.fromkeys(("dropout", "dropout_backward", "dropout_do_mask", "dropout_v3", "dropout_v3_grad"), TRAINED),
     **dict.fromkeys(NORMAL, FLOATING),
     "sim_thread_exponential": TRAINED,
     "inplace_random_without_from_to": (*TRAINED, *INTEGERS, D.BOOL),
@@ -132,6 +136,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "dropout_v3": lambda a: (a["input"], torch.full((16,), 255)),
     "dropout": lambda a: (torch.zeros(GRID), a["maskOut"]),
     "dropout_backward": lambda a: wide(a["gradOutput"]) * 4 * _bits(a["mask"], 6).reshape(GRID),
+    "dropout_v3_grad": lambda a: wide(a["gradY"]) * _bits(a["mask"], 6).reshape(GRID) / 2,
     "inplace_normal": lambda a: torch.full_like(a["selfRef"], 2),
     "normal_tensor_tensor": lambda a: a["mean"].expand(GRID),
     "normal_tensor_float": lambda a: a["mean"],
@@ -158,7 +163,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     "multinomial": {"out": {"shape": (0, 2)}},
     "randperm": {"n": 0, "out": {"shape": (0,)}},
     **{name: {"shape": (0, 3), "out": {"shape": (0,)}} for name in ("dropout_gen_mask", "dropout_gen_mask_v2")},
-    **{name: {"mask": {"shape": (0,)}} for name in ("dropout_do_mask", "dropout_backward")},
+    **{name: {"mask": {"shape": (0,)}} for name in ("dropout_do_mask", "dropout_backward", "dropout_v3_grad")},
     "dropout": {"maskOut": {"shape": (0,)}},
 }
 
@@ -176,6 +181,7 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "a bit for each element": lambda o, name: Break(shape((15,), name), "elements"),
     "0 or at least 1": lambda o, name: Break({name: 0.5}, "at least 1"),
+    "same shape as gradY": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "same shape as gradOutput": lambda o, name: Break(shape((3, 2), name), "shape [2, 3]"),
     "greater than 0": lambda o, name: Break({name: 0.0}, "greater than 0"),
     "as many elements as count": lambda o, name: Break({"count": 5}, "5 elements"),
@@ -192,6 +198,25 @@ BREAKS: Mapping[str, Breaking] = {
     "same format as selfRef": lambda o, name: Break({name: {"format": Format.FORMAT_NCHW}}, "format ACL_FORMAT_ND"),
     "no shape of noise": lambda o, name: Break({name: T(D.INT64, (2,))}, "null"),
     "shape is one element": lambda o, name: Break(shape((2,), name), "shape [1]"),
+}
+
+
+def _with_a_kernel(breaking: Breaking) -> Breaking:
+    """Of an operator that looks for its kernel first, on the product that has one."""
+
+    def broken(operator: Operator, name: str) -> Break:
+        found = breaking(operator, name)
+        if operator.name != "dropout_v3_grad":
+            return found
+        # What converts to the result's data type comes before what is taken.
+        change = {name: {"dtype": D.DOUBLE}} if (name, found.expected) == ("gradY", "data type") else found.change
+        return found._replace(change=change, product=Product.ASCEND_950)
+
+    return broken
+
+
+BREAKS = {title: _with_a_kernel(breaking) for title, breaking in {**SHARED, **BREAKS}.items()} | {
+    "kernel of the product": lambda o, name: Break({}, "one with a kernel")
 }
 
 
@@ -212,6 +237,7 @@ class TestDrawing(LibraryTests):
         dtypes=DTYPES,
         empty=EMPTY,
         breaks=BREAKS,
+        codes={"kernel of the product": INVALID},
         elsewhere=("inplace_random_without_from_to", "inplace_random_without_from_to_tensor"),
     )
 
@@ -430,3 +456,14 @@ def test_a_gradient_goes_where_a_dropout_kept_elements() -> None:
     gradients = {"gradOutput": x, "mask": kept["maskOut"], "scale": 1 / 0.75, "out": x * 0}
     np.testing.assert_allclose(computed("dropout_backward", gradients)["out"], kept["out"], rtol=1e-6)
     assert 600 < np.count_nonzero(kept["out"]) < 900
+
+
+def test_a_gradient_that_is_not_finite_stays_so_where_no_element_was_kept() -> None:
+    """The document's example, with a factor that its text does not allow and its source does not refuse."""
+    mask = np.zeros(16, np.uint8)
+    mask[0] = 42
+    arguments = {"gradY": np.arange(8, dtype=np.float32), "mask": mask, "scale": 2.0, "gradX": np.zeros(8, np.float32)}
+    run = functools.partial(computed, "dropout_v3_grad", product=Product.ASCEND_950)
+    assert run(arguments)["gradX"].tolist() == [0, 2, 0, 6, 0, 10, 0, 0]
+    arguments |= {"gradY": np.array([np.inf] * 2 + [np.nan] * 2, np.float16), "gradX": np.zeros(4, np.float32)}
+    np.testing.assert_array_equal(run(arguments | {"scale": -0.5})["gradX"], [np.nan, -np.inf, np.nan, np.nan])

@@ -14,6 +14,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    KERNEL_OF_THE_PRODUCT,
     broadcast_shape_of,
     broadcastable,
     castable_from,
@@ -30,10 +31,12 @@ from aclnn.core.checks import (
     shape_is,
     size_is,
     where_supported,
+    with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
     INTEGERS,
     MODERN,
@@ -109,13 +112,17 @@ def _drawing(call: Call) -> Library | None:
     return Library(lambda: random_bits(generator(), size, prob).reshape(shape), (), ("out",)) if size else None
 
 
+def _kept(x: Any, mask: Any) -> Any:
+    """Return a mask's bit for each element; the bytes may come in the elements' type, which has each of them."""
+    return np.unpackbits(np.ravel(mask).astype(np.uint8, copy=False), count=x.size, bitorder="little").reshape(x.shape)
+
+
 def _apply(self: Any, mask: Any, prob: float) -> Any:
     if prob == 0:
         return self
     if prob == 1:
         return np.zeros_like(self)
-    kept = np.unpackbits(np.ravel(mask), count=self.size, bitorder="little").reshape(self.shape)
-    return np.where(kept, self / np.float32(1 - prob), np.float32(0))
+    return np.where(_kept(self, mask), self / np.float32(1 - prob), np.float32(0))
 
 
 def _dropout_work(call: Call) -> Library | None:
@@ -577,6 +584,33 @@ _DROPOUT_GRADIENT = library_operator(
     products=WITH_TRAINING,
     attributes=("scale",),
 )
+_DROPOUT_V3_GRADIENT = library_operator(
+    "dropout_v3_grad",
+    "gradX = gradY * mask * scale, mask 0 or 1",
+    "Gradient of a dropout; what is not finite is NaN where the mask has no bit.",
+    (
+        tensor_in("gradY", "the gradient arriving at the output"),
+        tensor_in("mask", "a bit for each element; UINT8"),
+        attribute("scale", Kind.DOUBLE, "any number; 1 / (1 - p), p the probability that was given"),
+        tensor_out("gradX", "the gradient of the input"),
+    ),
+    (
+        *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),
+        present("gradY", "mask", "gradX"),
+        castable_from(lambda call: call["gradY"].dtype, "gradX"),
+        dtype_in(floating, "gradY"),
+        _uint8("mask"),
+        limited_dims("gradY"),
+        same_shape("gradX", "gradY"),
+        _exact_mask("gradY", "mask"),
+    ),
+    lambda gradient, mask, scale: gradient * _kept(gradient, mask) * np.float32(scale),
+    header="dropout_v3_grad",
+    dtype=lambda call: call["gradY"].dtype,
+    dtypes=FLOATING,
+    products=CLASS_950,
+    attributes=("scale",),
+)
 _UNIFORM = _drawn(
     "inplace_uniform",
     "Fill a tensor with uniformly distributed numbers.",
@@ -663,6 +697,7 @@ OPERATORS = (
     _DROPOUT,
     _TRAINED_DROPOUT,
     _DROPOUT_GRADIENT,
+    _DROPOUT_V3_GRADIENT,
     _NORMAL,
     _normals(
         "normal_tensor_tensor",
