@@ -63,10 +63,10 @@ _INDICES = Parameter(
     Kind.INPUT_LIST,
     "one for each dimension; null, or of shape [0] and the elements' data type: all of it",
 )
-_REDUCE = Parameter(
-    "reduce", "reduce", Kind.INT64, "0: replaced, 1: added to, 2: multiplied, 3: the greater, 4: the smaller"
-)
-_INCLUDED = Parameter("includeSelf", "include_self", Kind.BOOL, "whether what is there takes part; it must")
+_REDUCTIONS = "0: replaced, 1: added to, 2: multiplied, 3: the greater, 4: the smaller"
+_REDUCE = Parameter("reduce", "reduce", Kind.INT64, _REDUCTIONS)
+_REDUCE_OR_MEAN = Parameter("reduce", "reduce", Kind.INT64, f"{_REDUCTIONS}, 5: the mean")
+_INCLUDED = Parameter("includeSelf", "include_self", Kind.BOOL, "whether what is there takes part")
 _TAKEN = where_supported(NUMBERS)
 _MOVED = (*NUMBERS, *UNSIGNED)
 _GATHERED = (*REAL, *UNSIGNED)
@@ -295,30 +295,46 @@ def _scatter(name: str, summary: str, source: Parameter, in_place: bool, header:
     )
 
 
-def _sums_alone(name: str) -> Check:
-    """Require what CANN has verified of aclnnScatterReduce: sums of FLOAT, what is there included."""
+_MEAN = 5
 
-    def complain(call: Call) -> str | None:
-        given, elements = (call["reduce"], call["includeSelf"]), call[name]
-        if elements is None or (elements.dtype, *given) == (D.FLOAT, 1, True):
-            return None
-        got = f"{elements.dtype.c_name} with {given[0]} and {given[1]}"
-        return f"{name}: expected ACL_FLOAT with reduce 1 and includeSelf, got {got}"
 
-    return rule(f"sums of ACL_FLOAT: {name}", complain)
+def _neutral(reduce: int, dtype: np.dtype[Any]) -> Any:
+    """What leaves any number as it is when reduced with it."""
+    if reduce not in (3, 4):
+        return int(reduce == 2)
+    if dtype.kind == "b":
+        return reduce == 4
+    least, most = (np.iinfo(dtype).min, np.iinfo(dtype).max) if dtype.kind in "iu" else (-math.inf, math.inf)
+    return least if reduce == 3 else most
+
+
+def _reduced(self: Any, index: Any, source: Any, dim: int, reduce: int, included: bool) -> Any:
+    if index.size == 0:
+        return self
+    start, places = np.array(np.atleast_1d(self)), np.atleast_1d(index)
+    expect_within("index", places, 0, start.shape[dim] - 1, "indices")
+    at = _open(places, dim)
+    if reduce and not included:
+        start[at] = _neutral(reduce, start.dtype)
+    found = _scattered(start, index, source, dim, 1 if reduce == _MEAN else reduce)
+    if reduce == _MEAN:
+        counts = np.full(start.shape, int(included))
+        np.add.at(counts, at, 1)
+        divide = np.floor_divide if found.dtype.kind in "biu" else np.divide
+        found = divide(found, np.maximum(counts, 1))
+    return found.reshape(self.shape)
 
 
 def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
     name = first.name
     return library_operator(
         f"{form}scatter_reduce",
-        f"{'out = self, out' if out else name}[index[i] along dim] += src[i]",
-        f"Add to elements along a dimension{'' if out else ', in place'}.",
-        (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE, _INCLUDED, *out),
+        f"{'out = self, out' if out else name}[index[i] along dim] = the reduction of src[i], and what is there",
+        f"Reduce values that go to the same element along a dimension{'' if out else ', in place'}.",
+        (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE_OR_MEAN, _INCLUDED, *out),
         (
-            *on(A2_CLASS, _sums_alone(name)),
-            *elsewhere(A2_CLASS, one_of("reduce", *range(6))),
             present(name, "index", "src", *("out" for _ in out)),
+            dtype_in(_TAKEN, name),
             *(same_dtype(other, name) for other in ("src", *(each.name for each in out))),
             *(same_shape(each.name, name) for each in out),
             *unless_empty(
@@ -328,14 +344,14 @@ def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
                 axis("dim", name),
                 _within(name, "src"),
             ),
+            one_of("reduce", *range(_MEAN + 1)),
         ),
-        lambda self, index, src, dim: _scattered(self, index, src, dim, 1),
+        _reduced,
         header="scatter_reduce",
-        dtypes=(D.FLOAT,),
         products=A2_CLASS,
         stream_type="aclrtStream " if form else "const aclrtStream ",
         inputs=(name, "index", "src"),
-        attributes=("dim",),
+        attributes=("dim", "reduce", "includeSelf"),
     )
 
 
@@ -416,6 +432,13 @@ def _chosen_rows(values: Any, index: Any, dim: int) -> Any:
     return np.take(values, index, dim)
 
 
+def _chosen_from_either_end(self: Any, index: Any, dim: int) -> Any:
+    values, places = np.atleast_1d(self), np.atleast_1d(index)
+    extent = values.shape[dim]
+    expect_within("index", places, -extent, extent - 1, "indices")
+    return np.take(values, places, dim)
+
+
 def _index_selected(self: Any, index: Any, dim: int) -> Any:
     chosen = _chosen_rows(np.atleast_1d(self), index.reshape(-1), dim)
     return chosen if self.ndim else chosen[0]
@@ -493,17 +516,30 @@ def _chosen_in_batches(self: Any, index: Any, dim: int, batch_dims: int) -> Any:
 def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], transposed: bool) -> Operator:
     def room(call: Call) -> str | None:
         expected, got = (call["self"].size, len(call["self"].shape)), call["out"].shape
-        expected = expected[::-1] if transposed else expected
-        return (
-            None if got == expected else f"out: expected shape {extents(expected)} (room for all), got {extents(got)}"
-        )
+        expected, at = (expected[::-1], 1) if transposed else (expected, 0)
+        if len(got) == 2 and got[1 - at] == expected[1 - at] and got[at] <= expected[at]:
+            return None
+        return f"out: expected shape {extents(expected)} (room for all) or one with fewer {words}s, got {extents(got)}"
+
+    def work(call: Call) -> Library | None:
+        got, size = call["out"].shape, call["out"].size
+        if size == 0:
+            return None
+
+        def find_within(self: Any) -> Any:
+            found = find(self)
+            if found.size > size:
+                raise ValueError(f"out: expected shape {extents(found.shape)} (what is not 0), got {extents(got)}")
+            return found
+
+        return Library(find_within, ("self",), ("out",), sized_by_result=True)
 
     return Operator(
         name=name,
         function=camel(name),
         summary=summary,
         formula=f"out = the indices of elements of self that are not 0, a {words} each",
-        parameters=(_SELF, tensor_out("out", f"INT64; as many {words}s as self has elements")),
+        parameters=(_SELF, tensor_out("out", f"INT64; at most as many {words}s as self has elements")),
         support=support(NUMBERS),
         checks=(
             present("self", "out"),
@@ -512,7 +548,7 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
             limited_dims("self"),
             *unless_empty(("out",), rule("room for all: out", room)),
         ),
-        work=lambda call: Library(find, ("self",), ("out",), sized_by_result=True) if call["out"].size else None,
+        work=work,
     )
 
 
@@ -680,7 +716,7 @@ OPERATORS = (
         "Select rows along a dimension by indices of any shape.",
         (limited_dims("self", "index"), axis("dim", "self")),
         _instead_of_dim,
-        lambda self, index, dim: _chosen_rows(np.atleast_1d(self), np.atleast_1d(index), dim),
+        _chosen_from_either_end,
     ),
     _rows(
         "gather_v3",
