@@ -127,14 +127,24 @@ def test_eight_bits_on_950(name: str, of: D) -> None:
     assert np.abs(wanted[:2]).max(1).tolist() == [MAGNITUDES[of][-1]] * 2
 
 
-@pytest.mark.parametrize(
-    ("ends", "text"), [([1, 4], "from 0 to 3"), ([2, 1], "do not decrease"), ([1, 2], "3 as the last end")]
-)
+@pytest.mark.parametrize(("ends", "text"), [([1, 4], "from 0 to 3"), ([2, 1], "do not decrease")])
 def test_groups_that_are_no_rows(ends: list[int], text: str) -> None:
     given = _call(GROUPED[0])(D.FLOAT16) | {"x": np.ones((3, 130), np.float16), GROUPS: np.array(ends, np.int32)}
     given |= {"yOut": np.empty((3, 130), D.FLOAT8_E5M2.numpy), "scaleOut": np.empty((5, 2), np.float32)}
     with pytest.raises(AclnnError, match=text):
         computed(GROUPED[0], given, AT_950)
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_rows_behind_the_last_group_become_zeros(name: str) -> None:
+    """The task failed with the numbers of CANN's example program, one row of four in the only group."""
+    x = np.arange(1, 9, dtype=np.uint16).reshape(4, 2).view(np.float16)
+    given = _call(name)(D.FLOAT16) | {"x": x, GROUPS: np.array([1], np.int32), "minScale": 0.0}
+    given |= {"rowBlockSize": 1, "colBlockSize": 128}
+    given |= {"yOut": np.ones(x.shape, D.FLOAT8_E5M2.numpy), "scaleOut": np.ones((5, 1), np.float32)}
+    found = computed(name, given, AT_950)
+    assert found["yOut"].astype(float).tolist() == [[28672, 57344], [0, 0], [0, 0], [0, 0]]
+    assert found["scaleOut"].ravel().tolist() == [np.float32(2**-23 / 57344), 0, 0, 0, 0]
 
 
 def test_blocks_of_groups_end_with_them() -> None:

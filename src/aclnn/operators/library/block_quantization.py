@@ -89,7 +89,8 @@ def _work(call: Call) -> Library | None:
 
     def quantize_groups(x: Any, ends: Any) -> Any:
         y, scale = np.zeros(x.shape), np.zeros(shape, np.float32)
-        for group, (begin, end) in enumerate(groups(ends, x.shape[-2], _GROUPS)):
+        # Rows behind the last end become zeros.
+        for group, (begin, end) in enumerate(groups(ends, x.shape[-2], _GROUPS, whole=False)):
             if begin < end:
                 y[..., begin:end, :], found = _by_blocks(x[..., begin:end, :], sizes, dtype, least)
                 first = begin // sizes[0] + group
@@ -101,17 +102,23 @@ def _work(call: Call) -> Library | None:
     return Library(quantize, ("x",), ("yOut", "scaleOut"))
 
 
-def groups(ends: Any, rows: int, name: str) -> Iterator[tuple[int, int]]:
+def groups(ends: Any, rows: int, name: str, whole: bool = True) -> Iterator[tuple[int, int]]:
     """Return where groups of so many rows begin and end.
 
+    Args:
+        ends: where they end.
+        rows: how many there are.
+        name: of the argument.
+        whole: each row is of a group.
+
     Raises:
-        IndexError: an end is beyond the rows, or before another.
-        ValueError: rows are left.
+        IndexError: an end is beyond the rows.
+        ValueError: an end is before another, or rows are left.
     """
     expect_within(name, ends, 0, rows, "ends of groups")
     if (np.diff(ends) < 0).any():
         raise ValueError(f"{name}: expected ends of groups that do not decrease, got {listing(map(str, ends), 'and')}")
-    if ends[-1] != rows:
+    if whole and ends[-1] != rows:
         raise ValueError(f"{name}: expected {rows} as the last end (the rows of x), got {ends[-1]}")
     return pairwise((0, *ends.tolist()))
 
