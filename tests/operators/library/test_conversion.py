@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,9 +15,11 @@ from hypothesis import strategies as st
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.products import Product
+from aclnn.core.status import AclnnError
+from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import conversion
-from tests.cases.table import GRID, Arguments, T, shape
+from tests.cases.table import GRID, TILING, Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, tensors_of, torch
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -50,13 +53,36 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
 BREAKS: Mapping[str, Breaking] = {
     "broadcast shape of selfRef and src": lambda o, name: Break(shape((4, 2, 3), "src"), "shape [4, 2, 3]"),
     "0 to 1 dimensions": lambda o, name: Break(shape((1, 1), name), "0 to 1 dimensions"),
+    "data types together": lambda o, name: (
+        Break({"dtype": D.INT4, **dtype(D.INT4, "out")}, "ACL_INT32 beside ACL_INT4", D.FLOAT)
+        if name == "self"
+        else Break(
+            {"dtype": D.INT32, **dtype(D.FLOAT4_E2M1, "self"), **dtype(D.INT32, "out")},
+            "floating data type beside ACL_FLOAT4_E2M1",
+            product=Product.ASCEND_950,
+        )
+    ),
+    "contiguous": lambda o, name: Break(
+        {"dtype": D.INT4, "self": T(D.INT32, (2, 4)), "out": T(D.INT4, (2, 4))}
+        | {name: Tensor(D.INT32 if name == "self" else D.INT4, (2, 4), (1, 2))},
+        "a contiguous tensor",
+    ),
+    "even last dimension": lambda o, name: Break(
+        {"dtype": D.INT4, "self": T(D.INT32, GRID), "out": T(D.INT4, GRID)}, "an even last dimension beside four bits"
+    ),
     "at least 2 dimensions": lambda o, name: Break(shape((3,), *tensors_of(o)), "at least 2"),
 }
 
 
 class TestConversion(LibraryTests):
     subject = Subject(
-        conversion.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, empty=EMPTY, breaks=BREAKS
+        conversion.OPERATORS,
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        codes={"even last dimension": TILING},
     )
 
 
@@ -106,3 +132,70 @@ def test_large_tensors_are_converted_as_small_ones_are(source: D, target: D, lay
         np.testing.assert_array_equal(out.view.astype(np.float64), expected.astype(np.float64))
     assert out.untouched_outside()
     assert placed.untouched_outside()
+
+
+#: The numbers of four bits, in the order of their codes.
+MAGNITUDES = {D.FLOAT4_E2M1: (0, 0.5, 1, 1.5, 2, 3, 4, 6), D.FLOAT4_E1M2: (0, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 1.75)}
+ALL_CODES = np.arange(16, dtype=np.uint8)
+
+
+def cast(given: Any, source: D, target: D, dims: tuple[int, ...], result: Any) -> Any:
+    """Cast what lies in one array to another."""
+    arguments = {
+        "self": Tensor(source, dims, address=given.ctypes.data, owner=given),
+        "dtype": target,
+        "out": Tensor(target, dims, address=result.ctypes.data, owner=result),
+    }
+    prepare(BY_NAME["cast"], arguments, Product.ASCEND_950).run()
+    return result
+
+
+@pytest.mark.parametrize("of", MAGNITUDES)
+@pytest.mark.parametrize("source", [D.FLOAT, D.FLOAT16, D.BF16, D.FLOAT8_E5M2, D.FLOAT8_E4M3FN])
+def test_numbers_become_the_nearest_of_four_bits_by_way_of_bf16(source: D, of: D) -> None:
+    """As the examples of aclnnQuantMatmulWeightNz make their weights from FLOAT."""
+    magnitudes = MAGNITUDES[of]
+    middles = [(low + high) / 2 for low, high in itertools.pairwise(magnitudes)]
+    some = [*magnitudes, *middles, *(each + step for each in middles for step in (1e-4, 0.05, -0.05)), 100]
+    some.append(448 if source == D.FLOAT8_E4M3FN else math.inf)
+    given = np.array([*some, *(-each for each in some)], np.float64).astype(source.numpy)
+    short = given.astype(D.BF16.numpy).astype(np.float64)
+    apart = np.abs(np.abs(short)[:, None] - np.array(magnitudes))
+    apart[~np.isfinite(short)] = np.arange(8, 0, -1)
+    # In the middle of two, the one with an even code.
+    nearest = [min(range(8), key=lambda code, row=row: (row[code], code % 2)) for row in apart.tolist()]
+    codes = np.array(nearest, np.uint8) | np.where(np.signbit(short), 8, 0).astype(np.uint8)
+    got = cast(given.reshape(2, -1), source, of, (2, given.size // 2), np.zeros(given.size // 2, np.uint8))
+    assert got.tolist() == (codes[::2] | codes[1::2] << 4).tolist()
+
+
+@pytest.mark.parametrize("of", MAGNITUDES)
+@pytest.mark.parametrize("target", [D.FLOAT, D.FLOAT16, D.BF16, D.FLOAT8_E5M2, D.FLOAT8_E4M3FN])
+def test_four_bits_become_the_numbers_that_they_are(target: D, of: D) -> None:
+    given = ALL_CODES[::2] | ALL_CODES[1::2] << 4
+    got = cast(given, of, target, (4, 4), np.zeros((4, 4), target.numpy))
+    assert got.reshape(-1).astype(np.float64).tolist() == [*MAGNITUDES[of], *(-each for each in MAGNITUDES[of])]
+
+
+def test_int32_keeps_four_bits_in_int4() -> None:
+    given = np.array([[-8, 7, 0, -1], [1, 2, 3, 17]], np.int32)
+    got = cast(given, D.INT32, D.INT4, (2, 4), np.zeros(4, np.uint8))
+    assert got.tolist() == [0x78, 0xF0, 0x21, 0x13]
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"self": Tensor(D.INT32, (2, 4), (1, 2))}, 161002),
+        ({"out": Tensor(D.INT4, (2, 4), (1, 2))}, 161002),
+        ({"self": Tensor(D.INT32, (2, 3)), "out": Tensor(D.INT4, (2, 3))}, 561002),
+        ({"self": Tensor(D.INT32, ()), "out": Tensor(D.INT4, ())}, 561002),
+        ({"self": Tensor(D.FLOAT, (2, 4))}, 161002),
+        ({"self": Tensor(D.FLOAT, (2, 4)), "dtype": D.FLOAT4_E2M1, "out": Tensor(D.FLOAT4_E2M1, (2, 4))}, 161002),
+    ],
+)
+def test_tensors_of_four_bits_are_pairs_that_lie_together(change: Mapping[str, Any], code: int) -> None:
+    arguments = {"self": Tensor(D.INT32, (2, 4)), "dtype": D.INT4, "out": Tensor(D.INT4, (2, 4))}
+    with pytest.raises(AclnnError) as caught:
+        prepare(BY_NAME["cast"], {**arguments, **change}, Product.ATLAS_A2)
+    assert caught.value.code == code

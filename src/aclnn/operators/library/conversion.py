@@ -9,15 +9,19 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape_of,
     broadcastable,
     dims_between,
     dtype_in,
+    each,
     extents,
     limited_dims,
+    listing,
     present,
     promotable,
     public_format,
+    restricted,
     rule,
     same_dtype,
     same_format,
@@ -26,36 +30,89 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
 from aclnn.operators.library.common import (
     EIGHT_BITS,
     EIGHT_BITS_OF_NUMPY,
     INTEGERS,
+    MODERN,
     NUMBERS,
     REAL,
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
+    declared,
     library_operator,
     on_950,
     scalar,
     tensor_in,
     tensor_out,
 )
+from aclnn.operators.library.four_bits import packed
+from aclnn.operators.library.microscaling import ELEMENTS, FOUR_BITS, restored, rounded, stored
 
 _CONVERTED = (*NUMBERS, *UNSIGNED)
 _REPLACED = tensor_out("selfRef", "what is overwritten")
 
 
 _CONVERTIBLE = on_950(EIGHT_BITS_OF_NUMPY, _CONVERTED)
+_CAST = on_950((*EIGHT_BITS_OF_NUMPY, *FOUR_BITS), _CONVERTED)
+_BESIDE_FOUR_BITS = (*FLOATING, *EIGHT_BITS_OF_NUMPY)
 
 
 def _cast_dtype(call: Call) -> str | None:
     dtype, out = call["dtype"], call["out"].dtype
-    if dtype not in _CONVERTIBLE(call.product):
+    if dtype not in _CAST(call.product) and not (dtype == D.INT4 and call.product in MODERN):
         return f"dtype: expected a data type of numbers, got {dtype.c_name}"
     return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
+
+
+def _pair(call: Call) -> str | None:
+    source, target = call["self"].dtype, call["out"].dtype
+    if source in FOUR_BITS and target not in _BESIDE_FOUR_BITS:
+        return f"out: expected a floating data type beside {source.c_name}, got {target.c_name}"
+    allowed = {D.INT4: (D.INT32,), **dict.fromkeys(FOUR_BITS, _BESIDE_FOUR_BITS)}.get(target)
+    if allowed is None or source in allowed:
+        return None
+    named = listing(dtype.c_name for dtype in allowed)
+    return f"self: expected data type {named} beside {target.c_name}, got {source.c_name}"
+
+
+def _of_four_bits(call: Call) -> bool:
+    return any(call[name].dtype.bits == 4 for name in ("self", "out"))
+
+
+def _together(call: Call, name: str) -> str | None:
+    tensor = call[name]
+    return None if tensor.is_contiguous else f"expected a contiguous tensor, got strides {extents(tensor.strides)}"
+
+
+def _pairs(call: Call) -> str | None:
+    shape = call["self"].shape
+    if shape and shape[-1] % 2 == 0:
+        return None
+    return f"self: expected an even last dimension beside four bits, got {extents(shape)}"
+
+
+def _cast(call: Call) -> Library | None:
+    source, target, shape = call["self"].dtype, call["out"].dtype, call["self"].shape
+    if call["out"].size == 0:
+        return None
+
+    def convert(numbers: Any) -> Any:
+        if target == D.INT4:
+            return packed(numbers.astype(np.int8)).reshape(-1)
+        if source in FOUR_BITS:
+            return restored(numbers, source, shape)
+        if target in FOUR_BITS:
+            # The kernel takes this way, too.
+            short = numbers.astype(np.float32).astype(D.BF16.numpy).astype(np.float64)
+            return stored(rounded(short, ELEMENTS[target]), target)
+        return numbers
+
+    return Library(convert, ("self",), ("out",))
 
 
 _FILLED = on_950(EIGHT_BITS_OF_NUMPY, NUMBERS)
@@ -114,21 +171,28 @@ def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: 
 
 
 OPERATORS = (
-    library_operator(
+    declared(
         "cast",
         "out = self, converted to dtype",
         "Convert a tensor to another data type.",
         (tensor_in("self", "what is converted"), Parameter("dtype", "dtype", Kind.DTYPE, "that of out"), tensor_out()),
         (
             present("self", "out"),
-            dtype_in(_CONVERTIBLE, "self"),
+            dtype_in(_CAST, "self"),
             rule("data type: dtype, out", _cast_dtype),
+            rule("data types together: self, out", _pair),
             limited_dims("self"),
             same_shape("out", "self"),
+            *restricted(
+                "beside four bits",
+                _of_four_bits,
+                each("contiguous", ("self", "out"), _together),
+                rule("even last dimension: self", _pairs, ACLNN_ERR_INNER_TILING_ERROR),
+            ),
         ),
-        lambda self: self,
-        header="cast",
-        dtypes=(*_CONVERTED, *EIGHT_BITS_OF_NUMPY),
+        _cast,
+        dtypes=(*_CONVERTED, *EIGHT_BITS_OF_NUMPY, *FOUR_BITS, D.INT4),
+        products=WITH_INFERENCE,
     ),
     library_operator(
         "inplace_copy",
