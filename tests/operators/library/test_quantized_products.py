@@ -251,8 +251,8 @@ def tensor(array: Any, of: D | None = None, dims: tuple[int, ...] | None = None,
     return Tensor(of or D.of_numpy(array.dtype), dims or array.shape, strides, address=array.ctypes.data, owner=array)
 
 
-def multiply(out: Array, product: Product = Product.ATLAS_A2, **arguments: Any) -> Array:
-    operator = BY_NAME["quant_matmul_v5"]
+def multiply(out: Array, product: Product = Product.ATLAS_A2, name: str = NEW[0], **arguments: Any) -> Array:
+    operator = BY_NAME[name]
     absent = {p.name: None for p in operator.parameters if p.optional}
     attributes = {"transposeX1": False, "transposeX2": False, "groupSize": 0}
     prepare(operator, absent | attributes | arguments | {"out": tensor(out)}, product).run()
@@ -284,6 +284,23 @@ def test_numbers_of_four_bits(of: D, transposed: str) -> None:
         transposeX2=transposed == "by the attribute",
     )
     assert (out == left @ right / 2).all()
+
+
+def test_four_bits_may_be_called_blocks_in_the_function_of_blocks_alone() -> None:
+    """As in its example for Atlas A2, scaled by rows and columns."""
+    random = np.random.default_rng(8)
+    left, right = random.integers(-8, 8, (5, 64)), random.integers(-8, 8, (48, 64))
+    rows, columns = random.uniform(1, 2, 5).astype(np.float32), random.uniform(1, 2, 48).astype(np.float32)
+    x1, x2 = (each.reshape(-1)[::2] & 15 | (each.reshape(-1)[1::2] & 15) << 4 for each in (left, right))
+    weight = tensor(x2.astype(np.uint8), D.INT4, (48, 64))
+    weight.format, weight.storage_shape = Format.FORMAT_FRACTAL_NZ, (1, 3, 16, 64)
+    given = {"x1": tensor(x1.astype(np.uint8), D.INT4, (5, 64)), "x2": weight, "transposeX2": True}
+    given |= {"x1Scale": tensor(rows), "x2Scale": tensor(columns)}
+    out = multiply(np.zeros((5, 48), D.BF16.numpy), name=NEW[1], **given)
+    expected = left @ right.T * columns.astype(float) * rows.astype(float)[:, None]
+    np.testing.assert_allclose(out.astype(float), expected, rtol=2.0**-8)
+    with pytest.raises(AclnnError, match="x2: expected format ACL_FORMAT_ND, got"):
+        multiply(out, **given)
 
 
 @pytest.mark.parametrize("value", [-128, 127])

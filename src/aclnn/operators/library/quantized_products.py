@@ -45,6 +45,7 @@ from aclnn.operators.library.microscaling import PAIR, factors, restored
 from aclnn.operators.library.quantization import given, product_scale
 
 _FOUR_BITS = (D.INT4, D.INT32)
+_IN_BLOCKS = "quant_matmul_weight_nz"
 _BITS = (D.UINT64, D.INT64)
 #: How many products of INT8 float32 sums exactly, and columns that stay in the cache beside them.
 _EXACT, _COLUMNS = 1 << (24 - 14), 1 << 8
@@ -271,7 +272,8 @@ def _out_shape(call: Call) -> str | None:
 
 
 def _weight_format(call: Call) -> str | None:
-    got, may_lie_in_blocks = call["x2"].format, call["x2"].dtype not in _FOUR_BITS
+    got = call["x2"].format
+    may_lie_in_blocks = call.operator.name == _IN_BLOCKS or call["x2"].dtype not in _FOUR_BITS
     if not got.private or (may_lie_in_blocks and got == Format.FORMAT_FRACTAL_NZ):
         return None
     return f"x2: expected format ACL_FORMAT_ND{' or ACL_FORMAT_FRACTAL_NZ' * may_lie_in_blocks}, got {got.c_name}"
@@ -553,7 +555,7 @@ OPERATORS = (
     _operator("quant_matmul_v4"),
     _operator("quant_matmul_v5", *on(CLASS_950, one_of("groupSize", 0)), code=ACLNN_ERR_PARAM_NULLPTR),
     _operator(
-        "quant_matmul_weight_nz",
+        _IN_BLOCKS,
         one_of("groupSize", 0),
         *on(CLASS_950, format_is(Format.FORMAT_FRACTAL_NZ, "x2")),
         code=ACLNN_ERR_PARAM_INVALID,
