@@ -17,7 +17,7 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import indexing
 from aclnn.operators.library.common import REAL
-from tests.cases.table import INVALID, NO_KERNEL, NULL, Arguments, T, scalar, shape
+from tests.cases.table import NO_KERNEL, Arguments, T, scalar, shape
 from tests.helpers.library import (
     BY_NAME,
     IMAGES,
