@@ -64,9 +64,11 @@ def _led(a: Mapping[str, Any], size: tuple[int, ...]) -> Any:
 
 def _masked_maxima(a: Mapping[str, Any]) -> Any:
     y, indices = REFERENCES["max_pool2d_with_indices"](a)
-    mask = torch.zeros(8, 384)
-    mask[:, :12:2] = _places(indices).reshape(8, 6).float()
-    return y, mask.reshape(2, 4, 6, 64)
+    mask = torch.zeros(2, 4, 6, 64)
+    for at, place in np.ndenumerate(np.asarray(_places(indices)).reshape(2, 4, 6)):
+        image, channel, window = at
+        mask.reshape(-1)[384 * image + 64 * int(place) + 2 * window] += 1 << channel
+    return y, mask
 
 
 def _unmasked(a: Mapping[str, Any]) -> Any:
@@ -235,7 +237,9 @@ BREAKS: Mapping[str, Breaking] = {
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     if (operator, name) == ("max_pool2d_with_mask_backward", "indices"):
-        return np.tile(np.array([2, 0], np.int8), array.size // 2).reshape(array.shape)
+        mask = np.zeros_like(array)
+        mask.reshape(-1)[: 2 * 384].reshape(2, 6, 64)[:, 2, :12] = -1
+        return mask
     return array
 
 
@@ -283,6 +287,41 @@ def test_a_mask_leads_gradients_to_the_maxima() -> None:
         prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, y.detach().numpy())
     np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6)
+
+
+def test_the_mask_of_the_example_is_read_as_the_kernel_does() -> None:
+    """All channels of the first place of sixteen windows, of which there are two."""
+    x = np.zeros((1, 1, 4, 3), np.float32)
+    mask = np.array([-1] * 32 + [0] * 224, np.int8).reshape(1, 1, 4, 64)
+    dy = np.array([0.4757, 0.1726], np.float32).reshape(1, 1, 2, 1)
+    named = {"gradOutput": dy, "self": x, "indices": mask, "gradInput": np.ones_like(x)}
+    placed = {name: Placed(array, "contiguous") for name, array in named.items()}
+    call = LARGEST | {"kernelSize": (2, 2), "stride": (2, 2), "padding": (0, 0), "ceilMode": False}
+    operator = BY_NAME["max_pool2d_with_mask_backward"]
+    arguments = call | {name: each.tensor for name, each in placed.items()}
+    prepare(operator, {p.name: arguments[p.name] for p in operator.parameters}, Product.ATLAS_A2).run()
+    assert placed["gradInput"].view.reshape(-1).tolist() == [dy[0, 0, 0, 0], *[0] * 5, dy[0, 0, 1, 0], *[0] * 5]
+
+
+@pytest.mark.parametrize("channels", [1, 16, 17, 40])
+def test_masks_of_blocks_of_channels_lead_back(channels: int) -> None:
+    """In windows wider than the plane, too, whose padding a place must not be taken for."""
+    random = np.random.default_rng(5)
+    x = random.integers(0, 5, (2, channels, 7, 2)).astype(np.float32)
+    leaf = to_torch(x).requires_grad_()
+    y = torch.nn.functional.max_pool2d(leaf, (3, 4), (2, 1), (1, 2))
+    dy = random.normal(size=y.shape).astype(np.float32)
+    y.backward(to_torch(dy))
+    room = (-(-y[0, 0].numel() // 16) + 1) * 32
+    named = {"self": x, "gradOutput": dy, "out": np.zeros_like(dy), "gradInput": np.zeros_like(x)}
+    named["indices"] = np.zeros((2, channels, 12, room), np.int8)
+    placed = {name: Placed(array, "contiguous") for name, array in named.items()}
+    call = LARGEST | {"kernelSize": (3, 4), "stride": (2, 1), "padding": (1, 2), "ceilMode": False}
+    call |= {name: each.tensor for name, each in placed.items()}
+    for name in ("max_pool2d_with_mask", "max_pool2d_with_mask_backward"):
+        prepare(BY_NAME[name], {p.name: call[p.name] for p in BY_NAME[name].parameters}, Product.ATLAS_A2).run()
+    np.testing.assert_array_equal(placed["out"].view, y.detach().numpy())
+    np.testing.assert_allclose(placed["gradInput"].view, leaf.grad.numpy(), rtol=1e-6, atol=1e-6)
 
 
 def test_windows_far_larger_than_the_plane_took_memory_for_all_of_their_elements() -> None:

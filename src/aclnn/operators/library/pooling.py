@@ -98,6 +98,11 @@ def _pooled_shape(call: Call) -> Numbers:
     return (*shape[:-rank], *_count(call))
 
 
+#: Channels of which a word of a mask has bits.
+_WORD = 16
+_BITS = np.left_shift(1, np.arange(_WORD)).astype(np.uint16)
+
+
 def _channels_first(function: Callable[..., Any], rank: int) -> Callable[..., Any]:
     """Make a function of arrays whose channels are last from one of arrays whose channels come before the plane."""
 
@@ -162,29 +167,54 @@ def _largest(x: Any, windows: Windows, count: Numbers) -> Any:
 
 
 def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
-    """The index in the plane of each place of each window: (places, windows)."""
+    """The index in the plane of each place of each window, -1 in the padding: (places, windows)."""
     rows, columns = (
         np.arange(k)[:, None] * d + np.arange(n) * s - p
         for k, d, n, s, (p, _) in zip(
             windows.kernel, windows.dilation, count, windows.stride, windows.padding, strict=True
         )
     )
-    return (rows[:, None, :, None] * size[1] + columns[None, :, None, :]).reshape(math.prod(windows.kernel), -1)
+    inside = ((rows >= 0) & (rows < size[0]))[:, None, :, None] & ((columns >= 0) & (columns < size[1]))[:, None]
+    found = np.where(inside, rows[:, None, :, None] * size[1] + columns[None, :, None, :], -1)
+    return found.reshape(math.prod(windows.kernel), -1)
+
+
+def _blocks_of_channels(x: Any) -> tuple[int, int, int]:
+    """The number of images, of blocks of channels that a word of a mask has bits for, and of channels."""
+    channels = x.shape[-3]
+    return math.prod(x.shape[:-3]), -(-channels // _WORD), channels
 
 
 def _masked(x: Any, windows: Windows, count: Numbers, shape: Sequence[int]) -> tuple[Any, Any]:
-    """The maxima, and a mask whose first bytes hold the place in its window of each, two bytes each."""
+    """The maxima, and a mask as the kernel writes it to the beginning of its memory.
+
+    For each image, block of channels and place of a window it has a word for each window, and room behind; of the
+    word, the bits of the channels whose maximum is there.
+    """
     best, chosen = _maxima(x, windows, count)
-    places = (chosen.reshape(-1, 1, math.prod(count)) == _positions(windows, count, x.shape[-2:])).argmax(1)
-    mask = np.zeros((len(places), math.prod(shape[-2:])), np.int8)
-    mask[:, : 2 * places.shape[1]] = places.astype(np.int16).view(np.int8)
+    positions, (images, blocks, channels) = _positions(windows, count, x.shape[-2:]), _blocks_of_channels(x)
+    here = np.zeros((images, blocks * _WORD, *positions.shape), bool)
+    here[:, :channels] = chosen.reshape(images, channels, 1, -1) == positions
+    words = np.zeros((images, blocks, len(positions), shape[-1] // 2), np.uint16)
+    bits = here.reshape(images, blocks, _WORD, *positions.shape)
+    words[..., : positions.shape[1]] = (bits * _BITS[:, None, None]).sum(2, dtype=np.uint16)
+    mask = np.zeros(math.prod(shape), np.int8)
+    mask[: words.nbytes] = words.reshape(-1).view(np.int8)
     return best, mask.reshape(shape)
 
 
 def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Numbers) -> Any:
-    flat = np.ascontiguousarray(mask.reshape(-1, math.prod(mask.shape[-2:]))[:, : 2 * math.prod(count)])
-    places, known = flat.view(np.int16), _positions(windows, count, x.shape[-2:])
-    return _scattered(dy, x, known[places % len(known), np.arange(known.shape[1])])
+    positions, (images, blocks, channels) = _positions(windows, count, x.shape[-2:]), _blocks_of_channels(x)
+    stored = np.ascontiguousarray(mask).reshape(-1).view(np.uint16)
+    words = stored[: images * blocks * len(positions) * mask.shape[-1] // 2].reshape(images, blocks, len(positions), -1)
+    bits = words[:, :, None, :, : positions.shape[1]] & _BITS[:, None, None] != 0
+    here = bits.reshape(images, blocks * _WORD, *positions.shape)[:, :channels]
+    total = np.zeros((images, channels, math.prod(x.shape[-2:])))
+    gradients = dy.reshape(images, channels, -1)
+    for place, at in enumerate(positions):
+        inside = at >= 0
+        total[..., at[inside]] += np.where(here[:, :, place, inside], gradients[..., inside], 0)
+    return total.reshape(x.shape)
 
 
 def _scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
@@ -587,7 +617,12 @@ OPERATORS = (
         "The largest element of each window, and which of the window's it is.",
         (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
-            Parameter("indices", "indices", Kind.OUTPUT, "for the gradient; no document says what its bytes are"),
+            Parameter(
+                "indices",
+                "indices",
+                Kind.OUTPUT,
+                "for the gradient: of each place of a window words, whose bits are those of 16 channels",
+            ),
         ),
         (_SIZES, *_UNDILATED, _pooled("out"), rule("room for the mask: indices", _mask)),
         ("self",),
