@@ -10374,7 +10374,7 @@ def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | N
 def aclnnScatterReduceGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Add to elements along a dimension.
+    """Reduce values that go to the same element along a dimension.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -10382,7 +10382,7 @@ def aclnnScatterReduceGetWorkspaceSize(
     """
 
 def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to elements along a dimension.
+    """Reduce values that go to the same element along a dimension.
 
     Phase two: queues the work.
     """
@@ -10390,7 +10390,7 @@ def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int 
 def aclnnInplaceScatterReduceGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int
 ) -> tuple[int, int, int]:
-    """Add to elements along a dimension, in place.
+    """Reduce values that go to the same element along a dimension, in place.
 
     Phase one: judges the arguments; the workspace's bytes, and an executor.
 
@@ -10400,7 +10400,7 @@ def aclnnInplaceScatterReduceGetWorkspaceSize(
 def aclnnInplaceScatterReduce(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add to elements along a dimension, in place.
+    """Reduce values that go to the same element along a dimension, in place.
 
     Phase two: queues the work.
     """
