@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from aclnn.capi import operators as entries
-from aclnn.capi.prototype import CALLS, FUNCTIONS
+from aclnn.capi.prototype import FUNCTIONS, call_of
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
 from aclnn.core.products import Product
@@ -108,18 +108,17 @@ def test_an_operator_may_take_lists_and_numbers_of_any_width() -> None:
             tensors.append(cann.aclCreateTensor([rows], 1, 0, None, 0, 2, [rows], 1, memory))
             addresses.append(memory)
         x, y = cann.aclCreateTensorList(tensors[:2], 2), cann.aclCreateTensorList(tensors[2:], 2)
-        status, size, executor = CALLS["aclnnScaleListGetWorkspaceSize"](x, 2.5, -4, True, y)
+        status, size, executor = call_of("aclnnScaleListGetWorkspaceSize")(x, 2.5, -4, True, y)
         assert status == 0
-        assert CALLS["aclnnScaleList"](0, size, executor, None) == 0
+        assert call_of("aclnnScaleList")(0, size, executor, None) == 0
         for address, rows in zip(addresses[2:], (2, 3), strict=True):
             found = np.zeros(rows, np.float32)
             assert cann.aclrtMemcpy(found.ctypes.data, rows * 4, address, rows * 4, 2) == 0
             np.testing.assert_array_equal(found, np.arange(rows) * -6.5)
         with pytest.raises(ValueError, match="int8_t"):
-            CALLS["aclnnScaleListGetWorkspaceSize"](x, 2.5, 128, True, y)
+            call_of("aclnnScaleListGetWorkspaceSize")(x, 2.5, 128, True, y)
     finally:
         for name in ("aclnnScaleList", "aclnnScaleListGetWorkspaceSize"):
-            CALLS.pop(name)
             FUNCTIONS.pop(name)
         gc.collect()
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from aclnn import cann
-from aclnn.capi.prototype import CALLS
+from aclnn.capi.prototype import call_of
 from aclnn.core import products
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
@@ -206,8 +206,8 @@ def matrix(
 
 
 def finish(name: str, *arguments: int | None) -> int:
-    status, size, executor = CALLS[f"{name}GetWorkspaceSize"](*arguments)
-    return status or CALLS[name](0, size, executor, 0) or cann.aclrtSynchronizeStream(0)
+    status, size, executor = call_of(f"{name}GetWorkspaceSize")(*arguments)
+    return status or call_of(name)(0, size, executor, 0) or cann.aclrtSynchronizeStream(0)
 
 
 @pytest.mark.usefixtures("device")
@@ -244,7 +244,7 @@ def test_a_program_lays_a_weight_out_and_multiplies_by_its_transpose() -> None:
     n, k = 5, 3
     array = np.random.default_rng(7).normal(size=(n, k)).astype(np.float16)
     sizes = cann.aclCreateIntArray([n, k], 2)
-    assert CALLS["aclnnCalculateMatmulWeightSizeV2"](sizes, D.FLOAT16) == (0, 256)
+    assert call_of("aclnnCalculateMatmulWeightSizeV2")(sizes, D.FLOAT16) == (0, 256)
     weight, x, y = on_device(array), np.ones((2, k), np.float16), np.empty((2, n), np.float16)
     out = on_device(y)
     assert finish(LAY_OUT.function, matrix(D.FLOAT16, (n, k), (k, 1), weight)) == 0
@@ -269,7 +269,7 @@ def test_a_program_lays_a_weight_out_and_multiplies_by_its_transpose() -> None:
 )
 def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | None, expected: int) -> None:
     array = cann.aclCreateIntArray(dims, len(dims))
-    assert CALLS[f"aclnnCalculateMatmulWeightSize{name}"](array, *[] if of is None else [of]) == (0, expected)
+    assert call_of(f"aclnnCalculateMatmulWeightSize{name}")(array, *[] if of is None else [of]) == (0, expected)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +286,7 @@ def test_how_many_elements_a_weight_takes(name: str, dims: list[int], of: D | No
 def test_sizes_that_are_refused(dims: list[int] | None, of: D, product: Product, status: int, text: str) -> None:
     products.set_soc_name(SOC_NAMES[product])
     array = 0 if dims is None else cann.aclCreateIntArray(dims, len(dims))
-    assert CALLS["aclnnCalculateMatmulWeightSizeV2"](array, of) == (status, 0)
+    assert call_of("aclnnCalculateMatmulWeightSizeV2")(array, of) == (status, 0)
     assert text in (cann.aclGetRecentErrMsg() or "")
 
 
@@ -299,7 +299,7 @@ def test_a_program_casts_a_weight_to_fractals_and_back(product: Product) -> None
     blocks, public = on_device(there), on_device(back)
     strides = (5, 1)
     source = matrix(D.FLOAT16, array.shape, strides, on_device(array))
-    size = CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"]
+    size = call_of("aclnnNpuFormatCastCalculateSizeAndFormat")
     assert size(source, Format.FORMAT_FRACTAL_NZ, D.FLOAT16) == (0, [1, 2, 16, 16], 4, 29)
     laid_out = matrix(D.FLOAT16, array.shape, strides, blocks, format=Format.FORMAT_FRACTAL_NZ)
     assert finish(CAST.function, source, laid_out) == 0
@@ -322,7 +322,7 @@ def test_a_program_casts_a_weight_to_fractals_and_back(product: Product) -> None
 def test_blocks_follow_from_the_data_types(of: D, additional: int, product: Product, expected: Any) -> None:
     products.set_soc_name(SOC_NAMES[product])
     source = cann.aclCreateTensor((5, 20), 2, of, (20, 1), 0, Format.FORMAT_ND, (5, 20), 2, 0)
-    found = CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"](source, Format.FORMAT_FRACTAL_NZ, additional)
+    found = call_of("aclnnNpuFormatCastCalculateSizeAndFormat")(source, Format.FORMAT_FRACTAL_NZ, additional)
     assert found == (0, *expected)
 
 
@@ -347,5 +347,5 @@ def test_casts_whose_size_is_refused(
     products.set_soc_name(SOC_NAMES[product])
     strides = None if dims is None else [1] * len(dims)
     source = 0 if dims is None else cann.aclCreateTensor(dims, len(dims), of, strides, 0, 2, dims, len(dims), 0)
-    assert CALLS["aclnnNpuFormatCastCalculateSizeAndFormat"](source, to, additional) == (status, [], 0, 0)
+    assert call_of("aclnnNpuFormatCastCalculateSizeAndFormat")(source, to, additional) == (status, [], 0, 0)
     assert text in (cann.aclGetRecentErrMsg() or "")
