@@ -199,6 +199,14 @@ def test_without_x_only_its_gradient_is_written() -> None:
     assert (found["dsinOut"] == 7).all()
 
 
+def test_without_x_the_other_gradients_may_have_any_shape() -> None:
+    dy, cos, sin = np.ones(X, np.float32), np.full(ANGLES, 2, np.float32), np.full(ANGLES, 3, np.float32)
+    given = {"dy": dy, "cos": cos, "sin": sin, "xOptional": None, "dxOut": dy * 0}
+    given |= dict.fromkeys(("dcosOut", "dsinOut"), np.empty((1, 1, 1, 0), np.float32))
+    found = _computed("rotary_position_embedding_grad", given, 0, Product.ATLAS_A2)
+    assert (found["dxOut"] == [5] * 16 + [-1] * 16).all()
+
+
 @pytest.mark.parametrize(
     ("x", "angles", "mode"),
     [

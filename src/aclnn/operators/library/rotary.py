@@ -23,6 +23,7 @@ from aclnn.core.checks import (
     on,
     present,
     public_format,
+    restricted,
     rule,
     same_dtype,
     same_shape,
@@ -203,6 +204,10 @@ def _arranged(call: Call) -> str | None:
     )
 
 
+def _has_x(call: Call) -> bool:
+    return call["xOptional"] is not None
+
+
 def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, ...]:
     first, (out, *gradients) = inputs[0], outputs
     required = (*(name for name in inputs if name != "xOptional"), *outputs)
@@ -219,7 +224,7 @@ def _checks(inputs: tuple[str, ...], outputs: tuple[str, ...]) -> tuple[Check, .
             dims_between(3, 4, first, "cos"),
             same_shape("sin", "cos"),
             *(same_shape(name, first) for name in (*given, out)),
-            *(same_shape(name, "cos") for name in gradients),
+            *restricted("beside xOptional", _has_x, *(same_shape(name, "cos") for name in gradients)),
             rule(f"whole pairs: {first}", _elements),
             *on(CLASS_950, rule("broadcasts: cos", _broadcasts)),
             *elsewhere(CLASS_950, rule("arrangement: cos", _arranged)),
