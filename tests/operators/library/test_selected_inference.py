@@ -99,9 +99,10 @@ class TestSelectedInference(LibraryTests):
             "pages of heads": lambda o, name: Break(shape((6, 32, 384), name), "pages of pageBlockSize"),
             "pages of each sample": lambda o, name: Break(shape((2, 3), name), "shape [3, …]"),
             "a length of each sample": lambda o, name: Break({name: (130, 64, 193)}, "3 lengths from 1 to 192"),
+            "numbers for each head of keys": lambda o, name: Break(shape((3, 2, 2, 4), name), "or [3, 1, 2, 4]"),
             **{
                 f"shape is {what}": lambda o, name: Break(shape((3, 1, 384), name), "shape [")
-                for what in ("of the heads", "numbers for each head of keys", "of the attention")
+                for what in ("of the heads", "of the attention")
             },
         },
         numbers=_numbers,
@@ -131,3 +132,16 @@ def test_heads_may_have_a_dimension(layout: str | None) -> None:
     np.testing.assert_allclose(results["output"], found.reshape(B, 1, HEADS, 128), 2e-3, 2e-3)
     with pytest.raises(AclnnError, match="expected numbers of its pages from 0 to 5, got 6"):
         computed(NAME, call | arrays | {"blockTableOptional": np.full_like(TABLE, 6)})
+
+
+def test_numbers_of_blocks_may_have_a_dimension_of_queries() -> None:
+    random, call = np.random.default_rng(7), _call(D.FLOAT16)
+    arrays = {
+        name: random.normal(size=each.shape).astype(each.dtype.numpy)
+        for name, each in call.items()
+        if isinstance(each, T)
+    }
+    arrays |= {"topkIndices": NUMBERS, "blockTableOptional": TABLE}
+    expected = computed(NAME, call | arrays)["output"]
+    found = computed(NAME, call | arrays | {"topkIndices": NUMBERS[:, None]})["output"]
+    np.testing.assert_array_equal(found, expected)

@@ -57,7 +57,7 @@ def _work(call: Call) -> Library | None:
     )
 
     def compute(query: Array, key: Array, value: Array, numbers: Array, table: Array) -> Array:
-        queries = query.reshape(len(query), heads, -1)
+        queries, numbers = query.reshape(len(query), heads, -1), numbers.reshape(len(query), shared, -1)
         keys, values = (x.reshape(pages[0] * pages[1], shared, -1) for x in (key, value))
         found = np.empty((*queries.shape[:2], values.shape[2]), query.dtype)
         tokens = token_rows(PAGES, pages, lengths, table)
@@ -147,8 +147,12 @@ def _lengths(call: Call) -> str | None:
     return f"{_LENGTHS}: expected {samples} lengths from 1 to {room}, got {extents(got)}"
 
 
-def _number_shape(call: Call) -> tuple[int, ...]:
-    return (call["query"].shape[0], call[_SHARED], call[_COUNT])
+def _number_shape(call: Call) -> str | None:
+    got, (samples, *of_sample) = call[_NUMBERS].shape, (call["query"].shape[0], call[_SHARED], call[_COUNT])
+    allowed = ((samples, *of_sample), (samples, 1, *of_sample))
+    if got in allowed:
+        return None
+    return f"{_NUMBERS}: expected shape {' or '.join(map(extents, allowed))}, got {extents(got)}"
 
 
 OPERATORS = (
@@ -160,7 +164,10 @@ OPERATORS = (
             tensor_in("query", "(B, 1, N, 192), or (B, 1, N * 192) with BSH"),
             tensor_in("key", "(pages, tokens, heads, 192), or (pages, tokens, heads * 192) with BSH"),
             tensor_in("value", "alike, of 128 elements"),
-            tensor_in(_NUMBERS, f"numbers of blocks of a sample up to the first below 0, (B, heads, {_COUNT}); INT32"),
+            tensor_in(
+                _NUMBERS,
+                f"numbers of blocks up to the first below 0, (B, heads, {_COUNT}) or (B, 1, …); INT32",
+            ),
             optional_in("attenMaskOptional", "ignored"),
             optional_in(_TABLE, "the pages of each sample; INT32"),
             Parameter(
@@ -201,7 +208,7 @@ OPERATORS = (
                     each("pages of heads", ("key", "value"), _keys),
                     rule(f"pages of each sample: {_TABLE}", _table),
                     rule(f"a length of each sample: {_LENGTHS}", _lengths),
-                    shape_is("numbers for each head of keys", _number_shape, _NUMBERS),
+                    rule(f"numbers for each head of keys: {_NUMBERS}", _number_shape),
                     shape_is("of the attention", _output_shape, "output"),
                 ),
             ),
