@@ -90,6 +90,7 @@ class TestFloydAttention(LibraryTests):
                 title: lambda o, name: Break(shape(_other(o, name), name), "shape [")
                 for title in (
                     *("beside query", "shape is beside query", "shape is of rows and paths"),
+                    "of rows and paths, or of scores",
                     "shape is eight for each query",
                     *(f"same shape as {of}" for of in ("query", "key1", "value1", "key2", "value2")),
                 )
@@ -127,3 +128,16 @@ def test_gradients(is_masked: bool) -> None:
     results = computed(BACKWARD, call | arrays | absent)
     for out, gradient in zip(("dqOut", "dk1Out", "dv1Out", "dk2Out", "dv2Out"), gradients, strict=True):
         np.testing.assert_allclose(results[out], gradient, 4e-3, 1e-3, err_msg=out)
+
+
+def test_each_score_may_have_a_mask_of_its_own() -> None:
+    random, call = np.random.default_rng(8), CALLS[FORWARD](D.FLOAT16)
+    arrays = {
+        name: (random.normal(size=each.shape) / 4).astype(each.dtype.numpy)
+        for name, each in call.items()
+        if isinstance(each, T)
+    }
+    arrays["attenMaskOptional"] = mask = random.random((*QUERY[:4], K)) < 0.3
+    given = [torch.tensor(arrays[name]).double() for name in ("query", "key1", "value1", "key2", "value2")]
+    results = computed(FORWARD, call | arrays)
+    np.testing.assert_allclose(results["attentionOutOut"], attention(*given, torch.tensor(mask))[0], 4e-3, 1e-3)

@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, extents, generated, nothing_to_write, rule, same_shape, shape_is
+from aclnn.core.checks import (
+    dims_between,
+    dtype_in,
+    each,
+    extents,
+    generated,
+    nothing_to_write,
+    rule,
+    same_shape,
+    shape_is,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.core.products import A2_CLASS, Product
@@ -37,7 +47,7 @@ def _both(x: Array, first: Array, second: Array) -> Array:
 
 
 def _scores(query: Array, keys: tuple[Array, Array], scale: float, mask: Any) -> Array:
-    """The scores (N, M, K) of a head; the second keys are (K, M, D), the mask (N, 1, K)."""
+    """The scores (N, M, K) of a head; the second keys are (K, M, D), the mask (N, 1, K) or alike."""
     found = _both(query, keys[0].swapaxes(1, 2), keys[1].transpose(1, 2, 0)) * query.dtype.type(scale)
     return found if mask is None else np.where(mask != 0, query.dtype.type(_MASKED), found)
 
@@ -60,7 +70,8 @@ def _work(call: Call) -> Library | None:
         attention = np.empty(shape, query.dtype)
         largest, total = (np.empty((*shape[:4], 1), query.dtype) for _ in range(2))
         for at in _parts(*shape[:2]):
-            scores = _scores(query[at], (key1[at], key2[at]), scale, mask[0][at[0], 0] if mask else None)
+            masked = mask[0][at[0], at[1] % mask[0].shape[1]] if mask else None
+            scores = _scores(query[at], (key1[at], key2[at]), scale, masked)
             largest[at] = scores.max(-1, keepdims=True)
             powers = np.exp(scores - largest[at])
             total[at] = powers.sum(-1, keepdims=True, dtype=np.float64)
@@ -129,11 +140,16 @@ def _mask_shape(call: Call) -> tuple[int, ...]:
     return (query[0], 1, query[2], 1, call["key1"].shape[3])
 
 
+def _mask_or_scores(call: Call, name: str) -> str | None:
+    got, allowed = call[name].shape, (_mask_shape(call), (*call["query"].shape[:4], call["key1"].shape[3]))
+    return None if got in allowed else f"expected shape {' or '.join(map(extents, allowed))}, got {extents(got)}"
+
+
 def _statistic_shape(call: Call) -> tuple[int, ...]:
     return (*call["query"].shape[:4], _COPIES)
 
 
-def _shapes(statistics: tuple[str, str], attention: tuple[str, ...]) -> tuple[Check, ...]:
+def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]) -> tuple[Check, ...]:
     return (
         dims_between(5, 5, "query", "key1"),
         rule("extents with a kernel: query", _query),
@@ -141,7 +157,7 @@ def _shapes(statistics: tuple[str, str], attention: tuple[str, ...]) -> tuple[Ch
         same_shape("value1", "key1"),
         shape_is("beside query", _second_key_shape, "key2"),
         same_shape("value2", "key2"),
-        shape_is("of rows and paths", _mask_shape, _MASK),
+        mask,
         shape_is("eight for each query", _statistic_shape, *statistics),
         *(same_shape(name, "query") for name in attention),
     )
@@ -167,8 +183,10 @@ _TENSORS = (
     tensor_in("key2", "of pairs (j, k), (B, H, K, M, D)"),
     tensor_in("value2", "as key2"),
 )
-_MASK_IN = optional_in(_MASK, "nonzero where a path takes no part, (B, 1, N, 1, K); BOOL or UINT8")
+_MASK_USE = "nonzero where a path takes no part, (B, 1, N, 1, K){}; BOOL or UINT8"
 _OF_MASK = dtype_in({D.BOOL, D.UINT8}, _MASK)
+_ROWS = shape_is("of rows and paths", _mask_shape, _MASK)
+_ROWS_OR_SCORES = each("of rows and paths, or of scores", (_MASK,), _mask_or_scores)
 _FORMULA = "p = softmax over j of scale * (query[i, k] @ key1[i, j] + query[i, k] @ key2[j, k]), masked"
 _FORWARD_OUTPUTS = ("softmaxMaxOut", "softmaxSumOut", "attentionOutOut")
 
@@ -180,7 +198,7 @@ OPERATORS = (
         formula=f"attentionOutOut[i, k] = sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(
             *_TENSORS,
-            _MASK_IN,
+            optional_in(_MASK, _MASK_USE.format(" or (B, H, N, M, K)")),
             attribute("scaleValueOptional", Kind.DOUBLE, "what scores are multiplied with"),
             tensor_out(_FORWARD_OUTPUTS[0], "the largest score, (B, H, N, M, 8); FLOAT", const=True),
             tensor_out(_FORWARD_OUTPUTS[1], "the sum of e^(score - largest), alike; FLOAT", const=True),
@@ -192,7 +210,11 @@ OPERATORS = (
             _FORWARD_OUTPUTS,
             _forward_columns,
             _OF_MASK,
-            *_shapes(("softmaxMaxOut", "softmaxSumOut"), ("attentionOutOut",)),
+            *_shapes(
+                _ROWS_OR_SCORES,
+                ("softmaxMaxOut", "softmaxSumOut"),
+                ("attentionOutOut",),
+            ),
         ),
         work=_work,
     ),
@@ -204,7 +226,7 @@ OPERATORS = (
         parameters=(
             *_TENSORS,
             tensor_in("dy", "the gradient of the attention"),
-            _MASK_IN,
+            optional_in(_MASK, _MASK_USE.format("")),
             tensor_in("softmaxMax", "the largest score, (B, H, N, M, 8); FLOAT"),
             tensor_in("softmaxSum", "the sum of e^(score - largest), alike; FLOAT"),
             tensor_in("attentionIn", "the attention"),
@@ -217,7 +239,7 @@ OPERATORS = (
             tuple(_GRADIENTS),
             _backward_columns,
             _OF_MASK,
-            *_shapes(("softmaxMax", "softmaxSum"), ("dy", "attentionIn")),
+            *_shapes(_ROWS, ("softmaxMax", "softmaxSum"), ("dy", "attentionIn")),
             *(same_shape(out, of) for out, of in _GRADIENTS.items()),
         ),
         work=_gradient_work,
