@@ -24,7 +24,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(lifecycle._state, "current", lifecycle._State())
     monkeypatch.setattr(graphs._begun, "current", set())
     monkeypatch.setattr(graphs, "_thread", graphs._Thread())
-    monkeypatch.setattr(callbacks._process, "current", callbacks._Subscriptions())
+    monkeypatch.setattr(callbacks._process, "current", callbacks._Process())
     monkeypatch.setattr(errors, "_recent", errors._Recent())
     yield
     for number in range(2):

@@ -21,6 +21,8 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     copies,
     executors,
     graphs,
+    identities,
+    indirect,
     limits,
     memory,
     notifies,
@@ -29,7 +31,10 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     queries,
     runtime,
     single_operators,
+    stream_configs,
     system,
+    timeouts,
+    waits,
     weights,
 )
 from aclnn.capi.prototype import FUNCTIONS, call_of

@@ -1,4 +1,4 @@
-"""aclrtLaunchHostFunc … aclrtUnSubscribeReport: functions of a program that streams call."""
+"""aclrtLaunchHostFunc … aclrtProcessHostFunc: functions of a program that streams call."""
 
 from __future__ import annotations
 
@@ -33,22 +33,40 @@ def aclrtLaunchCallback(fn: int, userData: int | None, blockType: int, stream: i
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"blockType: expected 0 or 1, got {blockType}")
     _expect_function(fn)
     blocks = blockType == _BLOCK_TYPES["ACL_CALLBACK_BLOCK"]
-    callbacks.report(fn, userData or 0, devices.stream_of(stream), blocks)
+    callbacks.callbacks().report(fn, userData or 0, devices.stream_of(stream), blocks)
 
 
 @c_function("aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream)")
 def aclrtSubscribeReport(threadId: int, stream: int) -> None:
     """Let a thread (``pthread_self``) call what aclrtLaunchCallback launches on a stream."""
-    callbacks.subscribe(threadId, devices.stream_of(stream))
+    callbacks.callbacks().subscribe(threadId, devices.stream_of(stream))
 
 
 @c_function("aclError aclrtUnSubscribeReport(uint64_t threadId, aclrtStream stream)")
 def aclrtUnSubscribeReport(threadId: int, stream: int) -> None:
     """Undo aclrtSubscribeReport."""
-    callbacks.unsubscribe(threadId, devices.stream_of(stream))
+    callbacks.callbacks().unsubscribe(threadId, devices.stream_of(stream))
 
 
 @c_function("aclError aclrtProcessReport(int32_t timeout)")
 def aclrtProcessReport(timeout: int) -> None:
     """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
-    callbacks.process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))
+    callbacks.callbacks().process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))
+
+
+@c_function("aclError aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)")
+def aclrtSubscribeHostFunc(hostFuncThreadId: int, exeStream: int) -> None:
+    """Let a thread (``pthread_self``) call what aclrtLaunchHostFunc launches on a stream, rather than the stream's."""
+    callbacks.host_functions().subscribe(hostFuncThreadId, devices.stream_of(exeStream))
+
+
+@c_function("aclError aclrtUnSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)")
+def aclrtUnSubscribeHostFunc(hostFuncThreadId: int, exeStream: int) -> None:
+    """Undo aclrtSubscribeHostFunc."""
+    callbacks.host_functions().unsubscribe(hostFuncThreadId, devices.stream_of(exeStream))
+
+
+@c_function("aclError aclrtProcessHostFunc(int32_t timeout)")
+def aclrtProcessHostFunc(timeout: int) -> None:
+    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    callbacks.host_functions().process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))

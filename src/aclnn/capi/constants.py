@@ -64,6 +64,8 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclrtStreamAttr": _count(
         "ACL_STREAM_ATTR_", "FAILURE_MODE FLOAT_OVERFLOW_CHECK USER_CUSTOM_TAG CACHE_OP_INFO", first=1
     ),
+    "aclrtStreamConfigAttr": _count("ACL_RT_STREAM_", "WORK_ADDR_PTR WORK_SIZE FLAG PRIORITY"),
+    "aclrtReduceKind": _count("ACL_RT_MEMCPY_SDMA_AUTOMATIC_", "SUM MAX MIN EQUAL", 10),
     "aclmdlRICaptureMode": {f"ACL_MODEL_RI_CAPTURE_MODE_{mode.name}": mode.value for mode in graphs.Mode},
     "aclmdlRICaptureStatus": _count("ACL_MODEL_RI_CAPTURE_STATUS_", "NONE ACTIVE INVALIDATED"),
     "aclrtFloatOverflowMode": _count("ACL_RT_OVERFLOW_MODE_", "SATURATION INFNAN UNDEF"),
@@ -118,6 +120,13 @@ FLAGS: dict[str, int] = {
     "ACL_EVENT_DEVICE_USE_ONLY": events.DEVICE_USE_ONLY,
     "ACL_EVENT_EXTERNAL": events.EXTERNAL,
     "ACL_EVENT_IPC": events.IPC,
+    "ACL_EVENT_RECORD_DEFAULT": 0,
+    "ACL_EVENT_RECORD_EXTERNAL": 1,
+    "ACL_EVENT_WAIT_DEFAULT": 0,
+    "ACL_EVENT_WAIT_EXTERNAL": 1,
+    "ACL_RT_MEM_TYPE_DEV": 0x2,
+    "ACL_RT_MEM_TYPE_DVPP": 0x8,
+    "ACL_RT_MEM_TYPE_RSVD": 0x10,
     "ACL_STREAM_FAST_LAUNCH": 0x1,
     "ACL_STREAM_FAST_SYNC": 0x2,
     "ACL_STREAM_PERSISTENT": 0x4,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+from collections.abc import Sequence
 from typing import Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.prototype import c_function
@@ -28,6 +30,7 @@ _STATUS = ENUMS["aclmdlRICaptureStatus"]
 _NONE, _ACTIVE = _STATUS["ACL_MODEL_RI_CAPTURE_STATUS_NONE"], _STATUS["ACL_MODEL_RI_CAPTURE_STATUS_ACTIVE"]
 _WITHOUT = (Product.ATLAS_200I_500_A2, Product.ATLAS_TRAINING)
 _NAME_BYTES = 512
+_lanes_of: WeakKeyDictionary[Graph, dict[int, _Lane]] = WeakKeyDictionary()
 _VERBOSE = 1
 
 
@@ -93,6 +96,7 @@ def _forget(graph: Graph) -> None:
     handles.pop(graph.handle, Graph)
     for group in graph.groups:
         handles.pop(group.handle, Group)
+    _forget_lanes(graph)
 
 
 @c_function("aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode)", buffers=["mode"])
@@ -185,6 +189,71 @@ def aclmdlRIGetName(modelRI: int, maxLen: int, name: int) -> None:
         text = os.fsencode(graph.name)[: min(maxLen, _NAME_BYTES) - 1] + b"\0"
         memory.check_range(name, len(text), "name")
         ctypes.memmove(name, text, len(text))
+
+
+class _Lane:
+    """A stream of a graph."""
+
+    def __init__(self, graph: Graph, number: int) -> None:
+        self.handles = [handles.insert(_Step()) for _ in graph.places(number)]
+
+
+class _Step:
+    """A task of a graph."""
+
+
+def _lanes(graph: Graph) -> dict[int, _Lane]:
+    """The streams of a graph by their handles, which live as long as it does."""
+    graph.expect_ended()
+    lanes = _lanes_of.setdefault(graph, {})
+    if not lanes:
+        made = [_Lane(graph, number) for number in range(len(graph.streams))]
+        lanes.update((handles.insert(lane), lane) for lane in made)
+    return lanes
+
+
+def _forget_lanes(graph: Graph) -> None:
+    for handle, lane in _lanes_of.pop(graph, {}).items():
+        handles.pop(handle, _Lane)
+        for step in lane.handles:
+            handles.pop(step, _Step)
+
+
+def _list(given: Sequence[int], array: int | None, count: int, names: tuple[str, str]) -> None:
+    """Write handles into an array of so many, and how many there are in place of that; null only asks."""
+    memory.expect_address(count, names[1])
+    memory.check_range(count, ctypes.sizeof(ctypes.c_uint32), names[1])
+    room = ctypes.c_uint32.from_address(count)
+    if array:
+        if room.value < len(given):
+            raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{names[1]}: expected at least {len(given)}, got {room.value}")
+        memory.check_range(array, 8 * len(given), names[0])
+        (ctypes.c_uint64 * len(given)).from_address(array)[:] = list(given)
+    room.value = len(given)
+
+
+@c_function(
+    "aclError aclmdlRIGetStreams(aclmdlRI modelRI, aclrtStream *streams, uint32_t *numStreams)",
+    buffers=["streams", "numStreams"],
+)
+def aclmdlRIGetStreams(modelRI: int, streams: int | None, numStreams: int) -> None:
+    """Write a graph's streams, which aclmdlRIGetTasksByStream knows, and how many they are; null only asks."""
+    _list(list(_lanes(_graph(modelRI))), streams, numStreams, ("streams", "numStreams"))
+
+
+@c_function(
+    "aclError aclmdlRIGetTasksByStream(aclrtStream stream, aclmdlRITask *tasks, uint32_t *numTasks)",
+    buffers=["tasks", "numTasks"],
+)
+def aclmdlRIGetTasksByStream(stream: int, tasks: int | None, numTasks: int) -> None:
+    """Write the tasks of a graph's stream in their order, and how many they are; null only asks."""
+    lane = handles.get(stream, _Lane)
+    if lane is None:
+        raise AclnnError(
+            ACL_ERROR_RT_PARAM_INVALID,
+            f"stream: expected one of aclmdlRIGetStreams, got {handles.describe(stream)}",
+        )
+    _list(lane.handles, tasks, numTasks, ("tasks", "numTasks"))
 
 
 def _described(graph: Graph) -> list[dict[str, Any]]:

@@ -59,7 +59,7 @@ STATUS_TYPES = {
 
 HANDLES = (
     *("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtNotify", "aclrtCntNotify"),
-    *("aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "HcclComm"),
+    *("aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "aclmdlRITask", "HcclComm"),
 )
 #: Pointers to functions of a program, each ``void (*)(void *)``.
 CALLBACKS = ("aclrtCallback", "aclrtHostFunc")

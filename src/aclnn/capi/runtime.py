@@ -214,6 +214,11 @@ def aclrtCreateStream() -> int:
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
     """Create a stream, with hints that change nothing here; a priority beyond the least counts as the least."""
+    return create_stream(priority, flag)
+
+
+def create_stream(priority: int, flag: int) -> int:
+    """A new stream with a priority and flags, those that there are."""
     signed = ctypes.c_int32(priority).value
     return devices.create_stream(min(max(signed, GREATEST_PRIORITY), LEAST_PRIORITY), flag & _KNOWN_FLAGS).handle
 
@@ -349,9 +354,14 @@ def aclrtGetStreamOverflowSwitch(stream: int) -> int:
     return devices.stream_of(stream).attributes.get(_OVERFLOW_CHECK, 0)
 
 
-def _event(
+def event_of(
     handle: int, argument: str = "event", find: Callable[[int, type[Event]], Event | None] = handles.get
 ) -> Event:
+    """The live event of a handle.
+
+    Raises:
+        AclnnError: 100000 for null; 107000, not a live event.
+    """
     if not handle:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{argument}: expected an event, got null")
     event = find(handle, Event)
@@ -383,64 +393,64 @@ def aclrtCreateEventExWithFlag(flag: int) -> int:
 @c_function("aclError aclrtDestroyEvent(aclrtEvent event)")
 def aclrtDestroyEvent(event: int) -> None:
     """Release an event; streams that it holds up still wait for its record."""
-    _event(event, find=handles.pop)
+    event_of(event, find=handles.pop)
 
 
 @c_function("aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)")
 def aclrtRecordEvent(event: int, stream: int) -> None:
     """Mark the stream's work so far."""
-    _event(event).record(devices.stream_of(stream))
+    event_of(event).record(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)")
 def aclrtStreamWaitEvent(stream: int, event: int) -> None:
     """Let the stream's next work wait for what the event marks."""
-    found = _event(event)
+    found = event_of(event)
     found.wait_for(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)")
 def aclrtResetEvent(event: int, stream: int) -> None:
     """Forget the record when the stream comes here."""
-    _event(event).reset(devices.stream_of(stream))
+    event_of(event).reset(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtSynchronizeEvent(aclrtEvent event)")
 def aclrtSynchronizeEvent(event: int) -> None:
     """Wait for what the event marks."""
-    _event(event).synchronize()
+    event_of(event).synchronize()
 
 
 @c_function("aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)")
 def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
     """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
     limit = seconds(timeout, least=0)
-    if not _event(event).synchronize(limit):
+    if not event_of(event).synchronize(limit):
         raise AclnnError(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: timed out after {timeout} ms")
 
 
 @c_function("aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)")
 def aclrtQueryEventStatus(event: int) -> int:
     """ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0)."""
-    return int(_event(event).complete())
+    return int(event_of(event).complete())
 
 
 @c_function("aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)")
 def aclrtQueryEvent(event: int) -> int:
     """ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the numbers the other way round."""
-    return int(not _event(event).complete())
+    return int(not event_of(event).complete())
 
 
 @c_function("aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)")
 def aclrtEventGetTimestamp(event: int) -> int:
     """When a stream came to the event, in microseconds of this machine's clock."""
-    return events.time_us(_event(event))
+    return events.time_us(event_of(event))
 
 
 @c_function("aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)")
 def aclrtEventElapsedTime(startEvent: int, endEvent: int) -> float:
     """Milliseconds between two records, negative in the other order."""
-    return events.elapsed_ms(_event(startEvent, "startEvent"), _event(endEvent, "endEvent"))
+    return events.elapsed_ms(event_of(startEvent, "startEvent"), event_of(endEvent, "endEvent"))
 
 
 @c_value_function("const char *aclGetRecentErrMsg()", null=None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 from collections.abc import Sequence
 
 from aclnn.capi.constants import ENUMS
@@ -35,6 +36,9 @@ _JIT_COMPILE_BYTES = 256
 _PARAMETERS = tuple(ENUMS["aclSysParamOpt"].values())
 #: ACL_OPT_ENABLE_KERNEL_EARLY_START is the process's alone.
 _PARAMETERS_OF_CONTEXTS = _PARAMETERS[:-1]
+
+_VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:[.-]?(alpha|beta|rc)\.?(\d*))?")
+_BEFORE_RELEASE = {"alpha": 300, "beta": 200, "rc": 100}
 
 _parameters = PerProcess[dict[int, int]](dict)
 _compile_options = PerProcess[dict[int, str]](dict)
@@ -76,16 +80,6 @@ def aclrtCtxGetSysParamOpt(opt: int) -> int:
             ACL_ERROR_RT_SYSPARAMOPT_NOT_SET, f"opt: expected one that aclrtCtxSetSysParamOpt has set, got {opt}"
         )
     return value
-
-
-@c_function("aclError aclrtSetOpExecuteTimeOut(uint32_t timeout)")
-def aclrtSetOpExecuteTimeOut(timeout: int) -> None:
-    """Take a limit in seconds for each task, without effect: no task is ever ended."""
-
-
-@c_function("aclError aclrtSetOpWaitTimeout(uint32_t timeout)")
-def aclrtSetOpWaitTimeout(timeout: int) -> None:
-    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
 
 
 @c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)")
@@ -217,6 +211,23 @@ def aclsysGetCANNVersion(name: int, version: int) -> None:
 def aclsysGetVersionStr(pkgName: str | None, versionStr: int) -> None:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
     _write("versionStr", versionStr, _padded(_version_of((pkgName or "").lower(), "pkgName"), VERSION_BYTES))
+
+
+@c_function("aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)")
+def aclsysGetVersionNum(pkgName: str | None) -> int:
+    """The version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc, plus its.
+
+    500000 for a version that is none such.
+    """
+    text = _version_of((pkgName or "").lower(), "pkgName")
+    matched = _VERSION.fullmatch(text.lower())
+    if matched is None:
+        raise AclnnError(
+            CODES["ACL_ERROR_INTERNAL_ERROR"], f"pkgName: expected a version such as 9.1.0 or 9.1.0.rc1, got {text!r}"
+        )
+    major, minor, patch, stage, stage_number = matched.groups()
+    released = int(major) * 10_000_000 + int(minor) * 100_000 + int(patch) * 1000
+    return released - _BEFORE_RELEASE.get(stage, 0) + int(stage_number or 0)
 
 
 def _version_of(package: str, argument: str) -> str:

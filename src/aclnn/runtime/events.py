@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Mapping
 
@@ -12,10 +13,11 @@ from aclnn.core.status import (
     ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
     ACL_ERROR_RT_INTERNAL_ERROR,
     ACL_ERROR_RT_PARAM_INVALID,
+    ACL_ERROR_RT_TASK_TIMEOUT,
     AclnnError,
 )
-from aclnn.runtime.graphs import Mark, capturing
-from aclnn.runtime.streams import Record, Stream, Task, hold
+from aclnn.runtime.graphs import Launched, Mark, captured, capturing
+from aclnn.runtime.streams import Record, Stream, Task, hold, waiting_for
 
 SYNC = 0x1
 CAPTURE_STREAM_PROGRESS = 0x2
@@ -27,6 +29,8 @@ IPC = 0x40
 _KNOWN = SYNC | CAPTURE_STREAM_PROGRESS | TIME_LINE | DEVICE_USE_ONLY | EXTERNAL | IPC
 _ALONE = (DEVICE_USE_ONLY, EXTERNAL, IPC)
 
+_numbers = itertools.count()
+
 
 class Event:
     """The latest record counts; a wait refers to the record that was the latest when it was asked for."""
@@ -35,7 +39,11 @@ class Event:
         self.flags = flags
         self.reusable = reusable
         """True from aclrtCreateEventExWithFlag: complete until recorded, rather than not ready."""
+        self.number = next(_numbers)
         self._latest: Record | Mark | None = None
+        self._was_recorded = False
+        self._waits: dict[Stream, int] = {}
+        """The ticket of each stream's last wait."""
 
     @property
     def latest(self) -> Record | None:
@@ -55,6 +63,7 @@ class Event:
         """Mark the stream's tasks queued so far."""
         graph = capturing(stream)
         self._latest = graph.mark(stream) if graph else stream.record()
+        self._was_recorded = True
 
     def reset(self, stream: Stream) -> None:
         """Forget the latest record when the stream comes here."""
@@ -81,8 +90,10 @@ class Event:
         latest.check()
         return latest.done
 
-    def wait_for(self, stream: Stream) -> None:
+    def wait_for(self, stream: Stream, limit_s: float | None = None) -> None:
         """Let the stream's next tasks wait for the latest record, with which it joins that one's capture.
+
+        They fail where it has not come within the limit.
 
         Raises:
             AclnnError: 107000, there is no record to wait for; 107024, it is not one of the stream's capture; 107032,
@@ -99,7 +110,51 @@ class Event:
             raise AclnnError(
                 ACL_ERROR_RT_CAPTURE_DEPENDENCY, "event: expected one that was recorded in the capture, got another"
             )
-        stream.wait_for(record)
+        stream.wait_for(record, limit_s)
+        self._waits[stream] = stream.last
+
+    def waits_done(self) -> bool:
+        """True once every stream that was to wait for it has done so.
+
+        Raises:
+            AclnnError: 207000, from aclrtCreateEventExWithFlag.
+        """
+        if self.reusable:
+            raise AclnnError(
+                ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
+                "event: expected one that aclrtCreateEventExWithFlag did not make, got one that it did",
+            )
+        return all(stream.has_finished(ticket) for stream, ticket in list(self._waits.items()))
+
+    def record_outside(self, stream: Stream) -> None:
+        """Capture a record that each execution of the graph makes, for what is outside of the graph.
+
+        Raises:
+            AclnnError: 107029, the stream's tasks are not captured; 107000, an event that has not just ACL_EVENT_SYNC
+                from aclrtCreateEventExWithFlag, or was recorded, or is waited for in the same graph.
+        """
+        captured(stream).take_outside(stream, Signal(self), self._checked_outside())
+
+    def wait_outside(self, stream: Stream) -> None:
+        """Capture a wait for the latest record before each execution of the graph.
+
+        Raises:
+            AclnnError: as ``record_outside``, recorded in the same graph.
+        """
+        captured(stream).take_outside(stream, Await(self), self._checked_outside())
+
+    def _checked_outside(self) -> Event:
+        if not self.reusable or self.flags != SYNC:
+            raise AclnnError(
+                ACL_ERROR_RT_PARAM_INVALID,
+                f"event: expected one of aclrtCreateEventExWithFlag with ACL_EVENT_SYNC (1), got one with flags "
+                f"{self.flags:#x}{'' if self.reusable else ' of another function'}",
+            )
+        if self._was_recorded:
+            raise AclnnError(
+                ACL_ERROR_RT_PARAM_INVALID, "event: expected one that was never recorded, got one that was"
+            )
+        return self
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
         """Wait for the latest record; whether it came within the time.
@@ -121,6 +176,30 @@ class Event:
         if latest is None and not self.reusable:
             raise _never_recorded()
         return latest
+
+
+class Signal:
+    """A record of an event in each execution of a graph."""
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    def begin(self) -> Launched:
+        """Let the event's latest record be this execution's from now on."""
+        record = self._event._latest = Record()
+        return Launched(record.complete, record.cancel)
+
+
+class Await:
+    """A wait, in each execution of a graph, for what was an event's latest record when that was asked for."""
+
+    def __init__(self, event: Event) -> None:
+        self._event = event
+
+    def begin(self) -> Launched:
+        """Let this execution wait for the event's latest record now."""
+        latest = self._event._latest
+        return Launched(waiting_for(latest) if isinstance(latest, Record) else lambda: None)
 
 
 def _never_recorded() -> AclnnError:
@@ -155,7 +234,7 @@ class ExternalEvent(Event):
         """Reset the flag."""
         self._enqueue(stream, self._flag.clear)
 
-    def wait_for(self, stream: Stream) -> None:
+    def wait_for(self, stream: Stream, limit_s: float | None = None) -> None:
         """Let the stream's next tasks wait for the flag.
 
         Raises:
@@ -163,7 +242,12 @@ class ExternalEvent(Event):
         """
         if not self._is_recorded and not capturing(stream):
             raise _never_recorded()
-        self._enqueue(stream, lambda: hold(self._flag.wait), short=False)
+
+        def task() -> None:
+            if not hold(self._flag.wait, limit_s):
+                raise AclnnError(ACL_ERROR_RT_TASK_TIMEOUT, f"event: timed out after {limit_s} s")
+
+        self._enqueue(stream, task, short=False)
 
     def _enqueue(self, stream: Stream, task: Task, short: bool = True) -> None:
         graph = capturing(stream)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import threading
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from aclnn.core.status import (
     ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT,
     ACL_ERROR_RT_MODEL_CAPTURED,
     ACL_ERROR_RT_MODEL_RUNNING,
+    ACL_ERROR_RT_PARAM_INVALID,
     ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED,
     ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD,
     ACL_ERROR_RT_STREAM_NOT_CAPTURED,
@@ -45,6 +46,25 @@ _thread = _Thread()
 _begun: PerProcess[set[Graph]] = PerProcess(set)
 
 
+def _nothing() -> None:
+    """Default for ``over``."""
+
+
+class Launched(NamedTuple):
+    """A task for one execution, made when that is asked for."""
+
+    task: Task
+    over: Task = _nothing
+    """Called when the execution has ended without it."""
+
+
+class Outside(Protocol):
+    """What a graph has to do with the world outside of it: made anew in each execution."""
+
+    def begin(self) -> Launched:
+        """Make the task when an execution is asked for."""
+
+
 class Mark(NamedTuple):
     """A point of a capture: which of the streams' last tasks come before it."""
 
@@ -73,6 +93,8 @@ class Graph:
         self.handle = 0
         self.tasks: list[Task] = []
         self.groups: list[Group] = []
+        self._outside: dict[int, Outside] = {}
+        self._events: dict[object, type[Outside]] = {}
         self._origin = stream
         self._mode = mode
         self._thread = threading.get_ident()
@@ -101,6 +123,20 @@ class Graph:
             self.tasks.append(task)
             self._rows.append(stream)
             self._last[stream] = next(self._clock)
+
+    def take_outside(self, stream: Stream, outside: Outside, event: object) -> None:
+        """Capture a record of an event, or a wait for one, that is the world's outside.
+
+        Raises:
+            AclnnError: 107000, the graph does the other with the event already.
+        """
+        if self._events.setdefault(event, type(outside)) is not type(outside):
+            raise AclnnError(
+                ACL_ERROR_RT_PARAM_INVALID,
+                "event: expected one that the graph only records or only waits for, got one that does the other",
+            )
+        self._outside[len(self.tasks)] = outside
+        self.take(stream, _nothing)
 
     def mark(self, stream: Stream) -> Mark:
         """Mark what a stream of the capture has come to."""
@@ -185,19 +221,42 @@ class Graph:
         Raises:
             AclnnError: 107026, the graph still captures; 107027, the stream does; 107000, it was closed.
         """
-        self._expect_ended()
+        self.expect_ended()
         stream.expect_no_capture()
         done = Record()
+        launched = {place: outside.begin() for place, outside in self._outside.items()}
+
+        def over() -> None:
+            for left in list(launched.values()):
+                left.over()
 
         def run() -> None:
             try:
-                for task in self.tasks:
-                    task()
+                for place, task in enumerate(self.tasks):
+                    (launched.pop(place).task if place in launched else task)()
             finally:
                 done.complete()
+                over()
 
-        stream.queue(run, dropped=done.cancel)
+        def dropped(reason: AclnnError | None) -> None:
+            done.cancel(reason)
+            over()
+
+        try:
+            stream.queue(run, dropped=dropped)
+        except AclnnError:
+            over()
+            raise
         self._runs = [run for run in self._runs if not run.done] + [done]
+
+    @property
+    def streams(self) -> list[Stream]:
+        """The streams that took part, in the order in which they joined."""
+        return list(self._last)
+
+    def places(self, number: int) -> list[int]:
+        """Where the tasks of a stream that took part are among all."""
+        return [place for place, row in enumerate(self.rows()) if row == number]
 
     def rows(self) -> list[int]:
         """The number of each task's stream, counted in the order in which they joined."""
@@ -210,13 +269,18 @@ class Graph:
         Raises:
             AclnnError: 107026, it still captures; 107037, it is executed.
         """
-        self._expect_ended()
+        self.expect_ended()
         if not all(run.done for run in self._runs):
             raise AclnnError(
                 ACL_ERROR_RT_MODEL_RUNNING, "modelRI: expected one that has been executed, got a running one"
             )
 
-    def _expect_ended(self) -> None:
+    def expect_ended(self) -> None:
+        """Refuse what a graph allows no longer before its capture has ended.
+
+        Raises:
+            AclnnError: 107026.
+        """
         if self.is_capturing:
             raise AclnnError(
                 ACL_ERROR_RT_MODEL_CAPTURED, "modelRI: expected one whose capture has ended, got one that captures"

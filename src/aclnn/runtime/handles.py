@@ -48,6 +48,11 @@ def get(handle: int | None, kind: type[T]) -> T | None:
     return item if isinstance(item, kind) else None
 
 
+def count(kind: type[Any]) -> int:
+    """How many live objects of that class there are."""
+    return sum(isinstance(item, kind) for item in list(_objects.current.values()))
+
+
 def enter(handle: int, item: object) -> None:
     """Enter an object that had its handle elsewhere."""
     _objects.current[handle] = item

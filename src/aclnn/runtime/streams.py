@@ -33,6 +33,7 @@ from aclnn.core.status import (
     ACL_ERROR_RT_PARAM_INVALID,
     ACL_ERROR_RT_STREAM_ABORT,
     ACL_ERROR_RT_STREAM_CAPTURED,
+    ACL_ERROR_RT_TASK_TIMEOUT,
     AclnnError,
 )
 from aclnn.runtime.locks import Lock
@@ -166,6 +167,23 @@ def hold(happened: Callable[[float], object], limit_s: float | None = None) -> b
     return True
 
 
+def waiting_for(record: Record, limit_s: float | None = None) -> Task:
+    """A task that waits for a record of any stream, and fails where that one will not come to it, or not in time."""
+
+    def reached(seconds: float) -> bool:
+        if record.lost:
+            time.sleep(seconds)
+        return record.wait(seconds) and not record.lost
+
+    def task() -> None:
+        if not hold(reached, limit_s):
+            raise AclnnError(ACL_ERROR_RT_TASK_TIMEOUT, f"event: timed out after {limit_s} s")
+        if not record.has_time:
+            record.check()
+
+    return task
+
+
 def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVALID) -> float | None:
     """Convert a time limit in milliseconds, None for -1, which is none.
 
@@ -283,26 +301,15 @@ class Stream:
         self.queue(record.complete, short=True, dropped=record.cancel)
         return record
 
-    def wait_for(self, record: Record) -> None:
-        """Let the next tasks wait for a record of any stream; they fail where that one will not come to it.
+    def wait_for(self, record: Record, limit_s: float | None = None) -> None:
+        """Let the next tasks wait for a record of any stream; they fail where that one will not come to it in time.
 
         Raises:
             AclnnError: as ``enqueue``.
         """
         self.fault.expect_none()
-
-        def reached(seconds: float) -> bool:
-            if record.lost:
-                time.sleep(seconds)
-            return record.wait(seconds) and not record.lost
-
-        def task() -> None:
-            hold(reached)
-            if not record.has_time:
-                record.check()
-
         if not record.has_time:
-            self.queue(task)
+            self.queue(waiting_for(record, limit_s))
 
     def expect_no_capture(self) -> None:
         """Refuse what cannot be done with a stream whose tasks are captured.
@@ -447,6 +454,16 @@ class Stream:
             self.fault.failure = self.fault.failure or text
             self.drop(AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: dropped behind a task that failed: {text}"))
         return interrupts
+
+    @property
+    def last(self) -> int:
+        """The ticket given out last."""
+        return self._last
+
+    def has_finished(self, ticket: int) -> bool:
+        """True once the task of a ticket, and those before it, have finished or were dropped."""
+        with self._lock:
+            return self._finished() >= ticket
 
     def _finished(self) -> int:
         """The last ticket up to which every task has finished."""

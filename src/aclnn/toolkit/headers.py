@@ -30,6 +30,7 @@ _EXCEPTIONS = {
     ACL: (
         *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
         *("aclGetDeviceCapability", "aclsysGetCANNVersion", "aclsysGetVersionStr"),
+        "aclsysGetVersionNum",
     ),
     OP_COMPILER: (
         *("aclSetCompileopt", "aclGetCompileoptSize", "aclGetCompileopt"),
@@ -235,6 +236,12 @@ typedef struct {
     uint8_t isClear;
     uint8_t rsv[3];
 } aclrtCntNotifyWaitInfo;
+
+typedef struct aclrtStreamConfigHandle aclrtStreamConfigHandle;
+
+typedef struct aclrtUuid {
+    char bytes[16];
+} aclrtUuid;
 
 typedef struct aclrtUtilizationExtendInfo aclrtUtilizationExtendInfo;
 
