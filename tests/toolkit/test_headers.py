@@ -23,7 +23,8 @@ HEADERS = (
     "aclnnop/aclnn_hardswish_backward.h aclnnop/aclnn_layer_norm_backward.h aclnnop/aclnn_fast_gelu.h "
     "aclnnop/aclnn_silu.h aclnnop/aclnn_gelu.h aclnnop/aclnn_gelu_v2.h aclnnop/aclnn_hardswish.h "
     "aclnnop/aclnn_swi_glu.h aclnnop/aclnn_swi_glu_grad.h "
-    "aclnnop/aclnn_layer_norm.h aclnnop/aclnn_ops_nn.h aclnnop/aclnn_ops_math.h runtime/rt.h"
+    "aclnnop/aclnn_layer_norm.h aclnnop/aclnn_ops_nn.h aclnnop/aclnn_ops_math.h runtime/rt.h "
+    "aclnn/opdev/fp16_t.h securec.h"
 )
 #: The documents' operators; each has two phases.
 OPERATOR_FUNCTIONS = (
@@ -117,6 +118,10 @@ def test_each_header_stands_alone_without_a_warning(
 
 def test_numbers_are_those_of_the_documents(compiled: Compile) -> None:
     run(compiled("constants.c"))
+
+
+def test_samples_find_numbers_of_16_bits_and_copies_that_know_their_room(compiled: Compile) -> None:
+    assert run(compiled("sample_headers.cpp")).stdout == "ok\n"
 
 
 def test_every_status_and_enumeration_is_there(headers: dict[str, str]) -> None:

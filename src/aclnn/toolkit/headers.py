@@ -6,6 +6,7 @@ import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from aclnn.capi.collectives import CONFIG_MAGIC, NAME_BYTES, ROOT_INFO_BYTES
 from aclnn.capi.constants import ENUMS, FLAGS
@@ -24,6 +25,9 @@ LOWER_RUNTIME = "runtime/rt.h"
 HCCL, HCCL_TYPES = "hccl/hccl.h", "hccl/hccl_types.h"
 #: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
 OF_A_FIELD = tuple(f"aclnnop/aclnn_ops_{field}.h" for field in ("nn", "math", "cv", "transformer"))
+
+#: What samples include beside: files of this package, under their paths in the include folder.
+_OF_SAMPLES = {"aclnn/opdev/fp16_t.h": "fp16_t.h", "securec.h": "securec.h"}
 
 #: Functions whose header their name's beginning does not tell.
 _EXCEPTIONS = {
@@ -94,6 +98,8 @@ def texts() -> dict[str, str]:
     result = {header: _file(header, write(functions.get(header, []))) for header, write in written.items()}
     result[LOWER_RUNTIME] = _file(LOWER_RUNTIME, _lower_runtime())
     result["acl/acl_mdl.h"] = _file("acl/acl_mdl.h", _includes(BASE))
+    for header, name in _OF_SAMPLES.items():
+        result[header] = (Path(__file__).parent / name).read_text(encoding="utf-8")
     for header, declared in functions.items():
         if header.startswith("aclnnop/"):
             result[header] = _file(header, _operators(header, declared))
