@@ -53,6 +53,14 @@ def _in_lists(call: Arguments) -> Arguments:
     return call | lists | numbers | dict.fromkeys(("bias", "smoothScale", "tuningConfig"))
 
 
+#: A call with rows and weights of four bits, in the second version.
+ROWS_OF_FOUR_BITS: Mapping[str, Any] = {
+    "x": T(D.INT4, (5, 4)),
+    "weight": (T(D.INT32, (2, 4, 1)),),
+    "weightScale": (T(D.UINT64, (2, 8)),),
+    "output": T(INT8, (5, 4)),
+}
+
 #: A call with weights of four bits, eight in an INT32.
 FOUR_BITS: Mapping[str, Any] = {
     "weight": T(D.INT32, (2, 3, 1)),
@@ -184,6 +192,23 @@ class TestSecondVersion(LibraryTests):
         },
         breaks={
             **{title: lambda o, name, title=title: _second_break(o, name, title) for title in OF_BOTH},
+            "data type": lambda o, name: (
+                Break(ROWS_OF_FOUR_BITS | {name: T(D.DOUBLE, (2,))}, "ACL_FLOAT")
+                if name == "smoothScale"
+                else _second_break(o, name, "data type")
+            ),
+            "no private format": lambda o, name: (
+                Break(ROWS_OF_FOUR_BITS | {name: T(FLOAT, (2,), Format.FORMAT_FRACTAL_NZ)}, "ACL_FORMAT")
+                if name == "smoothScale"
+                else _second_break(o, name, "no private format")
+            ),
+            "whole bytes": lambda o, name: (
+                Break(ROWS_OF_FOUR_BITS | {name: Tensor(D.INT4, (5, 4), (8, 1))}, "contiguous")
+                if name == "x"
+                else _second_break(o, name, "whole bytes")
+            ),
+            "four bits beside x": lambda o, name: Break({"x": T(D.INT4, (5, 4))}, "beside ACL_INT4"),
+            "factors of groups": lambda o, name: Break(ROWS_OF_FOUR_BITS | {name: T(FLOAT, (2, 8))}, "[2] or [2, 4]"),
             "one tensor": lambda o, name: Break({name: (T(FLOAT, (2, 4)),) * 2}, "one tensor"),
             "no null among them": lambda o, name: Break({name: (None,)}, "an object"),
             "allowed value": lambda o, name: Break({name: 2}, "0 or 1"),
@@ -223,6 +248,43 @@ def test_weights_of_four_bits_of_lists() -> None:
     expected = _compute(words, (3,), x, bits, assistant)
     for name, values in zip(outs, expected, strict=True):
         np.testing.assert_array_equal(found[name], values)
+
+
+@pytest.mark.parametrize("smooth", [None, (2,), (2, 64)])
+@pytest.mark.parametrize("words", [False, True])
+@pytest.mark.parametrize("parts", [None, 2])
+def test_rows_of_four_bits_that_are_smoothed(smooth: tuple[int, ...] | None, words: bool, parts: int | None) -> None:
+    """The published example of aclnnGroupedMatmulSwigluQuantWeightNzV2 has x and weight in INT32, and smoothScale."""
+    random = np.random.default_rng(7)
+    x, weight = random.integers(-8, 8, (6, 32), np.int8), random.integers(-8, 8, (2, 32, 128), np.int8)
+    factors = np.exp2(random.integers(-6, -2, (2, parts or 1, 128))).astype(np.float32)
+    bits = factors.view(np.uint32).astype(np.uint64)
+    stored = weight.reshape(2, 2, 16, 2, 64).transpose(0, 3, 1, 2, 4)
+    held = [packed(np.ascontiguousarray(of)) for of in (x, stored)]
+    held = [of.view(np.int32) for of in held] if words else held
+    forms = (Format.FORMAT_ND, Format.FORMAT_FRACTAL_NZ)
+    rows, blocks = (
+        Tensor(D.INT32 if words else D.INT4, of.shape if words else n.shape, address=of.ctypes.data, owner=of, format=f)
+        for of, n, f in zip(held, (x, stored), forms, strict=True)
+    )
+    smoothing = None if smooth is None else random.random(smooth, np.float32)
+    arrays = {"xScale": np.full(6, 0.01, np.float32), "groupList": np.array([2, 5])}
+    arrays |= {"output": np.full((6, 64), 7, np.int8), "outputScale": np.zeros(6, np.float32)}
+    arrays |= {"weightScale": bits if parts else bits[:, 0]} | ({} if smooth is None else {"smoothScale": smoothing})
+    placed = {name: Placed(of, "contiguous") for name, of in arrays.items()}
+    call = _in_lists(_call(FLOAT)) | {name: of.tensor for name, of in placed.items()}
+    call |= {"x": rows, "weight": (blocks,), "weightScale": (placed["weightScale"].tensor,)}
+    prepare(BY_NAME[SECOND[1]], call, Product.ATLAS_A2).run()
+    scaled = weight * np.repeat(factors, 32 // (parts or 1), 1)
+    total = np.concatenate([x[:2].astype(float) @ scaled[0], x[2:5].astype(float) @ scaled[1]]) * np.float32(0.01)
+    left, right = np.split(total, 2, -1)
+    wanted = left / (1 + np.exp(-left)) * right
+    if smoothing is not None:
+        wanted *= smoothing.reshape(2, -1)[[0, 0, 1, 1, 1]]
+    found, scale = placed["output"].view, placed["outputScale"].view
+    np.testing.assert_allclose(scale[:5], np.abs(wanted).max(-1) / 127, rtol=1e-6)
+    assert np.abs(found[:5] - wanted / scale[:5, None]).max() < 0.51
+    assert (found[5] == 7).all()
 
 
 def _compute(weight: Any, ends: tuple[int, ...], x: Any, factors: Any, bias: Any = None, name: str = NAME) -> Any:

@@ -51,12 +51,49 @@ def _has_four_bits(call: Call) -> bool:
     return call["weight"].dtype in _FOUR_BITS
 
 
+def _rows_have_four_bits(call: Call) -> bool:
+    return call["x"].dtype in _FOUR_BITS
+
+
+def _is_assisted(call: Call) -> bool:
+    return _has_four_bits(call) and not _rows_have_four_bits(call)
+
+
 def _of_four_bits(*checks: Check) -> tuple[Check, ...]:
-    return restricted("of four bits", _has_four_bits, *checks)
+    return restricted("of four bits", _is_assisted, *checks)
 
 
-def _of_eight_bits(*checks: Check) -> tuple[Check, ...]:
-    return restricted("of INT8", lambda call: not _has_four_bits(call), *checks)
+def _of_other_bits(*checks: Check) -> tuple[Check, ...]:
+    return restricted("of other bits", lambda call: not _is_assisted(call), *checks)
+
+
+def _of_rows_of_four_bits(*checks: Check) -> tuple[Check, ...]:
+    return restricted("rows of four bits", _rows_have_four_bits, *checks)
+
+
+def _of_rows_of_eight_bits(*checks: Check) -> tuple[Check, ...]:
+    return restricted("rows of INT8", lambda call: not _rows_have_four_bits(call), *checks)
+
+
+def _inner(call: Call) -> int:
+    """The columns of x."""
+    x = call["x"]
+    columns: int = x.shape[1]
+    return columns * IN_INT32 if x.dtype == D.INT32 else columns
+
+
+def _weight_dtype(call: Call) -> str | None:
+    if _has_four_bits(call) or not _rows_have_four_bits(call):
+        return None
+    return f"weight: expected data type ACL_INT4 or ACL_INT32 beside {call['x'].dtype.c_name}, got ACL_INT8"
+
+
+def _smoothing(call: Call) -> str | None:
+    groups, halves = call["weight"].shape[0], _columns(call) // 2
+    smooth = call["smoothScale"]
+    if smooth is None or smooth.shape in ((groups,), (groups, halves)):
+        return None
+    return f"smoothScale: expected shape [{groups}] or [{groups}, {halves}], got {extents(smooth.shape)}"
 
 
 def _columns(call: Call) -> int:
@@ -74,7 +111,7 @@ def _scale_dtype(call: Call) -> str | None:
 
 
 def _scale_rows(call: Call) -> str | None:
-    inner, got = call["x"].shape[1], call["weightScale"].shape
+    inner, got = _inner(call), call["weightScale"].shape
     if len(got) == 2 or (_has_four_bits(call) and inner % got[1] == 0):
         return None
     expected = f"2 dimensions, or a divisor of {inner} in dimension 1 of 3" if _has_four_bits(call) else "2 dimensions"
@@ -91,7 +128,7 @@ def _weight_layout(call: Call) -> str | None:
 
 
 def _weight_shape(call: Call) -> str | None:
-    inner, groups, columns = call["x"].shape[1], call["weightScale"].shape[0], _columns(call)
+    inner, groups, columns = _inner(call), call["weightScale"].shape[0], _columns(call)
     rows, width = _BLOCK_OF_FOUR_BITS if _has_four_bits(call) else BLOCK
     words, got = IN_INT32 if call["weight"].dtype == D.INT32 else 1, call["weight"].shape
     blocks = (-(-columns // width), -(-inner // rows), rows, width // words)
@@ -102,7 +139,7 @@ def _weight_shape(call: Call) -> str | None:
 
 
 def _short(call: Call) -> str | None:
-    most, got = _MOST_INNER_OF_FOUR_BITS if _has_four_bits(call) else _MOST_INNER, call["x"].shape[1]
+    most, got = _MOST_INNER_OF_FOUR_BITS if _has_four_bits(call) else _MOST_INNER, _inner(call)
     return None if got <= most else f"x: expected at most {most} columns, got {got}"
 
 
@@ -156,29 +193,36 @@ def _work(call: Call) -> Library | None:
     if in_lists:
         call = _single(call)
     assistant, sized = _ASSISTANT if in_lists else "bias", bool(call.arguments.get("groupListType", 0))
-    inner, columns, four_bits = call["x"].shape[1], _columns(call), _has_four_bits(call)
-    dtype, shape = call["weight"].dtype, call["weight"].shape
+    inner, columns, four_bits, assisted = _inner(call), _columns(call), _has_four_bits(call), _is_assisted(call)
+    of_weight, of_rows = ((call[name].dtype, call[name].shape) for name in ("weight", "x"))
+
+    def numbers(stored: Any, of: tuple[D, Shape]) -> Any:
+        return unpacked(stored, of[1]) if of[0] == D.INT4 else unpacked_words(stored)
 
     def multiply(
-        x: Any, weight: Any, factors: Any, row_factors: Any, ends: Any, y: Any, scale: Any, bias: Any = None
+        x: Any, weight: Any, factors: Any, row_factors: Any, ends: Any, y: Any, scale: Any, further: Any = None
     ) -> Any:
         y, scale = y.copy(), scale.copy()
         if four_bits:
-            weight = unpacked(weight, shape) if dtype == D.INT4 else unpacked_words(weight)
-            x, factors = x.astype(np.int16) - _HALF, product_scale(factors)[0]
+            weight, factors = numbers(weight, of_weight), product_scale(factors)[0]
+            x = x.astype(np.int16) - _HALF if assisted else numbers(x, of_rows)
         ends = ends_of(ends, "groupList") if sized else ends
         for at, rows in enumerate(parts_between(ends, len(x), "groupList")):
             if rows.start < rows.stop:
                 total = _product(x[rows], _matrix(weight[at], inner, columns), np.atleast_2d(factors[at]))
-                if bias is not None:
-                    total += bias[at]
+                if assisted:
+                    total += further[at]
                 total *= row_factors[rows, None]
-                y[rows], of_rows = dynamically(gated(total, left=True), -1, D.INT8)
-                scale[rows] = of_rows[:, 0]
+                found = gated(total, left=True)
+                if further is not None and not assisted:
+                    found = found * further[at]
+                y[rows], divisors = dynamically(found, -1, D.INT8)
+                scale[rows] = divisors[:, 0]
         return y, scale
 
     outputs = ("output", "outputScale")
-    further = (assistant,) if four_bits else ()
+    smooth = ("smoothScale",) if call.arguments.get("smoothScale") is not None else ()
+    further = (assistant,) if assisted else smooth
     names = ("x", "weight", "weightScale", "xScale", "groupList", *outputs, *further)
     return Library(multiply, tuple(f"{name}[0]" if in_lists and name in _LISTS else name for name in names), outputs)
 
@@ -206,12 +250,12 @@ _RESULTS = (
 )
 
 
-def _checks(assistant: str, *layout: Check) -> tuple[Check, ...]:
-    """The checks of tensors that are not null."""
+def _checks(assistant: str, rows: tuple[Check, ...], smooth: tuple[Check, ...], *layout: Check) -> tuple[Check, ...]:
+    """The checks of tensors that are not null; those of the types of rows, and of what they are smoothed by."""
     return (
         *_of_four_bits(present(assistant)),
-        *_of_eight_bits(null(assistant, why="of weights of INT8")),
-        dtype_in({D.INT8}, "x", "output"),
+        *_of_other_bits(null(assistant, why="of INT8 beside weights of four bits only")),
+        *rows,
         dtype_in({D.INT8, *_FOUR_BITS}, "weight"),
         rule("data type beside weight: weightScale", _scale_dtype),
         dtype_in({D.FLOAT}, assistant, "xScale", "outputScale"),
@@ -234,19 +278,22 @@ def _checks(assistant: str, *layout: Check) -> tuple[Check, ...]:
         ),
         shape_is("a factor for each row", _rows, "xScale", "outputScale"),
         shape_is("half of the products", _result_shape, "output"),
+        *smooth,
     )
 
 
 def _operator(
     name: str, function: str, parameters: Sequence[Parameter], assistant: str, checks: Sequence[Check]
 ) -> Operator:
+    smoothed = " * smoothScale[group]" if assistant == _ASSISTANT else ""
+    of_four_bits = "of weight alone of four bits" if smoothed else "of four bits"
     return Operator(
         name=name,
         function=function,
         summary="Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.",
-        formula="a, b = halves of x @ weight[group] * weightScale[group] * xScale, of four bits of "
+        formula=f"a, b = halves of x @ weight[group] * weightScale[group] * xScale, {of_four_bits} of "
         f"((x - 8) @ weight[group] * weightScale[group] + {assistant}[group]) * xScale; "
-        "output = round(swish(a) * b / outputScale)",
+        f"output = round(swish(a) * b{smoothed} / outputScale)",
         parameters=tuple(parameters),
         support=support((D.INT8,), A2_CLASS),
         checks=tuple(checks),
@@ -267,19 +314,19 @@ def _first(name: str, function: str, *layout: Check) -> Operator:
         *_RESULTS,
         tensor_out("outputOffset", "ignored", optional=True),
     )
-    checks = _checks("bias", *layout)
+    checks = _checks("bias", (dtype_in({D.INT8}, "x", "output"),), (), *layout)
     return _operator(name, function, parameters, "bias", (present(*_GIVEN), *checks[:2], _NO_OFFSET, *checks[2:]))
 
 
 def _second(name: str, function: str, *layout: Check) -> Operator:
     parameters = (
-        _ROWS,
+        tensor_in("x", "the rows; INT8, or beside weights of four bits INT4 too; INT32 holds eight of INT4"),
         listed("weight", f"one tensor, {_WEIGHT}"),
         listed("weightScale", f"one tensor, {_SCALES}"),
         listed(_ASSISTANT, f"one tensor, {_ASSISTING}", optional=True),
         optional_in("bias", "null"),
         tensor_in("xScale", "a factor for each row; FLOAT"),
-        optional_in("smoothScale", "null"),
+        optional_in("smoothScale", "beside x of four bits, (groups,) or (groups, N / 2) factors of the gated; FLOAT"),
         tensor_in("groupList", "where groups end, or their sizes; INT64"),
         attribute("dequantMode", Kind.INT64, "not looked at: the dimensions of weightScale decide"),
         attribute("dequantDtype", Kind.INT64, "not looked at"),
@@ -292,13 +339,24 @@ def _second(name: str, function: str, *layout: Check) -> Operator:
         present(*_GIVEN),
         each("one tensor", _LISTS, _alone),
         each_of("no null among them", _LISTS, not_null, ACLNN_ERR_PARAM_NULLPTR),
-        null("bias", "smoothScale", why="reserved"),
+        null("bias", why="reserved"),
+        *_of_rows_of_eight_bits(null("smoothScale", why="of x of four bits")),
         one_of("groupListType", 0, 1),
-        *_of_single(*_checks(_ASSISTANT, *layout)),
+        *_of_single(*_checks(_ASSISTANT, _ROWS_OF_SECOND, _SMOOTHED, *layout)),
     )
     return _operator(name, function, parameters, _ASSISTANT, checks)
 
 
+_ROWS_OF_SECOND = (
+    dtype_in({D.INT8, *_FOUR_BITS}, "x"),
+    dtype_in({D.INT8}, "output"),
+    rule("four bits beside x: weight", _weight_dtype),
+    whole_bytes("x"),
+)
+_SMOOTHED = (
+    *_of_rows_of_four_bits(dtype_in({D.FLOAT}, "smoothScale"), public_format("smoothScale")),
+    rule("factors of groups: smoothScale", _smoothing),
+)
 _NO_OFFSET = null("offset", why="reserved")
 
 _LAYOUT = rule("blocks: weight", _weight_layout)
