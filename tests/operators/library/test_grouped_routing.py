@@ -117,6 +117,7 @@ def _of_four_bits(d: D) -> Arguments:
         "scaleOptional": T(D.INT64, (2, 4, N)),
         "biasOptional": T(FLOAT, (2, N)),
         **dict.fromkeys(UNUSED),
+        "offsetOptional": T(FLOAT, (2, 1, N)),
         **dict.fromkeys((ROW_SCALE, LOGITS), T(FLOAT, (5,))),
         LISTED: T(D.INT64, (2,)),
         ADDED: T(D.BF16, (2, N)),
@@ -141,7 +142,8 @@ def _summed_of_four_bits(a: Mapping[str, Any]) -> Any:
     factors = bits.astype(np.uint32).view(np.float32).repeat(4, 1)
     scaled, x = torch.from_numpy(weight * factors).double(), wide(a["x1"]).double() - 8
     bias = a["biasOptional"].double()
-    total = torch.cat([x[:1] @ scaled[0] + bias[0], x[1:4] @ scaled[1] + bias[1]])
+    offset = (x + 8).sum(1, keepdim=True) * a["offsetOptional"].double()[[0, 1, 1, 1, 1], 0]
+    total = torch.cat([x[:1] @ scaled[0] + bias[0], x[1:4] @ scaled[1] + bias[1]]) + offset[:4]
     total *= (wide(a[ROW_SCALE]) * wide(a[LOGITS]))[:4, None]
     y = torch.zeros(3, N, dtype=torch.float64).index_add(0, a[PLACES][:4], total)
     y[1:] += 0.5 * wide(a[ADDED]).double()
@@ -176,6 +178,7 @@ class TestFourBits(LibraryTests):
             "as x2": lambda o, name: Break(shape((5, 15), name), "16 columns"),
             "scales of parts": lambda o, name: Break(shape((2, 3, N), name), "[2, a divisor of 16, 256]"),
             "shape is columns of each group": lambda o, name: Break(shape((N, 2), name), "[2, 256]"),
+            "shape is a row of each group": lambda o, name: Break(shape((2, 2, N), name), "[2, 1, 256]"),
             "shape is one of each group": lambda o, name: Break(shape((3,), name), "[2]"),
             "shape is one of each row": lambda o, name: Break(shape((4,), name), "[5]"),
             "sums of tokens": lambda o, name: Break(shape((6, N), name), "[at most "),
@@ -210,7 +213,8 @@ def test_a_bias_of_the_weights_brings_back_what_is_taken_from_rows(words: bool) 
     }
     placed = {name: Placed(of, "contiguous") for name, of in arrays.items()}
     dims = held.shape if words else weight.shape
-    given = _of_four_bits(INT8) | dict.fromkeys((ROW_SCALE, LOGITS, ADDED)) | {"groupListType": 1}
+    unused = (ROW_SCALE, LOGITS, ADDED, "offsetOptional")
+    given = _of_four_bits(INT8) | dict.fromkeys(unused) | {"groupListType": 1}
     given |= {name: each.tensor for name, each in placed.items()}
     given["x2"] = Tensor(D.INT32 if words else D.INT4, dims, address=held.ctypes.data, owner=held)
     prepare(FOUR_BITS[0], given | {"sharedInputOffset": 0}, Product.ATLAS_A2).run()

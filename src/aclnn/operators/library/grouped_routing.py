@@ -217,7 +217,8 @@ _LISTED, _ADDED = "groupListOptional", "sharedInputOptional"
 _HALF = 8
 """What is taken from x1 beside weights of four bits, and comes back with the bias."""
 _WORDS = Parameter("x2", "x2", Kind.INPUT, "(groups, K, N); INT4, or eight in an INT32", c_type="aclTensor *")
-_WITHOUT_KERNEL = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
+_OFFSET = "offsetOptional"
+_WITHOUT_KERNEL = ("antiquantScaleOptional", "antiquantOffsetOptional")
 
 
 def _matrices(call: Call) -> Shape:
@@ -238,6 +239,11 @@ def _scales_of_parts(call: Call) -> str | None:
     return f"scaleOptional: expected shape [{groups}, a divisor of {rows}, {columns}], got {extents(got)}"
 
 
+def _offset_shape(call: Call) -> Shape:
+    groups, _, columns = _matrices(call)
+    return groups, 1, columns
+
+
 def _sums_of(call: Call, name: str) -> str | None:
     most = _rows(call)[0] if name == "out" else call["out"].shape[0]
     columns, got = _matrices(call)[2], call[name].shape
@@ -253,21 +259,24 @@ def _place_of_added(call: Call) -> str | None:
 
 
 def _four_bits_work(call: Call) -> Library:
-    optional = given(call, *_OF_ROWS[:2], _ADDED)
+    optional, offset_name = given(call, *_OF_ROWS[:2], _ADDED), given(call, _OFFSET)
     multiply, dtype, shape = _added(call, optional, _LISTED, _OF_ROWS[2]), call["x2"].dtype, call["x2"].shape
 
     def run(x1: Any, x2: Any, scale: Any, bias: Any, groups: Any, index: Any, *further: Any) -> Any:
+        offsets, further = (further[0], further[1:]) if offset_name else (None, further)
         weight = unpacked(x2, shape) if dtype == D.INT4 else unpacked_words(x2)
         factors, rows_of = product_scale(scale)[0], x1.astype(np.int16) - _HALF
 
         def product(rows: slice, at: int) -> Any:
             parts = np.split(rows_of[rows], len(factors[at]), 1), np.split(weight[at], len(factors[at])), factors[at]
             size = rows.stop - rows.start, weight.shape[2]
-            return bias[at] + sum(integer_product(x, w, size) * f for x, w, f in zip(*parts, strict=True))
+            total = bias[at] + sum(integer_product(x, w, size) * f for x, w, f in zip(*parts, strict=True))
+            return total if offsets is None else total + x1[rows].sum(1, dtype=np.float64)[:, None] * offsets[at]
 
         return multiply(product, len(x1), groups, index, further)
 
-    return Library(run, ("x1", "x2", *_OF_FOUR_BITS, _LISTED, _OF_ROWS[2], *optional), ("out",))
+    inputs = ("x1", "x2", *_OF_FOUR_BITS, _LISTED, _OF_ROWS[2], *offset_name, *optional)
+    return Library(run, inputs, ("out",))
 
 
 def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
@@ -276,13 +285,14 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
         name=name,
         function=camel(name),
         summary="Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.",
-        formula="out[rowIndex[i]] += ((x1[i] - 8) @ x2[group] * scale[group] + bias[group]) * pertokenScale[i] * "
-        "logit[i], out[sharedInputOffset:] += sharedInputWeight * sharedInput",
+        formula="out[rowIndex[i]] += ((x1[i] - 8) @ x2[group] * scale[group] + bias[group] + sum(x1[i]) * "
+        "offset[group]) * pertokenScale[i] * logit[i], out[sharedInputOffset:] += sharedInputWeight * sharedInput",
         parameters=(
             tensor_in("x1", "the rows; INT8"),
             _WORDS,
             optional_in("scaleOptional", "(groups, parts of K, N) factors, FLOAT in INT64"),
             optional_in("biasOptional", "(groups, N), 8 times the sums of x2 * scale; FLOAT"),
+            optional_in(_OFFSET, "(groups, 1, N), what is added to the scaled weights of a column; FLOAT"),
             *(optional_in(name, "null") for name in _WITHOUT_KERNEL),
             optional_in(_ROW_SCALE, "a factor for each row; FLOAT"),
             optional_in(_LISTED, "where groups end, or their sizes; INT64"),
@@ -308,23 +318,24 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
             dtype_in({D.INT8}, "x1"),
             dtype_in({D.INT4, D.INT32}, "x2"),
             dtype_in({D.INT64}, "scaleOptional", _LISTED, _OF_ROWS[2]),
-            dtype_in({D.FLOAT}, "biasOptional", *_OF_ROWS[:2], "out"),
+            dtype_in({D.FLOAT}, "biasOptional", _OFFSET, *_OF_ROWS[:2], "out"),
             dtype_in({D.BF16}, _ADDED),
-            public_format(*required, *_OF_ROWS[:2], _ADDED),
+            public_format(*required, _OFFSET, *_OF_ROWS[:2], _ADDED),
             dims_between(2, 2, "x1", "biasOptional", _ADDED, "out"),
-            dims_between(3, 3, "x2", "scaleOptional"),
+            dims_between(3, 3, "x2", "scaleOptional", _OFFSET),
             dims_between(1, 1, *_OF_ROWS, _LISTED),
             no_zero_dims("x1", "x2", _ADDED, "out"),
             whole_bytes("x2"),
             rule("as x2: x1", _columns_of_x1),
             rule("scales of parts: scaleOptional", _scales_of_parts),
             shape_is("columns of each group", lambda call: _matrices(call)[::2], "biasOptional"),
+            shape_is("a row of each group", _offset_shape, _OFFSET),
             shape_is("one of each group", _group_count, _LISTED),
             shape_is("one of each row", _rows, *_OF_ROWS),
             each("sums of tokens", ("out", _ADDED), _sums_of),
             rule("a row of out: sharedInputOffset", _place_of_added),
             *(rule(f"rows of a group: {parameter.name}", _tuned) for parameter in tuning),
-            *with_code(ACLNN_ERR_INNER_NULLPTR, null(*_WITHOUT_KERNEL, why="of weights without an offset")),
+            *with_code(ACLNN_ERR_INNER_NULLPTR, null(*_WITHOUT_KERNEL, why="not in use")),
         ),
         work=_four_bits_work,
     )
