@@ -172,6 +172,22 @@ class aclrtStreamAttr(IntEnum):
     ACL_STREAM_ATTR_USER_CUSTOM_TAG = 3
     ACL_STREAM_ATTR_CACHE_OP_INFO = 4
 
+class aclrtStreamConfigAttr(IntEnum):
+    """The enumeration ``aclrtStreamConfigAttr``."""
+
+    ACL_RT_STREAM_WORK_ADDR_PTR = 0
+    ACL_RT_STREAM_WORK_SIZE = 1
+    ACL_RT_STREAM_FLAG = 2
+    ACL_RT_STREAM_PRIORITY = 3
+
+class aclrtReduceKind(IntEnum):
+    """The enumeration ``aclrtReduceKind``."""
+
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM = 10
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX = 11
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_MIN = 12
+    ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL = 13
+
 class aclmdlRICaptureMode(IntEnum):
     """The enumeration ``aclmdlRICaptureMode``."""
 
@@ -489,6 +505,14 @@ ACL_STREAM_ATTR_FAILURE_MODE: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FAILURE_MO
 ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK: Final = aclrtStreamAttr.ACL_STREAM_ATTR_FLOAT_OVERFLOW_CHECK
 ACL_STREAM_ATTR_USER_CUSTOM_TAG: Final = aclrtStreamAttr.ACL_STREAM_ATTR_USER_CUSTOM_TAG
 ACL_STREAM_ATTR_CACHE_OP_INFO: Final = aclrtStreamAttr.ACL_STREAM_ATTR_CACHE_OP_INFO
+ACL_RT_STREAM_WORK_ADDR_PTR: Final = aclrtStreamConfigAttr.ACL_RT_STREAM_WORK_ADDR_PTR
+ACL_RT_STREAM_WORK_SIZE: Final = aclrtStreamConfigAttr.ACL_RT_STREAM_WORK_SIZE
+ACL_RT_STREAM_FLAG: Final = aclrtStreamConfigAttr.ACL_RT_STREAM_FLAG
+ACL_RT_STREAM_PRIORITY: Final = aclrtStreamConfigAttr.ACL_RT_STREAM_PRIORITY
+ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM: Final = aclrtReduceKind.ACL_RT_MEMCPY_SDMA_AUTOMATIC_SUM
+ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX: Final = aclrtReduceKind.ACL_RT_MEMCPY_SDMA_AUTOMATIC_MAX
+ACL_RT_MEMCPY_SDMA_AUTOMATIC_MIN: Final = aclrtReduceKind.ACL_RT_MEMCPY_SDMA_AUTOMATIC_MIN
+ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL: Final = aclrtReduceKind.ACL_RT_MEMCPY_SDMA_AUTOMATIC_EQUAL
 ACL_MODEL_RI_CAPTURE_MODE_GLOBAL: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_GLOBAL
 ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL
 ACL_MODEL_RI_CAPTURE_MODE_RELAXED: Final = aclmdlRICaptureMode.ACL_MODEL_RI_CAPTURE_MODE_RELAXED
@@ -683,6 +707,13 @@ ACL_EVENT_TIME_LINE: Final = 8
 ACL_EVENT_DEVICE_USE_ONLY: Final = 16
 ACL_EVENT_EXTERNAL: Final = 32
 ACL_EVENT_IPC: Final = 64
+ACL_EVENT_RECORD_DEFAULT: Final = 0
+ACL_EVENT_RECORD_EXTERNAL: Final = 1
+ACL_EVENT_WAIT_DEFAULT: Final = 0
+ACL_EVENT_WAIT_EXTERNAL: Final = 1
+ACL_RT_MEM_TYPE_DEV: Final = 2
+ACL_RT_MEM_TYPE_DVPP: Final = 8
+ACL_RT_MEM_TYPE_RSVD: Final = 16
 ACL_STREAM_FAST_LAUNCH: Final = 1
 ACL_STREAM_FAST_SYNC: Final = 2
 ACL_STREAM_PERSISTENT: Final = 4
@@ -1090,6 +1121,15 @@ def aclrtUnSubscribeReport(threadId: int, stream: int | None) -> int:
     """Undo aclrtSubscribeReport."""
 
 def aclrtProcessReport(timeout: int) -> int:
+    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+
+def aclrtSubscribeHostFunc(hostFuncThreadId: int, exeStream: int | None) -> int:
+    """Let a thread (``pthread_self``) call what aclrtLaunchHostFunc launches on a stream, rather than the stream's."""
+
+def aclrtUnSubscribeHostFunc(hostFuncThreadId: int, exeStream: int | None) -> int:
+    """Undo aclrtSubscribeHostFunc."""
+
+def aclrtProcessHostFunc(timeout: int) -> int:
     """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
 
 def HcclGroupStart() -> int:
@@ -1596,8 +1636,89 @@ def aclmdlRISetName(modelRI: int | None, name: str | bytes | None) -> int:
 def aclmdlRIGetName(modelRI: int | None, maxLen: int, name: int | None) -> int:
     """Write a graph's name, empty at first, cut off where it does not fit: at most 512 bytes."""
 
+def aclmdlRIGetStreams(modelRI: int | None, streams: int | None, numStreams: int | None) -> int:
+    """Write a graph's streams, which aclmdlRIGetTasksByStream knows, and how many they are; null only asks."""
+
+def aclmdlRIGetTasksByStream(stream: int | None, tasks: int | None, numTasks: int | None) -> int:
+    """Write the tasks of a graph's stream in their order, and how many they are; null only asks."""
+
 def aclmdlRIDebugJsonPrint(modelRI: int | None, path: str | bytes | None, flags: int) -> int:
     """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
+
+def aclrtGetLogicDevIdByUserDevId(userDevid: int) -> tuple[int, int]:
+    """The same number: all devices are visible.
+
+    Returns ``(ret, logicDevId)``.
+    """
+
+def aclrtGetUserDevIdByLogicDevId(logicDevId: int) -> tuple[int, int]:
+    """The same number: all devices are visible.
+
+    Returns ``(ret, userDevid)``.
+    """
+
+def aclrtGetPhyDevIdByUserDevId(userDevId: int) -> tuple[int, int]:
+    """The same number: all devices are visible.
+
+    Returns ``(ret, phyDevId)``.
+    """
+
+def aclrtGetUserDevIdByPhyDevId(phyDevId: int) -> tuple[int, int]:
+    """The same number: all devices are visible.
+
+    Returns ``(ret, userDevId)``.
+    """
+
+def aclrtDeviceGetUuid(deviceId: int, uuid: int | None) -> int:
+    """Write 16 bytes that name a device, the same in every process of this machine."""
+
+def aclrtDeviceGetPCIBusId(deviceId: int, pciBusId: int | None, len: int) -> int:
+    """Refuse with 207000: the device is on no bus."""
+
+def aclrtDeviceGetByPCIBusId(pciBusId: str | bytes | None) -> tuple[int, int]:
+    """Refuse with 207000: no device is on a bus.
+
+    Returns ``(ret, deviceId)``.
+    """
+
+def aclrtGetMemcpyDescSize(kind: int) -> tuple[int, int]:
+    """The bytes of device memory that a description of a copy takes.
+
+    Returns ``(ret, descSize)``.
+    """
+
+def aclrtSetMemcpyDesc(
+    desc: int | None, kind: int, srcAddr: int | None, dstAddr: int | None, count: int, config: int | None
+) -> int:
+    """Describe a copy within a device in its memory, and return when done; ``config`` must be null."""
+
+def aclrtMemcpyAsyncWithDesc(desc: int | None, kind: int, stream: int | None) -> int:
+    """Copy what a description says in the stream's order."""
+
+def aclrtMemcpyAsyncWithOffset(
+    dst: int | None,
+    destMax: int,
+    dstDataOffset: int,
+    src: int | None,
+    count: int,
+    srcDataOffset: int,
+    kind: int,
+    stream: int | None,
+) -> int:
+    """Copy in the stream's order between addresses that device memory holds then, each with an offset."""
+
+def aclrtReduceAsync(
+    dst: int | None, src: int | None, count: int, kind: int, type: int, stream: int | None, reserve: int | None = None
+) -> int:
+    """Add elements to others in the stream's order, or keep the greater or the lesser; ``count`` is in bytes."""
+
+def aclrtCheckMemType(
+    addrList: Sequence[int | None] | None, size: int, memType: int, reserve: int = 0
+) -> tuple[int, int]:
+    """1 where all addresses are in memory of these types; all of a device's is ACL_RT_MEM_TYPE_DEV (2) here.
+
+    Returns ``(ret, checkResult)``.
+    """
 
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
     """Keep a parameter of this process. Computations are deterministic with any."""
@@ -1616,12 +1737,6 @@ def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
 
     Returns ``(ret, value)``.
     """
-
-def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
-    """Take a limit in seconds for each task, without effect: no task is ever ended."""
-
-def aclrtSetOpWaitTimeout(timeout: int) -> int:
-    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
 
 def aclrtGetPrimaryCtxState(deviceId: int, flags: int | None = None) -> tuple[int, int]:
     """1 if the device's default context exists; ``flags`` must be null.
@@ -1667,6 +1782,14 @@ def aclsysGetCANNVersion(name: int, version: int | None) -> int:
 
 def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: int | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
+
+def aclsysGetVersionNum(pkgName: str | bytes | None) -> tuple[int, int]:
+    """The version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc, plus its.
+
+    500000 for a version that is none such.
+
+    Returns ``(ret, versionNum)``.
+    """
 
 def aclrtSetDeviceResLimit(deviceId: int, type: int, value: int) -> int:
     """Keep a device's limit of cube or vector cores, without effect on operators."""
@@ -20840,6 +20963,81 @@ def aclopExecuteV2(
     stream: int | None,
 ) -> int:
     """Queue an operator by its type."""
+
+def aclrtCreateStreamConfigHandle() -> int:
+    """A configuration of streams, with flags 0 and priority 0."""
+
+def aclrtDestroyStreamConfigHandle(handle: int | None) -> int:
+    """Release a configuration; streams that were created with it stay."""
+
+def aclrtSetStreamConfigOpt(handle: int | None, attr: int, attrValue: int | None, valueSize: int) -> int:
+    """Set an attribute of the streams to create: flags and a priority; memory for their work changes nothing."""
+
+def aclrtCreateStreamV2(handle: int | None) -> tuple[int, int]:
+    """Create a stream as aclrtCreateStreamWithConfig does, of a configuration; null for the usual one.
+
+    Returns ``(ret, stream)``.
+    """
+
+def aclrtGetStreamAvailableNum() -> tuple[int, int]:
+    """How many more streams the product would have (1984, for example), without those of this process.
+
+    Returns ``(ret, streamCount)``.
+    """
+
+def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
+    """Keep a limit in seconds for each task, without effect: no task is ever ended."""
+
+def aclrtSetOpExecuteTimeOutWithMs(timeout: int) -> int:
+    """Keep a limit in milliseconds for each task, without effect."""
+
+def aclrtSetOpExecuteTimeOutV2(timeout: int) -> tuple[int, int]:
+    """Keep a limit in microseconds for each task, without effect; what it comes to, a multiple of the interval.
+
+    Returns ``(ret, actualTimeout)``.
+    """
+
+def aclrtGetOpExecuteTimeout() -> tuple[int, int]:
+    """The limit of tasks in milliseconds, as it was set, or else the product's.
+
+    Returns ``(ret, timeoutMs)``.
+    """
+
+def aclrtGetOpTimeOutInterval() -> tuple[int, int]:
+    """The microseconds of which the limits of tasks are multiples.
+
+    Returns ``(ret, interval)``.
+    """
+
+def aclrtSetOpWaitTimeout(timeout: int) -> int:
+    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
+
+def aclrtStreamWaitEventWithTimeout(stream: int | None, event: int | None, timeout: int) -> int:
+    """Let the stream's next work wait for what the event marks, at most so many seconds; 0 for ever."""
+
+def aclrtRecordEventWithFlag(event: int | None, stream: int | None, flag: int) -> int:
+    """Mark the stream's work so far; ACL_EVENT_RECORD_EXTERNAL in a capture: in each execution, for others to see."""
+
+def aclrtStreamWaitEventWithFlag(stream: int | None, event: int | None, timeout: int, flag: int) -> int:
+    """Wait as aclrtStreamWaitEventWithTimeout; ACL_EVENT_WAIT_EXTERNAL in a capture: for an event outside of it."""
+
+def aclrtQueryEventWaitStatus(event: int | None) -> tuple[int, int]:
+    """ACL_EVENT_WAIT_STATUS_COMPLETE (0) once all streams that were to wait for the event have, else NOT_READY (1).
+
+    Returns ``(ret, status)``.
+    """
+
+def aclrtGetEventId(event: int | None) -> tuple[int, int]:
+    """An event's number in this process.
+
+    Returns ``(ret, eventId)``.
+    """
+
+def aclrtGetEventAvailNum() -> tuple[int, int]:
+    """How many more events the product would have: 65535, or 1023 for inference, without those of this process.
+
+    Returns ``(ret, eventCount)``.
+    """
 
 def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
     """Elements of a weight of 16 bits in blocks of 16 by 16.
