@@ -180,7 +180,7 @@ class TestTree:
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         command = [shell, "-euc", script]
         done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment, check=True)
-        values = f"{folder}|{folder}|{folder}|{folder}/opp|{folder}/lib64\n"
+        values = f"{folder}|{folder}|{folder}|{folder}/opp|{folder}/cann/lib64\n"
         assert done.stdout == COMPUTED + values
 
     def test_set_env_tells_the_compiler_nothing(self, toolkit_root: Path, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class TestCheck:
         ((path, arguments, environment),) = calls
         assert path == sys.executable
         assert arguments == [sys.executable, "train.py", "--lr", "1"]
-        assert environment["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(tmp_path / "lib64")
+        assert environment["LD_LIBRARY_PATH"].split(os.pathsep)[0] == str(tmp_path / "cann" / "lib64")
         expected = {"ASCEND_HOME_PATH": str(tmp_path), "TASK_QUEUE_ENABLE": "0", "ACLNN_SOC_NAME": "Ascend950DT_9571"}
         expected["OPENBLAS_NUM_THREADS"] = "1"
         assert expected.items() <= environment.items()

@@ -23,9 +23,12 @@ from aclnn.toolkit.stubs import Stub
 
 #: The module that serves the calls, inside of Python.
 ENTRY_POINTS = "aclnn.toolkit.entry_points"
+#: What there is of CANN's graph engine, in C++ (``ge.cpp``).
+GRAPH_ENGINE = "libge_runner.so"
 
 _COMPILE = ("-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
 _LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
+_GRAPH_ENGINE = ("-std=c++11", "-D_GLIBCXX_USE_CXX11_ABI=0", "-fPIC", "-O1", "-fkeep-inline-functions", "-Wall", "-c")
 _INSTALLED = ("site-packages", "dist-packages")
 _NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
 
@@ -88,6 +91,8 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
         for library in libraries:
             rest = [file for file in others if file.name != library.file]
             _link(cxx, lib / library.file, work / library.name, *_NEEDED, start, *rest)
+    run_compiler([*cxx, *_GRAPH_ENGINE, "-o", work / "ge.o", work / "ge.cpp"])
+    _link(cxx, lib / GRAPH_ENGINE, work / "ge", *_NEEDED, *files)
 
 
 def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> None:
@@ -104,6 +109,8 @@ def shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
         **{name: trampolines.source(name) for name in trampolines.SHARED},
         "start.map": trampolines.exports(["aclnn_*"]),
         "bridge.map": trampolines.exports(["aclnn_bridge_open"]),
+        "ge.cpp": trampolines.source("ge.cpp"),
+        "ge.map": trampolines.exports(["_ZN2ge*", "_ZNK2ge*"]),
     }
 
 

@@ -10,6 +10,8 @@
 #include "objects.h"
 #include "start.h"
 
+static const char aclnn_nothing;
+
 /* code: 0 for a function that was only looked for. */
 static int aclnn_refuse(const char *function, int code)
 {

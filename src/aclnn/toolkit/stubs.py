@@ -17,11 +17,13 @@ from aclnn.toolkit.abi import Prototype
 REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
 PHASE_ONE = "as phase one, whose workspace is the same for all lengths"
 NOTHING = "null"
+SOMETHING = "an address at which there is nothing"
 LOGGED = "nothing, but in a trace the functions that were not found"
 
 _C_OF = {
     TAKEN: "0",
     NOTHING: "NULL",
+    SOMETHING: "(void *)&aclnn_nothing",
     HASH: "aclnn_hash(hashInfo, length)",
     CLOCK: "aclnn_nanoseconds()",
     LOGGED: "({ va_list rest; va_start(rest, fmt); aclnn_logged(fmt, rest); va_end(rest); })",
@@ -78,6 +80,41 @@ def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
     return tuple(Stub(f"aclnnStatus {function}(void)", REFUSED) for function in functions)
 
 
+def _mindspore() -> tuple[Stub, ...]:
+    """Functions of models, and of channels between host and device, whose absence MindSpore warns of at each start."""
+    addresses = (
+        "mdlCreateDataset mdlCreateDesc mdlCreateExecConfigHandle mdlGetDatasetBuffer mdlGetDatasetTensorDesc "
+        "mdlGetInputNameByIndex mdlGetOutputNameByIndex profCreateStepInfo tdtCreateChannel "
+        "tdtCreateChannelWithCapacity tdtCreateDataItem tdtCreateDataset tdtGetDataAddrFromItem tdtGetDataItem "
+        "tdtGetDatasetName"
+    )
+    numbers = (
+        "mdlGetDatasetNumBuffers mdlGetInputDataType mdlGetInputFormat mdlGetInputSizeByIndex mdlGetNumInputs "
+        "mdlGetNumOutputs mdlGetOutputDataType mdlGetOutputFormat mdlGetOutputSizeByIndex profDestroyStepInfo "
+        "rtGetDeviceIdFromExceptionInfo rtGetErrorCodeFromExceptionInfo rtGetStreamIdFromExceptionInfo "
+        "rtGetTaskIdFromExceptionInfo rtGetThreadIdFromExceptionInfo tdtGetDataSizeFromItem tdtGetDataTypeFromItem "
+        "tdtGetDatasetSize tdtGetDimNumFromItem tdtGetTensorTypeFromItem"
+    )
+    statuses = (
+        "GenGraphAndDumpForOp mdlAddDatasetBuffer mdlBundleGetModelId mdlBundleLoadFromMem mdlBundleUnload "
+        "mdlDestroyDataset mdlDestroyDesc mdlDestroyExecConfigHandle mdlExecute mdlExecuteV2 mdlGetCurOutputDims "
+        "mdlGetDesc mdlGetDynamicBatch mdlGetDynamicHW mdlGetInputDims mdlGetInputDimsV2 mdlGetInputDynamicDims "
+        "mdlGetInputDynamicGearCount mdlGetInputIndexByName mdlGetOutputDims mdlLoadFromMem mdlLoadFromMemWithMem "
+        "mdlQuerySizeFromMem mdlSetDatasetTensorDesc mdlSetDynamicBatchSize mdlSetDynamicHWSize mdlSetExecConfigOpt "
+        "mdlSetInputDynamicDims mdlUnload opSetAttrListDataType opSetAttrListString opSetCompileFlag opSetModelDir "
+        "profGetStepTimestamp rtDeviceTaskAbort rtGetMemUceInfo rtMemUceRepair tdtAddDataItem tdtCleanChannel "
+        "tdtDestroyChannel tdtDestroyDataItem tdtDestroyDataset tdtGetDimsFromItem tdtGetSliceInfoFromItem "
+        "tdtQueryChannelSize tdtReceiveTensor tdtSendTensor tdtStopChannel"
+    )
+    return (
+        *(Stub(f"void *acl{name}(void)", NOTHING) for name in addresses.split()),
+        *(Stub(f"size_t acl{name}(void)", TAKEN) for name in numbers.split()),
+        *(Stub(f"aclError acl{name}(void)", REFUSED) for name in statuses.split()),
+        Stub("void *mstxMemHeapRegister(void)", NOTHING),
+        *(Stub(f"int mstxMemRegions{name}(void)", TAKEN) for name in ("Register", "Unregister")),
+    )
+
+
 STUBS = (
     Stub(
         "void aclAppLog(int logLevel, const char *func, const char *file, uint32_t line, const char *fmt, ...)", LOGGED
@@ -114,6 +151,8 @@ STUBS = (
         REFUSED,
     ),
     Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
+    Stub("rtError_t rtDevBinaryUnRegister(void *hdl)", REFUSED),
+    Stub("rtError_t rtLaunch(const void *stubFunc)", REFUSED),
     # Of tasks of a graph that are updated.
     *(
         Stub(function.prototype.replace("GetWorkspaceSize", "GetMaxWorkspaceSize"), PHASE_ONE)
@@ -128,6 +167,21 @@ STUBS = (
     # Which clock the driver has: none, torch_npu's profiler takes the system's.
     Stub("int halGetAPIVersion(int *version)", REFUSED),
     Stub("int halGetDeviceInfo(uint32_t device, int32_t module, int32_t info, int64_t *value)", REFUSED),
+    Stub("int halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)", REFUSED),
+    Stub("int halHostUnregister(void *srcPtr, uint32_t devid)", REFUSED),
+    # A program's own memory for what operators by type need besides their tensors: they need none.
+    Stub("void *aclrtAllocatorCreateDesc(void)", SOMETHING),
+    Stub("aclError aclrtAllocatorDestroyDesc(void *allocatorDesc)", TAKEN),
+    Stub("aclError aclrtAllocatorSetObjToDesc(void *allocatorDesc, void *allocator)", TAKEN),
+    *(
+        Stub(f"aclError aclrtAllocatorSet{what}FuncToDesc(void *allocatorDesc, void *func)", TAKEN)
+        for what in ("Alloc", "Free", "AllocAdvise", "GetAddrFromBlock")
+    ),
+    Stub("aclError aclrtAllocatorRegister(void *stream, void *allocatorDesc)", TAKEN),
+    Stub("aclError aclrtAllocatorUnregister(void *stream)", TAKEN),
+    # What a program wants to be told of tasks that fail.
+    Stub("aclError aclrtSetExceptionInfoCallback(void *callback)", TAKEN),
+    *_mindspore(),
     # PyTorch's own profiler asks these of the device's activities; it has the host's without.
     *(
         Stub(f"int mspti{name}", REFUSED)

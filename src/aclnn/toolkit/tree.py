@@ -26,17 +26,22 @@ from aclnn.version import __version__
 _LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi", "hccl": "hccl"}
 #: Where a package of custom operators lies.
 _PACKAGE = "opp/vendors/customize/op_api"
-#: Newer releases split libopapi by field and name the runtime anew, and torch_npu needs libraries of whose functions
-#: it calls the runtime's only: whichever name a program links, it gets one of the libraries that there are.
+#: Newer releases split libopapi by field and name the runtime anew, and torch_npu and MindSpore need libraries of whose
+#: functions they call the runtime's only: whichever name a program links, it gets one of the libraries that there are.
 _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opapi.so"), "libopapi.so") | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
-        *("libge_runner.so", "libgraph.so", "libascend_hal.so"),
-        *("libmspti.so", "libmsprofiler.so", "libms_tools_ext.so"),
+        *("libascend_hal.so", "libplatform.so", "libc_sec.so"),
+        *("libmspti.so", "libmsprofiler.so", "libms_tools_ext.so", "libprofapi.so"),
     ),
     "libascendcl.so",
 )
-_OTHER_NAMES["libhcomm.so"] = "libhccl.so"
+_OTHER_NAMES |= {"libhcomm.so": "libhccl.so", "libgraph.so": libraries.GRAPH_ENGINE}
+#: MindSpore takes for CANN's folder what the loader found the libraries in, up to this word.
+_HOME = "cann"
+#: MindSpore asks there for a release, the newest that its 2.10 knows, and on Python's path for the operators' compiler.
+_RELEASE, _COMPILER = "compiler/version.info", "opp/built-in/op_impl/ai_core/tbe"
+_RELEASE_TEXT = "Version=9.1.0\n"
 #: Folders of older releases that build files and torch_npu look for.
 _OLDER_FOLDERS = ("runtime", "compiler")
 _STAMP = "aclnn/build.json"
@@ -45,6 +50,8 @@ _STAMP = "aclnn/build.json"
 _VARIABLES = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH"), "") | {
     "ASCEND_OPP_PATH": "/opp"
 }
+#: Where the loader and Python search first.
+_SEARCHES = {"LD_LIBRARY_PATH": f"/{_HOME}/lib64", "PYTHONPATH": f"/{_COMPILER}"}
 _SET_ENV = """\
 # Source this file: it tells build files and the loader where the aclnn toolkit is.
 # bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
@@ -54,12 +61,14 @@ _aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
 {exports}
 # torch_npu's own launch thread cannot enter Python while others wait for it with Python's lock.
 export TASK_QUEUE_ENABLE="${{TASK_QUEUE_ENABLE:-0}}"
-case ":${{LD_LIBRARY_PATH:-}}:" in
-    *":$_aclnn_home/lib64:"*) ;;
-    *) export LD_LIBRARY_PATH="$_aclnn_home/lib64${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" ;;
-esac
+{searched}
 unset _aclnn_home
 """
+_SEARCHED = """\
+case ":${{{name}:-}}:" in
+    *":$_aclnn_home{place}:"*) ;;
+    *) export {name}="$_aclnn_home{place}${{{name}:+:${name}}}" ;;
+esac"""
 #: What the build files of older releases source, in bash or zsh.
 _SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 
@@ -120,10 +129,13 @@ def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
     exports = "\n".join(f'export {name}="$_aclnn_home{place}"' for name, place in _VARIABLES.items())
-    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")), exports=exports)
+    searched = "\n".join(_SEARCHED.format(name=name, place=place) for name, place in _SEARCHES.items())
+    files["set_env.sh"] = _SET_ENV.format(home=_quoted(str(root / "set_env.sh")), exports=exports, searched=searched)
     files["bin/setenv.bash"] = _SETENV_BASH
     files["valgrind.supp"] = trampolines.source("valgrind.supp")
     files["opp/scene.info"] = f"os=linux\narch={platform.machine()}\n"
+    files[_RELEASE] = _RELEASE_TEXT
+    files[f"{_COMPILER}/te.py"] = trampolines.source("te.py")
     for name, text in files.items():
         _write(root / name, text)
     lib.mkdir(exist_ok=True)
@@ -134,6 +146,7 @@ def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     links = {lib / name: target for name, target in _OTHER_NAMES.items()}
     links |= {platform_folder / name: f"../{name}" for name in ("include", "lib64")}
     links[platform_folder / "devlib"] = "lib64"
+    links[root / _HOME] = "."
     links[include / "aclnnop" / "level2"] = "."  # where CANN keeps some of the operators' headers, too
     links |= {root / _PACKAGE / "include": "../../../../include/aclnnop", root / _PACKAGE / "lib": "../../../../lib64"}
     for folder in _OLDER_FOLDERS:
@@ -183,7 +196,7 @@ def fingerprint() -> str:
     functions = [*FUNCTIONS.values()]
     parts = [__version__, sys.version, *headers.texts().values(), *libraries.shared_sources(functions).values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
-    parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "valgrind.supp"))]
+    parts += [trampolines.table(functions), *map(trampolines.source, ("bridge.c", "te.py", "valgrind.supp"))]
     parts += [Path(module).read_text(encoding="utf-8") for module in (libraries.__file__, __file__)]
     return hashlib.sha256("\n".join(parts).encode(errors="surrogateescape")).hexdigest()
 
@@ -192,7 +205,8 @@ def environment(root: Path, base: Mapping[str, str]) -> dict[str, str]:
     """Return an environment with the variables that ``set_env.sh`` exports."""
     result = {**base, **{name: f"{root}{place}" for name, place in _VARIABLES.items()}}
     result["TASK_QUEUE_ENABLE"] = base.get("TASK_QUEUE_ENABLE") or "0"
-    result["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, [str(root / "lib64"), base.get("LD_LIBRARY_PATH")]))
+    for name, place in _SEARCHES.items():
+        result[name] = os.pathsep.join(filter(None, [f"{root}{place}", base.get(name)]))
     return result
 
 
