@@ -6,19 +6,23 @@ its order; further inputs, which only its kernels use, are not looked at.
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aclnn.core.checks import listing
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
-from aclnn.operators.library import of_box_types, of_types, recurrent
+from aclnn.operators.library import of_box_types, of_layer_types, of_types, recurrent
 from aclnn.operators.registry import BY_FUNCTION
+from aclnn.support.process import PerProcess
 
 
 class Given(NamedTuple):
@@ -383,6 +387,188 @@ def _overlap(operator: Operator, **others: Value) -> ByType:
     )
 
 
+def _of_channels(given: Given, rank: int) -> int:
+    """The dimension of channels that ``data_format`` names."""
+    found = given.attribute("data_format", "NHWC")
+    return 1 if found.startswith("NC") else rank - 1
+
+
+def _channels_first(given: Given) -> None:
+    found = given.attribute("data_format", "NHWC")
+    if not found.startswith("NC"):
+        raise _invalid(f"data_format: expected NCHW or NCDHW, got {found}")
+
+
+def _bias_added(given: Given) -> dict[str, Any]:
+    x, bias = given.tensor(0), given.tensor(1)
+    shape = [1] * len(x.shape)
+    shape[_of_channels(given, len(shape))] = -1
+    along = _reshaped(bias, [bias.size if extent < 0 else extent for extent in shape])
+    return {"self": x, "other": along, "alpha": _constant(1)(given), "out": given.output()}
+
+
+def _all_but_channels(given: Given) -> tuple[int, ...]:
+    rank = len(given.tensor().shape)
+    return tuple(dim for dim in range(rank) if dim != _of_channels(given, rank))
+
+
+_FORMATS = {3: Format.FORMAT_NCL, 4: Format.FORMAT_NCHW, 5: Format.FORMAT_NCDHW}
+
+
+def _image(tensor: Tensor) -> Tensor:
+    """The tensor in the format of its number of dimensions, which convolutions and pooling ask for."""
+    label = _FORMATS.get(len(tensor.shape), tensor.format)
+    return Tensor(tensor.dtype, tensor.shape, tensor.strides, 0, label, tensor.storage_shape, tensor.address)
+
+
+def _convolution_numbers(given: Given, rank: int) -> dict[str, Any]:
+    """Arguments of both convolutions; the attributes count the two first dimensions, but for the padding."""
+    _channels_first(given)
+    ones = (1,) * (rank + 2)
+    pads = given.attribute("pads", (0,), required=True)
+    if rank != 2 and len(pads) == 2 * rank:
+        if pads[::2] != pads[1::2]:
+            raise _invalid(f"pads: expected as many before as after, got {list(pads)}")
+        pads = pads[::2]
+    return {
+        "stride": given.attribute("strides", (1,), required=True)[2:],
+        "padding": pads,
+        "dilation": given.attribute("dilations", ones)[2:],
+        "transposed": False,
+        "outputPadding": (0,) * rank,
+        "groups": given.attribute("groups", 1),
+        "cubeMathType": 0,
+    }
+
+
+def _convolution(given: Given) -> dict[str, Any]:
+    x, weight = _image(given.tensor(0)), _image(given.tensor(1))
+    bias = given.inputs[2] if len(given.inputs) > 2 else None
+    numbers = _convolution_numbers(given, len(x.shape) - 2)
+    return {"input": x, "weight": weight, "bias": bias, "output": _image(given.output())} | numbers
+
+
+def _convolution_gradient(wanted: str) -> Callable[[Given], dict[str, Any]]:
+    """The arguments of one of a convolution's gradients, which stands for the operand that it is the gradient of."""
+
+    def arguments(given: Given) -> dict[str, Any]:
+        gradient, dy = _image(given.output()), _image(given.tensor(2))
+        is_input = wanted == "gradInput"
+        x, weight = (gradient, _image(given.tensor(1))) if is_input else (_image(given.tensor(0)), gradient)
+        return {
+            "gradOutput": dy,
+            "input": x,
+            "weight": weight,
+            "biasSizes": (dy.shape[1],),
+            "outputMask": (is_input, not is_input, False),
+            **dict.fromkeys(("gradInput", "gradWeight", "gradBias")),
+            wanted: gradient,
+        } | _convolution_numbers(given, len(dy.shape) - 2)
+
+    return arguments
+
+
+def _by_name(function: str, arguments: Callable[[Given], dict[str, Any]]) -> ByType:
+    """Call an ``aclnn`` function with arguments by name."""
+    operator = BY_FUNCTION[function]
+
+    def ordered(given: Given) -> dict[str, Any]:
+        found = arguments(given)
+        return {parameter.name: found[parameter.name] for parameter in operator.parameters}
+
+    return ByType(operator, ordered)
+
+
+def _bounds(given: Given, shape: Sequence[int], at: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """First places, counts and steps of a strided slice, whose bounds are the inputs from ``at`` on."""
+    for name in ("ellipsis_mask", "new_axis_mask"):
+        if given.attribute(name, 0):
+            raise _invalid(f"{name}: expected 0, got {given.attribute(name, 0)}")
+    begin, end, step = (given.integers(at + place) for place in range(3))
+    if not len(begin) == len(end) == len(step) <= len(shape) or 0 in step:
+        raise _invalid(f"expected bounds of {len(shape)} dimensions and steps other than 0, got {begin}, {end}, {step}")
+    masks = [given.attribute(f"{name}_mask", 0) for name in ("begin", "end", "shrink_axis")]
+    ranges = [range(extent) for extent in shape]
+    for dim, bounds in enumerate(zip(begin, end, step, strict=True)):
+        begins, ends, shrinks = (mask >> dim & 1 for mask in masks)
+        first, last = None if begins else bounds[0], None if ends else bounds[1]
+        if shrinks:
+            place = bounds[0] % shape[dim] if shape[dim] else 0
+            first, last = place, place + 1
+        ranges[dim] = ranges[dim][slice(first, last, 1 if shrinks else bounds[2])]
+    firsts = (each.start if len(each) else 0 for each in ranges)
+    return tuple(firsts), tuple(map(len, ranges)), tuple(each.step for each in ranges)
+
+
+def _strided(given: Given) -> Tensor:
+    x = given.tensor()
+    first, count, step = _bounds(given, x.shape, 1)
+    strides = [stride * each for stride, each in zip(x.strides, step, strict=True)]
+    return _view(x, count, strides, sum(map(math.prod, zip(first, x.strides, strict=True))))
+
+
+def _strided_gradient(given: Given) -> dict[str, Any]:
+    shape = given.integers(0)
+    first, count, step = _bounds(given, shape, 1)
+    names = {"shape": shape, "first": first, "count": count, "step": step}
+    return {"dy": _reshaped(given.tensor(4), count), **names, "y": given.output()}
+
+
+def _gathered(given: Given) -> dict[str, Any]:
+    x, places = given.tensor(0), given.tensor(1)
+    (axis,) = given.integers(2)
+    if given.attribute("batch_dims", 0):
+        raise _invalid(f"batch_dims: expected 0, got {given.attribute('batch_dims', 0)}")
+    dim = axis % max(1, len(x.shape))
+    out = _reshaped(given.output(), (*x.shape[:dim], places.size, *x.shape[dim + 1 :]))
+    return {"self": x, "dim": dim, "index": _reshaped(places, (places.size,)), "out": out}
+
+
+def _unstacked(given: Given) -> dict[str, Any]:
+    x = given.tensor()
+    dim = given.attribute("axis", 0) % len(x.shape)
+    outs = [each for each in given.outputs if each is not None]
+    parts = tuple(_reshaped(each, (*x.shape[:dim], 1, *x.shape[dim + 1 :])) for each in outs)
+    return {"self": x, "splitSections": 1, "dim": dim, "out": parts}
+
+
+def _layer(operator: Operator, **others: Value) -> ByType:
+    """Call an operator of ``of_layer_types``, whose order is the type's."""
+    read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
+    return _operator(operator, read, written, **others)
+
+
+_EPSILON = {"epsilon": _attribute("epsilon", 1e-4)}
+
+
+def _windowed(operator: Operator, **others: Value) -> ByType:
+    """Call an operator of windows whose attributes count the two first dimensions."""
+    call = _layer(
+        operator,
+        ksize=_required("ksize", (1,)),
+        strides=_required("strides", (1,)),
+        padding=_required("padding", "SAME"),
+        **others,
+    )
+
+    def arguments(given: Given) -> dict[str, Any]:
+        _channels_first(given)
+        return call.arguments(given)
+
+    return ByType(operator, arguments)
+
+
+#: Of each type that draws with a seed of its own the second call draws others than the first.
+_DRAWINGS = PerProcess[Iterator[int]](itertools.count)
+
+
+def _updating(operator: Operator, outputs: Mapping[str, int], **others: Value) -> ByType:
+    """Call an operator of the type's order that writes to inputs, whose places are given."""
+    read = " ".join(p.name for p in operator.inputs)
+    written = {name: functools.partial(Given.tensor, place=place) for name, place in outputs.items()}
+    return _operator(operator, read, "", **written, **others)
+
+
 _MOVED = {"means": _attribute("means", (0.0,) * 4), "stds": _attribute("stds", (1.0,) * 4)}
 
 _OF_LOGARITHMS = {
@@ -461,7 +647,7 @@ TYPES: dict[str, ByType] = {
     "ClipByValueV2": _limited(),
     "ConcatD": _joined("aclnnCat", "concat_dim"),
     "Cumsum": _function("aclnnCumsum", dim=_dim, dtype=_type_of_output),
-    "DropOutDoMask": _function("aclnnDropoutDoMask", "self mask", prob=lambda given: 1 - _real(given, 2)),
+    "DropOutDoMask": _layer(of_layer_types.DROP_OUT_DO_MASK),
     "Exp": _operator(of_types.EXP, "x", "y", **_OF_LOGARITHMS),
     "GatherElements": _function("aclnnGather", "self index", dim=_attribute("dim", 0)),
     "Invert": _function("aclnnBitwiseNot"),
@@ -498,13 +684,119 @@ TYPES: dict[str, ByType] = {
     "Tile": _function("aclnnRepeat", repeats=_integers),
     "Tril": _function("aclnnTril", diagonal=_attribute("diagonal", 0)),
     "ZerosLike": _function("aclnnInplaceZero", "", "selfRef"),
+    # Layers of MindSpore's.
+    "AdaptiveAvgPool2D": _by_name(
+        "aclnnAdaptiveAvgPool2d",
+        lambda given: {
+            "self": _image(given.tensor()),
+            "outputSize": given.attribute("output_size", (), required=True),
+            "out": _image(given.output()),
+        },
+    ),
+    "AdamApplyOneWithDecayAssign": _updating(
+        of_layer_types.ADAM_WITH_DECAY, {f"output{place}": place for place in (1, 2, 3)}
+    ),
+    "ApplyAdagradD": _updating(of_layer_types.APPLY_ADAGRAD, {"var_out": 0, "accum_out": 1}),
+    "ApplyRMSProp": _updating(of_layer_types.APPLY_RMS_PROP, {"var_out": 0, "ms_out": 1, "mom_out": 2}),
+    "ApplyAdam": _updating(
+        of_types.APPLY_ADAM,
+        {"var_out": 0, "m_out": 1, "v_out": 2},
+        use_nesterov=_attribute("use_nesterov", False),
+    ),
+    "ApplyMomentum": _updating(
+        of_layer_types.APPLY_MOMENTUM,
+        {"var_out": 0, "accum_out": 1},
+        use_nesterov=_attribute("use_nesterov", False),
+    ),
+    **{
+        f"Assign{name}": _function(f"aclnnInplace{name}", "selfRef other", "", alpha=_constant(1))
+        for name in ("Add", "Sub")
+    },
+    "AvgPool": _windowed(of_layer_types.AVG_POOL),
+    "AvgPoolGrad": _operator(
+        of_layer_types.AVG_POOL_GRAD,
+        "",
+        "y",
+        input_grad=lambda given: given.tensor(1),
+        orig_input_shape=lambda given: given.integers(0),
+        ksize=_required("ksize", (1,)),
+        strides=_required("strides", (1,)),
+        padding=_required("padding", "SAME"),
+    ),
+    "BiasAdd": _by_name("aclnnAdd", _bias_added),
+    "BiasAddGrad": _function(
+        "aclnnReduceSum", dims=_all_but_channels, keepDims=lambda given: False, dtype=_type_of_output
+    ),
+    "BNInfer": _layer(of_layer_types.BN_INFER, **_EPSILON),
+    "BNInferGrad": _layer(of_layer_types.BN_INFER_GRAD, **_EPSILON),
+    "BNTrainingReduce": _layer(of_layer_types.BN_TRAINING_REDUCE),
+    "BNTrainingReduceGrad": _layer(of_layer_types.BN_TRAINING_REDUCE_GRAD, **_EPSILON),
+    "BNTrainingUpdate": _layer(of_layer_types.BN_TRAINING_UPDATE, factor=_required("factor", 1.0), **_EPSILON),
+    "BNTrainingUpdateGrad": _layer(of_layer_types.BN_TRAINING_UPDATE_GRAD, **_EPSILON),
+    **dict.fromkeys(("Conv2D", "Conv3D"), _by_name("aclnnConvolution", _convolution)),
+    **{
+        f"Conv{rank}DBackprop{of}": _by_name("aclnnConvolutionBackward", _convolution_gradient(wanted))
+        for rank in (2, 3)
+        for of, wanted in (("Input", "gradInput"), ("Filter", "gradWeight"))
+    },
+    "EluGrad": _function(
+        "aclnnEluBackward",
+        "gradOutput selfOrResult",
+        "gradInput",
+        **dict.fromkeys(("alpha", "scale", "inputScale"), _constant(1)),
+        isResult=lambda given: True,
+    ),
+    "LayerNorm": _layer(
+        of_layer_types.LAYER_NORM,
+        begin_norm_axis=_attribute("begin_norm_axis", 0),
+        epsilon=_attribute("epsilon", 1e-7),
+    ),
+    "LayerNormGrad": _layer(of_layer_types.LAYER_NORM_GRAD),
+    "MaxPool": _windowed(of_layer_types.MAX_POOL),
+    "MaxPoolGrad": _windowed(of_layer_types.MAX_POOL_GRAD),
+    "GatherV2": _by_name("aclnnIndexSelect", _gathered),
+    "DropOutGenMask": _operator(
+        of_layer_types.DROP_OUT_GEN_MASK,
+        "shape prob",
+        "y",
+        count=lambda given: math.prod(given.integers(0)),
+        seed=lambda given: given.attribute("seed", 0) ^ given.attribute("seed2", 0) << 32,
+        offset=lambda given: next(_DRAWINGS.current),
+    ),
+    "OneHot": _operator(
+        of_types.ONE_HOT_OF_DEPTH,
+        "x depth on_value off_value",
+        "y",
+        depth=lambda given: given.integers(1)[0],
+        axis=_attribute("axis", -1),
+    ),
+    "OnesLike": _function("aclnnInplaceOne", "", "selfRef"),
+    "SGD": _updating(
+        of_layer_types.SGD,
+        {"parameters_out": 0, "accum_out": 3, "stat_out": 5},
+        dampening=_attribute("dampening", 0.0),
+        weight_decay=_attribute("weight_decay", 0.0),
+        nesterov=_attribute("nesterov", False),
+    ),
+    "Softplus": _function("aclnnSoftplus", beta=_constant(1), threshold=_constant(20)),
+    "SoftplusGrad": _function(
+        "aclnnSoftplusBackward", "gradOutput self", "gradInput", beta=_constant(1), threshold=_constant(20)
+    ),
+    "StridedSlice": _copied(_strided, lambda given: _reshaped(given.output(), _strided(given).shape)),
+    "StridedSliceGrad": ByType(of_layer_types.STRIDED_SLICE_GRAD, _strided_gradient),
+    "UnsortedSegmentSum": _operator(
+        of_layer_types.UNSORTED_SEGMENT_SUM, "x segment_ids", "y", num_segments=lambda given: given.integers(2)[0]
+    ),
+    "Unpack": _by_name("aclnnSplitTensor", _unstacked),
     # Copies.
+    "Assign": _copied(lambda given: given.tensor(1)),
     "BroadcastTo": _copied(),
     "Cast": _function("aclnnCast", dtype=lambda given: given.output().dtype),
     "ConfusionTransposeD": _copied(_transposed, _as_transposed),
     "Fill": _function("aclnnInplaceFillTensor", "dims value", "selfRef"),
     "Identity": _copied(),
     "Slice": _copied(_sliced),
+    "TensorMove": _copied(),
     "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
     # Other types that torch_npu calls.
     "ApplyAdamD": _operator(

@@ -33,6 +33,7 @@ def test_every_module_of_operators_has_its_tests() -> None:
         "lists",
         "microscaling",
         "of_box_types",
+        "of_layer_types",
         "of_types",
         "scores",
         "sequences",

@@ -66,7 +66,8 @@ def _seeds(kind: Kind) -> tuple[Parameter, Parameter]:
     )
 
 
-def _mask_bytes(elements: int) -> int:
+def mask_bytes(elements: int) -> int:
+    """The bytes of a mask with a bit for each element."""
     return -(-elements // (8 * _VECTOR_BYTES)) * _VECTOR_BYTES
 
 
@@ -82,20 +83,20 @@ def _uint8(name: str) -> Check:
 
 
 def _whole_mask(call: Call) -> str | None:
-    expected = _mask_bytes(math.prod(call["shape"]))
+    expected = mask_bytes(math.prod(call["shape"]))
     if call["out"].size == expected:
         return None
     return f"out: expected {expected} elements (a bit for each element of shape), got {extents(call['out'].shape)}"
 
 
 def _large_mask(call: Call) -> str | None:
-    expected = _mask_bytes(call["self"].size)
+    expected = mask_bytes(call["self"].size)
     if call["mask"].size >= expected:
         return None
     return f"mask: expected at least {expected} elements, got shape {extents(call['mask'].shape)}"
 
 
-def generator_of(call: Call) -> Callable[[], np.random.Generator]:
+def generator_of(call: Call | Mapping[str, int]) -> Callable[[], np.random.Generator]:
     """Return what makes a stream of numbers, one for each seed and offset: offsets into one stream would repeat it."""
     key = [call[name] % 2**64 for name in ("seed", "offset")]
     return lambda: np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
@@ -117,7 +118,8 @@ def _kept(x: Any, mask: Any) -> Any:
     return np.unpackbits(np.ravel(mask).astype(np.uint8, copy=False), count=x.size, bitorder="little").reshape(x.shape)
 
 
-def _apply(self: Any, mask: Any, prob: float) -> Any:
+def masked(self: Any, mask: Any, prob: float) -> Any:
+    """Drop what has no bit in the mask, and scale the rest."""
     if prob == 0:
         return self
     if prob == 1:
@@ -132,7 +134,7 @@ def _dropout_work(call: Call) -> Library | None:
 
     def drop(x: Any) -> tuple[Any, Any]:
         mask = random_bits(generator(), math.prod(shape), prob)
-        return _apply(x, mask, prob), mask.reshape(shape)
+        return masked(x, mask, prob), mask.reshape(shape)
 
     return Library(drop, ("input",), ("out", "maskOut"))
 
@@ -142,12 +144,12 @@ def _trained_work(call: Call) -> Library | None:
     prob = call["p"] if call["train"] else 0
     if call["out"].size == 0 or 0 < prob < 1:
         return _dropout_work(call)
-    return Library(lambda x: _apply(x, None, prob), ("input",), ("out",))
+    return Library(lambda x: masked(x, None, prob), ("input",), ("out",))
 
 
 def _exact_mask(of: str, mask: str) -> Check:
     def complain(call: Call) -> str | None:
-        expected = _mask_bytes(call[of].size)
+        expected = mask_bytes(call[of].size)
         if call[mask].size == expected:
             return None
         return f"{mask}: expected {expected} elements (a bit for each of {of}), got {extents(call[mask].shape)}"
@@ -578,7 +580,7 @@ _DROPOUT_GRADIENT = library_operator(
         same_shape("out", "gradOutput"),
         _exact_mask("gradOutput", "mask"),
     ),
-    lambda gradient, mask, scale: _apply(gradient, mask, _removed(scale)),
+    lambda gradient, mask, scale: masked(gradient, mask, _removed(scale)),
     header="dropout_backward",
     dtypes=FLOATING,
     products=WITH_TRAINING,
@@ -688,7 +690,7 @@ OPERATORS = (
             same_shape("out", "self"),
             rule("a bit for each element: mask", _large_mask),
         ),
-        _apply,
+        masked,
         header="dropout_do_mask",
         dtypes=FLOATING,
         products=WITH_INFERENCE,

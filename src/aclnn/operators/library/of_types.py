@@ -291,3 +291,10 @@ ONE_HOT = replace(
     ),
     function="OneHotD",
 )
+#: The depth is one of this type's inputs.
+ONE_HOT_OF_DEPTH = replace(
+    ONE_HOT,
+    name="OneHot",
+    function="OneHot",
+    checks=(ONE_HOT.checks[0], dtype_in((D.INT32, D.INT64, D.UINT8), "x"), *ONE_HOT.checks[2:]),
+)

@@ -144,7 +144,8 @@ def _planes(x: Any, rank: int) -> Any:
     return x.reshape(-1, 1, *x.shape[-rank:])
 
 
-def _maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
+def maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
+    """The maxima of windows over the last dimensions, and their indices in the plane."""
     size = x.shape[-len(count) :]
     planes = _planes(x, len(count))
     least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -math.inf
@@ -163,7 +164,7 @@ def _maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
 
 
 def _largest(x: Any, windows: Windows, count: Numbers) -> Any:
-    return _maxima(x, windows, count)[0]
+    return maxima(x, windows, count)[0]
 
 
 def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
@@ -191,7 +192,7 @@ def _masked(x: Any, windows: Windows, count: Numbers, shape: Sequence[int]) -> t
     For each image, block of channels and place of a window it has a word for each window, and room behind; of the
     word, the bits of the channels whose maximum is there.
     """
-    best, chosen = _maxima(x, windows, count)
+    best, chosen = maxima(x, windows, count)
     positions, (images, blocks, channels) = _positions(windows, count, x.shape[-2:]), _blocks_of_channels(x)
     here = np.zeros((images, blocks * _WORD, *positions.shape), bool)
     here[:, :channels] = chosen.reshape(images, channels, 1, -1) == positions
@@ -217,7 +218,8 @@ def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Numbers) -> A
     return total.reshape(x.shape)
 
 
-def _scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
+def scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
+    """Add dy up at indices in the planes of an array of x's shape."""
     size = math.prod(x.shape[-rank:])
     expect_within("indices", indices, 0, size - 1, "indices")
     total = np.zeros((x.size // size, size))
@@ -596,7 +598,7 @@ OPERATORS = (
         ),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
-        lambda call: partial(_maxima, windows=_windows(call), count=_count(call)),
+        lambda call: partial(maxima, windows=_windows(call), count=_count(call)),
     ),
     _operator(
         "max_pool2d_with_indices_backward",
@@ -607,7 +609,7 @@ OPERATORS = (
         ),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
         ("gradOutput", "self", "indices"),
-        lambda call: _scattered,
+        lambda call: scattered,
         _indices,
         lambda product: _DTYPES if product in CLASS_950 else (D.FLOAT,),
         formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
@@ -655,7 +657,7 @@ OPERATORS = (
         (_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out(), _INDICES),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
-        lambda call: partial(_maxima, windows=_windows(call), count=_count(call)),
+        lambda call: partial(maxima, windows=_windows(call), count=_count(call)),
         _indices,
         formats=_alike("self", "out", "indices"),
     ),
@@ -668,7 +670,7 @@ OPERATORS = (
         ),
         (_SIZES, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
         ("gradOutput", "self", "indices"),
-        lambda call: partial(_scattered, rank=3),
+        lambda call: partial(scattered, rank=3),
         _indices,
         formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
     ),
@@ -745,7 +747,7 @@ OPERATORS = (
                     same_shape("gradInput", "self"),
                 ),
                 ("gradOutput", "self", "indices"),
-                lambda call: partial(_scattered, rank=_rank(call)),
+                lambda call: partial(scattered, rank=_rank(call)),
                 formats=(*_alike("self", "gradOutput", "gradInput"), public_format("indices")),
             ),
         )
