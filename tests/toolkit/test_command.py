@@ -164,6 +164,26 @@ class TestTree:
         told = re.match("this toolkit does not have (.*); what it has is listed in docs/c-functions.md", last)
         assert ", ".join(sorted(told[1].split(", "))) == missing if missing else told is None
 
+    def test_exec_runs_a_program_with_the_environment(self, toolkit_root: Path) -> None:
+        program = "import os, sys; print(os.environ['ASCEND_HOME_PATH'], os.environ['ACLNN_SOC_NAME'], *sys.argv[1:])"
+        options = ("exec", "--soc-name", "Ascend910B2", sys.executable, "-c", program, "--trace")
+        done = aclnn(*options, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert done.stdout == f"{toolkit_root} Ascend910B2 --trace\n"
+
+    def test_exec_lists_what_was_called_and_missed(self, toolkit_root: Path) -> None:
+        program = (
+            "import ctypes; acl = ctypes.CDLL('libascendcl.so'); acl.aclmdlExecute(); "
+            "ctypes.CDLL('libopapi.so').aclnnReluGetWorkspaceSize(None, None, None, None); raise SystemExit(3)"
+        )
+        options = ("exec", "--trace", sys.executable, "-c", program)
+        done = aclnn(*options, status=3, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert re.search(r"^aclnnRelu +1 calls", done.stderr, re.MULTILINE)
+        assert done.stderr.endswith("missing: aclmdlExecute\n")
+
+    def test_exec_of_what_is_no_program(self, toolkit_root: Path) -> None:
+        refused = aclnn("exec", "no-such-program", status=1, ACLNN_TOOLKIT_DIR=str(toolkit_root))
+        assert refused.stderr == "aclnn: no-such-program: expected an executable file, or the name of one on PATH\n"
+
     @pytest.mark.parametrize("shell", ["sh", "bash", "dash"])
     def test_after_set_env_a_plain_compiler_line_works(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
         if shutil.which(shell) is None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from aclnn.cli import torch_npu
+from aclnn.cli import programs, torch_npu
 from aclnn.toolkit import task_queue, tree
 from aclnn.toolkit import torch_npu as checks
 from aclnn.toolkit.compiler import ToolkitError
@@ -101,7 +101,7 @@ class TestCheck:
         self, packages: dict[str, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str]
     ) -> None:
         calls: list[Any] = []
-        monkeypatch.setattr(torch_npu.os, "execve", lambda *arguments: calls.append(arguments))
+        monkeypatch.setattr(programs.os, "execve", lambda *arguments: calls.append(arguments))
         monkeypatch.setattr(tree, "ensure", lambda: tmp_path)
         monkeypatch.delenv("TASK_QUEUE_ENABLE", raising=False)
         monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)

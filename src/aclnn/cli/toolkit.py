@@ -13,6 +13,8 @@ import typer
 from rich.table import Table
 
 from aclnn.cli import console
+from aclnn.cli.options import SocOption
+from aclnn.cli.programs import TraceOption, execute
 from aclnn.core.status import name_of
 from aclnn.toolkit import absent, tree
 from aclnn.toolkit.programs import compile_program
@@ -70,6 +72,20 @@ def run_command(
         console.err.print(f"aclnn toolkit: {ended}", soft_wrap=True)
         status = 128 - status
     raise typer.Exit(status)
+
+
+@app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+def exec_command(
+    arguments: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="Such as python train.py.")],
+    soc_name: SocOption = None,
+    trace: TraceOption = False,
+) -> None:
+    """Run a program that looks for CANN itself, with the environment that set_env.sh makes.
+
+    With --trace the exit status of a program ended by signal n is 128 + n.
+    """
+    with console.exit_status():
+        execute(arguments, soc_name, trace)
 
 
 def _signal(number: int) -> str:

@@ -6,16 +6,15 @@ been told of when the process began.
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from aclnn.cli import console
 from aclnn.cli.options import SocOption
-from aclnn.toolkit import torch_npu
+from aclnn.cli.programs import TraceOption, execute
+from aclnn.toolkit import running, torch_npu
 
 app = typer.Typer(
     help="Huawei's torch_npu on this toolkit, without an NPU.",
@@ -37,7 +36,7 @@ def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
         return
     with console.exit_status():
         found = torch_npu.check()
-        environment = torch_npu.environment(soc_name)
+        environment = running.environment(soc_name)
         typer.echo(", ".join(f"{name} {version}" for name, version in found.items()))
         typer.echo(f"set_env.sh: {environment['ASCEND_HOME_PATH']}/set_env.sh")
         typer.echo(f"torch.npu: {torch_npu.first_call(environment)}")
@@ -48,9 +47,7 @@ def run_command(
     context: typer.Context,
     arguments: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="As after python; -m, -c too.")],
     soc_name: SocOption = None,
-    trace: Annotated[
-        bool, typer.Option("--trace", help="List at the end which operators were called and missed.")
-    ] = False,
+    trace: TraceOption = False,
 ) -> None:
     """Run a Python program that uses torch_npu, with the environment that it needs.
 
@@ -58,17 +55,4 @@ def run_command(
     """
     with console.exit_status():
         torch_npu.check()
-        environment = torch_npu.environment(context.obj if soc_name is None else soc_name)
-        command = [sys.executable, *arguments]
-        if trace:
-            _run_traced(command, environment)
-        else:
-            os.execve(sys.executable, command, environment)
-
-
-def _run_traced(command: Sequence[str], environment: Mapping[str, str]) -> None:
-    run = torch_npu.run_traced(command, environment)
-    for use in run.operators:
-        typer.echo(f"{use.name:32} {use.calls:8} calls {use.microseconds / 1000:10.1f} ms", err=True)
-    typer.echo(f"missing: {', '.join(run.missing) or 'nothing'}", err=True)
-    raise typer.Exit(run.status if run.status >= 0 else 128 - run.status)
+        execute([sys.executable, *arguments], context.obj if soc_name is None else soc_name, trace)

@@ -1,0 +1,35 @@
+"""Running a program with the toolkit's environment."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from aclnn.toolkit import running
+from aclnn.toolkit.compiler import ToolkitError
+
+TraceOption = Annotated[bool, typer.Option("--trace", help="List at the end which operators were called and missed.")]
+
+
+def execute(command: Sequence[str], soc_name: str | None, trace: bool) -> None:
+    """Replace this process by a program; if it is traced, wait for it and exit with its status.
+
+    Raises:
+        ToolkitError: there is no such program.
+        AclnnError: no such SoC.
+    """
+    environment = running.environment(soc_name)
+    program = shutil.which(command[0])
+    if program is None:
+        raise ToolkitError(f"{command[0]}: expected an executable file, or the name of one on PATH")
+    if not trace:
+        os.execve(program, [*command], environment)
+    run = running.run_traced(command, environment)
+    for use in run.operators:
+        typer.echo(f"{use.name:32} {use.calls:8} calls {use.microseconds / 1000:10.1f} ms", err=True)
+    typer.echo(f"missing: {', '.join(run.missing) or 'nothing'}", err=True)
+    raise typer.Exit(run.status if run.status >= 0 else 128 - run.status)
