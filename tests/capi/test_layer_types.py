@@ -87,6 +87,7 @@ BIGGEST = same(F.max_pool2d, -np.inf)
 ROWS, CHOSEN = drawn(5, 4), np.array([[1, 4], [0, 4]], np.int32)
 #: Of each type: inputs, attributes, results.
 LAYERS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
+    "AddN": ((X, DY, X), {"N": 3}, X + DY + X),
     "AdaptiveAvgPool2D": ((IMAGE,), {"output_size": (3, 2)}, F.adaptive_avg_pool2d(torch.tensor(IMAGE), (3, 2))),
     "Assign": ((X, DY), {}, DY),
     "AvgPool": ((IMAGE,), SAME, averaged(torch.tensor(IMAGE))),
@@ -197,6 +198,14 @@ def test_a_type_of_layers(device: None, op_type: str) -> None:
     assert call(op_type, inputs, outputs, attributes) == 0, refusal()
     for out, each in zip(outputs, expected, strict=True):
         np.testing.assert_allclose(out, each, rtol=2e-5, atol=2e-5)
+
+
+def test_rows_are_normalized_as_images_of_a_pixel(device: None) -> None:
+    """MindSpore's BatchNorm1d: y: expected shape [6, 8, 1, 1] (the result), got [6, 8]."""
+    out = np.empty((4, 3), np.float32)
+    given = (X.T.reshape(4, 3, 1, 1).copy(), SCALE, OFFSET, MEAN, VARIANCE)
+    assert call("BNInfer", given, [out], EPSILON) == 0, refusal()
+    np.testing.assert_allclose(out, (X.T - MEAN) / np.sqrt(VARIANCE + 1e-3) * SCALE + OFFSET, rtol=1e-5, atol=1e-6)
 
 
 def test_windows_may_leave_the_last_elements_out(device: None) -> None:
@@ -311,6 +320,14 @@ def test_masks_differ_from_call_to_call(device: None) -> None:
     np.testing.assert_allclose(shares, 0.75, atol=0.06)
 
 
+def test_normal_numbers_differ_from_call_to_call(device: None) -> None:
+    drawings = [np.empty((50, 40), np.float32) for _ in range(2)]
+    for drawing in drawings:
+        assert call("RandomStandardNormal", (OnHost([50, 40]),), [drawing], {"seed": 3, "seed2": 5}) == 0, refusal()
+    assert (drawings[0] != drawings[1]).all()
+    np.testing.assert_allclose([drawings[0].mean(), drawings[0].std()], [0, 1], atol=0.1)
+
+
 @pytest.mark.parametrize(
     ("op_type", "inputs", "attributes", "text"),
     [
@@ -333,5 +350,5 @@ def test_refusals(device: None, op_type: str, inputs: Any, attributes: Any, text
 TESTED = {
     *LAYERS,
     *("AdamApplyOneWithDecayAssign", "ApplyAdagradD", "ApplyAdam", "ApplyMomentum", "ApplyRMSProp", "SGD"),
-    *("AssignAdd", "AssignSub", "DropOutGenMask"),
+    *("AssignAdd", "AssignSub", "DropOutGenMask", "RandomStandardNormal"),
 }

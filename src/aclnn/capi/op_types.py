@@ -538,6 +538,11 @@ def _layer(operator: Operator, **others: Value) -> ByType:
     return _operator(operator, read, written, **others)
 
 
+def _as_input(given: Given) -> Tensor:
+    """The output in the first input's shape: MindSpore gives that of rows two dimensions more."""
+    return _reshaped(given.output(), given.tensor().shape)
+
+
 _EPSILON = {"epsilon": _attribute("epsilon", 1e-4)}
 
 
@@ -560,6 +565,12 @@ def _windowed(operator: Operator, **others: Value) -> ByType:
 
 #: Of each type that draws with a seed of its own the second call draws others than the first.
 _DRAWINGS = PerProcess[Iterator[int]](itertools.count)
+
+
+_DRAWN: dict[str, Value] = {
+    "seed": lambda given: given.attribute("seed", 0) ^ given.attribute("seed2", 0) << 32,
+    "offset": lambda given: next(_DRAWINGS.current),
+}
 
 
 def _updating(operator: Operator, outputs: Mapping[str, int], **others: Value) -> ByType:
@@ -685,6 +696,9 @@ TYPES: dict[str, ByType] = {
     "Tril": _function("aclnnTril", diagonal=_attribute("diagonal", 0)),
     "ZerosLike": _function("aclnnInplaceZero", "", "selfRef"),
     # Layers of MindSpore's.
+    "AddN": _operator(
+        of_layer_types.ADD_N, "", "y", x=lambda given: tuple(map(given.tensor, range(len(given.inputs))))
+    ),
     "AdaptiveAvgPool2D": _by_name(
         "aclnnAdaptiveAvgPool2d",
         lambda given: {
@@ -727,11 +741,13 @@ TYPES: dict[str, ByType] = {
     "BiasAddGrad": _function(
         "aclnnReduceSum", dims=_all_but_channels, keepDims=lambda given: False, dtype=_type_of_output
     ),
-    "BNInfer": _layer(of_layer_types.BN_INFER, **_EPSILON),
-    "BNInferGrad": _layer(of_layer_types.BN_INFER_GRAD, **_EPSILON),
+    "BNInfer": _layer(of_layer_types.BN_INFER, y=_as_input, **_EPSILON),
+    "BNInferGrad": _layer(of_layer_types.BN_INFER_GRAD, x_backprop=_as_input, **_EPSILON),
     "BNTrainingReduce": _layer(of_layer_types.BN_TRAINING_REDUCE),
-    "BNTrainingReduceGrad": _layer(of_layer_types.BN_TRAINING_REDUCE_GRAD, **_EPSILON),
-    "BNTrainingUpdate": _layer(of_layer_types.BN_TRAINING_UPDATE, factor=_required("factor", 1.0), **_EPSILON),
+    "BNTrainingReduceGrad": _layer(of_layer_types.BN_TRAINING_REDUCE_GRAD, y=_as_input, **_EPSILON),
+    "BNTrainingUpdate": _layer(
+        of_layer_types.BN_TRAINING_UPDATE, y=_as_input, factor=_required("factor", 1.0), **_EPSILON
+    ),
     "BNTrainingUpdateGrad": _layer(of_layer_types.BN_TRAINING_UPDATE_GRAD, **_EPSILON),
     **dict.fromkeys(("Conv2D", "Conv3D"), _by_name("aclnnConvolution", _convolution)),
     **{
@@ -760,8 +776,7 @@ TYPES: dict[str, ByType] = {
         "shape prob",
         "y",
         count=lambda given: math.prod(given.integers(0)),
-        seed=lambda given: given.attribute("seed", 0) ^ given.attribute("seed2", 0) << 32,
-        offset=lambda given: next(_DRAWINGS.current),
+        **_DRAWN,
     ),
     "OneHot": _operator(
         of_types.ONE_HOT_OF_DEPTH,
@@ -771,6 +786,9 @@ TYPES: dict[str, ByType] = {
         axis=_attribute("axis", -1),
     ),
     "OnesLike": _function("aclnnInplaceOne", "", "selfRef"),
+    "RandomStandardNormal": _function(
+        "aclnnInplaceNormal", "", "selfRef", mean=lambda given: 0.0, std=lambda given: 1.0, **_DRAWN
+    ),
     "SGD": _updating(
         of_layer_types.SGD,
         {"parameters_out": 0, "accum_out": 3, "stat_out": 5},

@@ -42,7 +42,7 @@ class Stub(Prototype):
     @property
     def library(self) -> str:
         """The library that has it."""
-        if self.name.startswith("aclnn"):
+        if self.name.startswith("aclnn") or "HugeMem" in self.name:
             return "opapi"
         if self.name.startswith("Hccl"):
             return "hccl"
@@ -162,6 +162,10 @@ STUBS = (
             name,
         )
     ),
+    # Memory that operators' descriptions are kept in.
+    Stub("int InitHugeMemThreadLocal(void *arg, bool sync)", TAKEN),
+    Stub("void UnInitHugeMemThreadLocal(void *arg, bool sync)", TAKEN),
+    Stub("void ReleaseHugeMem(void *arg, bool sync)", TAKEN),
     # Every result is the same each time, whatever is asked for.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
     # Which clock the driver has: none, torch_npu's profiler takes the system's.

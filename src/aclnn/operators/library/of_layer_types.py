@@ -14,6 +14,7 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     dtype_in,
+    extents,
     limited_dims,
     present,
     rule,
@@ -23,8 +24,16 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Operator, Parameter
-from aclnn.operators.library.common import MODERN, add_rows, expect_within, library_operator, tensor_in, tensor_out
+from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.common import (
+    MODERN,
+    add_rows,
+    expect_within,
+    library_operator,
+    support,
+    tensor_in,
+    tensor_out,
+)
 from aclnn.operators.library.convolution import Windows
 from aclnn.operators.library.drawing import generator_of, mask_bytes, masked, random_bits
 from aclnn.operators.library.pooling import maxima, scattered
@@ -194,7 +203,7 @@ def _windows(x: Sequence[int], ksize: Sequence[int], strides: Sequence[int], pad
 
 def _extents(call: Call, name: str) -> Sequence[int]:
     """A tensor's shape, or a shape that is an attribute."""
-    return getattr(call[name], "shape", call[name])  # type: ignore[no-any-return]
+    return getattr(call[name], "shape", call[name])
 
 
 def _pooled(of: str) -> Shape:
@@ -275,6 +284,21 @@ def _slice_gradient(dy: Array, shape: Sequence[int], *bounds: Sequence[int]) -> 
     y = np.zeros(shape, dy.dtype)
     y[tuple(slice(first, first + count * step, step) for first, count, step in zip(*bounds, strict=True))] = dy
     return y
+
+
+def _added(*tensors: Array) -> Array:
+    return np.asarray(sum(tensors[1:], tensors[0]))
+
+
+def _alike(call: Call) -> str | None:
+    expected = f"{call['y'].dtype.name} {extents(call['y'].shape)}"
+    if not call["x"]:
+        return "x: expected at least one tensor, got none"
+    for place, tensor in enumerate(call["x"]):
+        got = f"{tensor.dtype.name} {extents(tensor.shape)}"
+        if got != expected:
+            return f"x[{place}]: expected {expected} (as y), got {got}"
+    return None
 
 
 def _numbered(call: Call) -> int:
@@ -431,6 +455,18 @@ STRIDED_SLICE_GRAD = _operator(
     _slice_gradient,
     dict.fromkeys(("shape", "first", "count", "step"), Kind.INT_ARRAY),
     {"dy": lambda call: call["count"]},
+)
+ADD_N = Operator(
+    name="AddN",
+    function="AddN",
+    summary="The operator of type AddN.",
+    formula="y = the sum of all x",
+    parameters=(Parameter("x", "x", Kind.INPUT_LIST, "tensors of one shape and type"), tensor_out("y")),
+    support=support((*FLOATING, D.INT32, D.INT64), MODERN),
+    checks=(present("y"), rule("as y: x", _alike)),
+    work=lambda call: (
+        Library(_added, tuple(f"x[{place}]" for place in range(len(call["x"]))), ("y",)) if call["y"].size else None
+    ),
 )
 SGD = _operator(
     "SGD",
