@@ -26,10 +26,10 @@ def execute(command: Sequence[str], soc_name: str | None, trace: bool) -> None:
     program = shutil.which(command[0])
     if program is None:
         raise ToolkitError(f"{command[0]}: expected an executable file, or the name of one on PATH")
-    if not trace:
-        os.execve(program, [*command], environment)
-    run = running.run_traced(command, environment)
-    for use in run.operators:
-        typer.echo(f"{use.name:32} {use.calls:8} calls {use.microseconds / 1000:10.1f} ms", err=True)
-    typer.echo(f"missing: {', '.join(run.missing) or 'nothing'}", err=True)
-    raise typer.Exit(run.status if run.status >= 0 else 128 - run.status)
+    if trace:
+        run = running.run_traced(command, environment)
+        for use in run.operators:
+            typer.echo(f"{use.name:32} {use.calls:8} calls {use.microseconds / 1000:10.1f} ms", err=True)
+        typer.echo(f"missing: {', '.join(run.missing) or 'nothing'}", err=True)
+        raise typer.Exit(run.status if run.status >= 0 else 128 - run.status)
+    os.execve(program, [*command], environment)
