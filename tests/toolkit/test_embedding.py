@@ -224,7 +224,7 @@ def replace_in(path: Path, old: bytes, new: bytes) -> None:
     assert len(new) <= len(old)
     data = path.read_bytes()
     assert old in data
-    path.write_bytes(data.replace(old, new.ljust(len(old), b"\0")))
+    path.write_bytes(data.replace(old, new.ljust(len(old))))
 
 
 IN_PYTHON = """
