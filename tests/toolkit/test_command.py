@@ -18,7 +18,7 @@ import pytest
 from aclnn.cli import console
 from aclnn.cli.toolkit import trace_command
 from aclnn.support import atomic
-from aclnn.toolkit import trampolines, tree
+from aclnn.toolkit import layout, libraries, trampolines, tree
 from aclnn.toolkit.compiler import ToolkitError, c_compiler, cxx_compiler, python_headers, python_library
 from tests.helpers.toolkit_support import RUN_SECONDS, SOURCES, Compile, needs_toolkit, run
 
@@ -79,6 +79,10 @@ class TestTree:
         before = stamp.stat().st_mtime_ns
         assert aclnn("path", ACLNN_TOOLKIT_DIR=str(root)).stdout == f"{root}\n"
         assert stamp.stat().st_mtime_ns == before, "nothing has changed"
+        text = stamp.read_text()
+        stamp.write_text(text.replace('"sources": "', '"sources": "older'))
+        assert aclnn("path", ACLNN_TOOLKIT_DIR=str(root)).stdout == f"{root}\n"
+        assert stamp.read_text() == text, "sources were touched, and say what they said"
         stamp.write_text('{"fingerprint": "older"}')
         (root / "include" / "acl" / "acl.h").unlink()
         done = aclnn("run", HOST, "compute", ACLNN_TOOLKIT_DIR=str(root))
@@ -87,10 +91,10 @@ class TestTree:
 
     @pytest.mark.parametrize("part", ["config", "entries_header", "table"])
     def test_a_tree_is_as_old_as_its_generated_sources(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
-        before = tree.fingerprint()
-        assert tree.fingerprint() == before
+        before = layout.fingerprint()
+        assert layout.fingerprint() == before
         monkeypatch.setattr(trampolines, part, lambda _: "another")
-        assert tree.fingerprint() != before
+        assert layout.fingerprint() != before
 
     def test_run_passes_arguments_and_the_exit_status(self, toolkit_root: Path, tmp_path: Path) -> None:
         program = tmp_path / "program.cpp"
@@ -379,10 +383,10 @@ class TestTrace:
 WRITING = """
 import sys
 from pathlib import Path
-from aclnn.toolkit import tree
+from aclnn.toolkit import layout
 for number in range(300):
-    tree._write(Path(sys.argv[1], "set_env.sh"), "0" * number)
-    tree._link(Path(sys.argv[1], "link.so"), "set_env.sh")
+    layout.write(Path(sys.argv[1], "set_env.sh"), "0" * number)
+    layout.link(Path(sys.argv[1], "link.so"), "set_env.sh")
 """
 
 ENSURING = """
@@ -435,7 +439,7 @@ class TestTwoProcesses:
 
         monkeypatch.setattr(atomic.fcntl, "flock", refuse)
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
-        monkeypatch.setattr(tree.libraries, "build", lambda *arguments: None)
+        monkeypatch.setattr(libraries, "build", lambda *arguments: None)
         assert tree.is_current(tree.ensure(tmp_path / "tree"))
 
     def test_a_place_that_cannot_be_written_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +458,7 @@ class TestATreeThatOthersCouldChange:
             (lib / "libopapi.so").write_text("")
 
         monkeypatch.setattr(tree.compiler, "check", lambda: None)
-        monkeypatch.setattr(tree.libraries, "build", build)
+        monkeypatch.setattr(libraries, "build", build)
 
     @pytest.mark.parametrize("name", ["set_env.sh", "include/acl/acl.h"])
     def test_a_file_that_others_may_write_is_made_again(self, tmp_path: Path, name: str) -> None:

@@ -5,8 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import cxx_compiler
+from aclnn.toolkit.environment import variables
 
 COMPILER = """
 from te import tik, tvm, version
@@ -64,7 +64,7 @@ int main()
 
 
 def test_the_operators_compiler_has_every_name(toolkit_root: Path) -> None:
-    environment = tree.environment(toolkit_root, os.environ)
+    environment = variables(toolkit_root, os.environ)
     done = subprocess.run([sys.executable, "-c", COMPILER], env=environment, capture_output=True, text=True)
     release = (toolkit_root / "compiler" / "version.info").read_text().strip().removeprefix("Version=")
     assert (done.stdout.split()[:4], done.stderr) == ([release, "9", "True", "te.lang.cce"], "")
@@ -83,7 +83,7 @@ def test_an_operator_of_the_graph_engine_keeps_its_attributes(toolkit_root: Path
 def test_libraries_are_found_in_a_folder_called_cann(toolkit_root: Path) -> None:
     """ValueError: Get ascend path from aclrtMalloc path … failed."""
     program = "import ctypes; ctypes.CDLL('libascendcl.so')"
-    environment = tree.environment(toolkit_root, os.environ)
+    environment = variables(toolkit_root, os.environ)
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     folder = Path(environment["LD_LIBRARY_PATH"].split(os.pathsep)[0])

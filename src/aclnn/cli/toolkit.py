@@ -16,7 +16,7 @@ from aclnn.cli import console
 from aclnn.cli.options import SocOption
 from aclnn.cli.programs import TraceOption, execute
 from aclnn.core.status import name_of
-from aclnn.toolkit import absent, tree
+from aclnn.toolkit import tree
 from aclnn.toolkit.programs import compile_program
 from aclnn.toolkit.trace import Record, read
 
@@ -44,6 +44,8 @@ def build_command(
     ] = None,
 ) -> None:
     """Lay out headers, libraries and set_env.sh, and print where."""
+    from aclnn.toolkit import absent  # which knows every function of C; the other commands do without it
+
     with console.exit_status():
         refused = absent.undefined_in(refuse_undefined or ())
         if refused:

@@ -1,4 +1,4 @@
-"""The system's C and C++ compilers."""
+"""The system's C and C++ compilers, and what they need of Python."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ import os
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
 from aclnn.support.optional import import_or_raise
+
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 class ToolkitError(RuntimeError):
@@ -111,6 +114,15 @@ def python_library() -> Path:
         f"none in {variables.get('LIBDIR')}: install it (Debian, Ubuntu: apt-get install python3-dev) or use a "
         "Python that was configured with --enable-shared"
     )
+
+
+def import_paths() -> list[str]:
+    """Return the folders of installed packages that Python searches.
+
+    Others are the current one, or whoever runs this has them on PYTHONPATH.
+    """
+    found = dict.fromkeys(sys.path)
+    return [path for path in found if Path(path).name in _INSTALLED and Path(path).is_dir()]
 
 
 def check() -> None:

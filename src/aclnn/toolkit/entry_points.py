@@ -19,7 +19,7 @@ from aclnn.support.env import SettingError
 from aclnn.toolkit import stubs, task_queue
 from aclnn.toolkit.abi import returns_text
 from aclnn.toolkit.native import Native
-from aclnn.toolkit.trace import Trace
+from aclnn.toolkit.tracing import Trace
 
 Entry = Callable[..., Any]
 

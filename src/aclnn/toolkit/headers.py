@@ -100,9 +100,10 @@ def texts() -> dict[str, str]:
     result["acl/acl_mdl.h"] = _file("acl/acl_mdl.h", _includes(BASE))
     for header, name in _OF_SAMPLES.items():
         result[header] = (Path(__file__).parent / name).read_text(encoding="utf-8")
+    described = {operator.function: operator for operator in C_OPERATORS}
     for header, declared in functions.items():
         if header.startswith("aclnnop/"):
-            result[header] = _file(header, _operators(header, declared))
+            result[header] = _file(header, _operators(declared, described))
     operators = [header for header in result if header.startswith("aclnnop/")]
     return result | {header: _file(header, _includes(*operators)) for header in OF_A_FIELD}
 
@@ -409,8 +410,7 @@ def _lower_runtime() -> str:
     return "\n".join([_includes("stdint.h"), "typedef int32_t rtError_t;\n", _extern_c(declared)])
 
 
-def _operators(header: str, functions: list[CFunction]) -> str:
-    operators = {operator.function: operator for operator in C_OPERATORS if f"aclnnop/{operator.header}" == header}
+def _operators(functions: list[CFunction], operators: Mapping[str, Operator]) -> str:
 
     def describe(function: CFunction) -> str:
         name = function.name.removesuffix(PHASE_ONE)

@@ -17,7 +17,7 @@ from aclnn.capi.prototype import FUNCTIONS, CFunction
 from aclnn.support.atomic import replaced
 from aclnn.support.optional import import_or_raise
 from aclnn.toolkit import abi, trampolines
-from aclnn.toolkit.compiler import c_compiler, cxx_compiler, python_headers, python_library, run_compiler
+from aclnn.toolkit.compiler import c_compiler, cxx_compiler, import_paths, python_headers, python_library, run_compiler
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
@@ -29,7 +29,6 @@ GRAPH_ENGINE = "libge_runner.so"
 _COMPILE = ("-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
 _LINK = ("-shared", "-Wl,-z,nodelete", "-Wl,-z,now", "-Wl,-rpath,$ORIGIN:$ORIGIN/aclnn", "-Wl,--allow-shlib-undefined")
 _GRAPH_ENGINE = ("-std=c++11", "-D_GLIBCXX_USE_CXX11_ABI=0", "-fPIC", "-O1", "-fkeep-inline-functions", "-Wall", "-c")
-_INSTALLED = ("site-packages", "dist-packages")
 _NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
 
 
@@ -121,10 +120,8 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 def _machine() -> dict[str, str]:
     """Return the definitions of ``config.h`` that say where this machine's Python is."""
-    # Folders of installed packages only: others are the current one, or whoever built the tree had them on PYTHONPATH.
-    installed = [path for path in sys.path if Path(path).name in _INSTALLED and Path(path).is_dir()]
     # As bytes: the C program's Python may take another encoding for names of files than this one does.
-    import_paths, here = [*map(os.fsencode, dict.fromkeys(installed))], os.fsencode(Path(aclnn.__file__).parents[1])
+    paths, here = [*map(os.fsencode, import_paths())], os.fsencode(Path(aclnn.__file__).parents[1])
     # The entry points are those of these operators, whatever the program's environment says.
     operators = os.fsencode(os.pathsep.join(map(str, custom.files())))
     return {
@@ -133,7 +130,7 @@ def _machine() -> dict[str, str]:
         "ACLNN_PYTHON_VERSION": f"{sys.version_info.major}.{sys.version_info.minor}",
         # First for this package alone: a Python may have another aclnn installed than the one that built the tree.
         "ACLNN_IMPORT_SERVER": (
-            f"import gc, os, sys\npaths, here = [*map(os.fsdecode, {import_paths!r})], os.fsdecode({here!r})\n"
+            f"import gc, os, sys\npaths, here = [*map(os.fsdecode, {paths!r})], os.fsdecode({here!r})\n"
             "sys.path += [path for path in paths if path not in sys.path]\n"
             f"os.environ[{custom.VARIABLE!r}] = os.fsdecode({operators!r})\n"
             # A quarter of the time would go into collections that find nothing.

@@ -14,6 +14,7 @@ from aclnn.core.operator import PHASE_ONE
 from aclnn.core.products import product_of
 from aclnn.core.status import CODES
 from aclnn.toolkit import tree
+from aclnn.toolkit.environment import variables
 from aclnn.toolkit.trace import ABSENT, REFUSED, read
 
 # From warnings on torch_npu logs which functions it does not find (``aclAppLog``).
@@ -78,4 +79,4 @@ def environment(chosen: str | None) -> dict[str, str]:
     # busy machine with two of them a training step of a perceptron took 26 ms instead of 1.6.
     defaults = {"OPENBLAS_NUM_THREADS": "1"}
     soc = {} if chosen is None else {"ACLNN_SOC_NAME": chosen}
-    return defaults | tree.environment(tree.ensure(), os.environ) | soc
+    return defaults | variables(tree.ensure(), os.environ) | soc

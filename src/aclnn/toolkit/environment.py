@@ -1,0 +1,56 @@
+"""The environment in which programs find the toolkit's tree: its variables, and a script for shells to source."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+#: MindSpore takes for CANN's folder what the loader found the libraries in, up to this word.
+HOME = "cann"
+#: Where MindSpore looks, on Python's path, for the operators' compiler.
+COMPILER = "opp/built-in/op_impl/ai_core/tbe"
+
+#: What build files and torch_npu ask for, with the place in the tree.
+_VARIABLES = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH"), "") | {
+    "ASCEND_OPP_PATH": "/opp"
+}
+#: Where the loader and Python search first.
+_SEARCHES = {"LD_LIBRARY_PATH": f"/{HOME}/lib64", "PYTHONPATH": f"/{COMPILER}"}
+_SET_ENV = """\
+# Source this file: it tells build files and the loader where the aclnn toolkit is.
+# bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
+_aclnn_home=${{BASH_SOURCE:-${{ZSH_VERSION:+$0}}}}
+[ -n "$_aclnn_home" ] || _aclnn_home={home}
+_aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
+{exports}
+# torch_npu's own launch thread cannot enter Python while others wait for it with Python's lock.
+export TASK_QUEUE_ENABLE="${{TASK_QUEUE_ENABLE:-0}}"
+{searched}
+unset _aclnn_home
+"""
+_SEARCHED = """\
+case ":${{{name}:-}}:" in
+    *":$_aclnn_home{place}:"*) ;;
+    *) export {name}="$_aclnn_home{place}${{{name}:+:${name}}}" ;;
+esac"""
+
+
+def script(path: Path) -> str:
+    """Return the text of ``set_env.sh``, which is to lie there."""
+    exports = "\n".join(f'export {name}="$_aclnn_home{place}"' for name, place in _VARIABLES.items())
+    searched = "\n".join(_SEARCHED.format(name=name, place=place) for name, place in _SEARCHES.items())
+    return _SET_ENV.format(home=_quoted(str(path)), exports=exports, searched=searched)
+
+
+def variables(root: Path, base: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with the variables that ``set_env.sh`` exports."""
+    result = {**base, **{name: f"{root}{place}" for name, place in _VARIABLES.items()}}
+    result["TASK_QUEUE_ENABLE"] = base.get("TASK_QUEUE_ENABLE") or "0"
+    for name, place in _SEARCHES.items():
+        result[name] = os.pathsep.join(filter(None, [f"{root}{place}", base.get(name)]))
+    return result
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
