@@ -1,4 +1,4 @@
-"""The toolkit's tree: where it is, whether it is current, and having it laid out (``layout``) where it is not."""
+"""The toolkit's tree: find it, check that it is current, and rebuild it (``layout``) where it is not."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
 
 def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     _layout().lay_out(root, refused)
-    _stamp(root)
+    _stamp(root, _layout().fingerprint())
 
 
-def _stamp(root: Path) -> None:
-    """Note what the tree was laid out from."""
-    noted = {"fingerprint": _layout().fingerprint(), "sources": _sources()}
+def _stamp(root: Path, fingerprint: str) -> None:
+    """Record what the tree was laid out from."""
+    noted = {"fingerprint": fingerprint, "sources": _sources()}
     _layout().write(root / _STAMP, json.dumps(noted) + "\n")
 
 
@@ -111,10 +111,11 @@ def is_current(root: Path) -> bool:
         return False
     if stamp.get("sources") == _sources():
         return True
-    if stamp.get("fingerprint") != _layout().fingerprint():
+    fingerprint = _layout().fingerprint()
+    if stamp.get("fingerprint") != fingerprint:
         return False
     with suppress(OSError), unwritable_by_others():
-        _stamp(root)
+        _stamp(root, fingerprint)
     return True
 
 
