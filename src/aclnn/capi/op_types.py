@@ -412,12 +412,10 @@ def _all_but_channels(given: Given) -> tuple[int, ...]:
     return tuple(dim for dim in range(rank) if dim != _of_channels(given, rank))
 
 
-_FORMATS = {3: Format.FORMAT_NCL, 4: Format.FORMAT_NCHW, 5: Format.FORMAT_NCDHW}
-
-
 def _image(tensor: Tensor) -> Tensor:
     """The tensor in the format of its number of dimensions, which convolutions and pooling ask for."""
-    label = _FORMATS.get(len(tensor.shape), tensor.format)
+    of_rank = Format.of_rank(len(tensor.shape))
+    label = tensor.format if of_rank is Format.FORMAT_ND else of_rank
     return Tensor(tensor.dtype, tensor.shape, tensor.strides, 0, label, tensor.storage_shape, tensor.address)
 
 
@@ -546,15 +544,16 @@ def _as_input(given: Given) -> Tensor:
 _EPSILON = {"epsilon": _attribute("epsilon", 1e-4)}
 
 
+_WINDOWS = {
+    "ksize": _required("ksize", (1,)),
+    "strides": _required("strides", (1,)),
+    "padding": _required("padding", "SAME"),
+}
+
+
 def _windowed(operator: Operator, **others: Value) -> ByType:
     """Call an operator of windows whose attributes count the two first dimensions."""
-    call = _layer(
-        operator,
-        ksize=_required("ksize", (1,)),
-        strides=_required("strides", (1,)),
-        padding=_required("padding", "SAME"),
-        **others,
-    )
+    call = _layer(operator, **_WINDOWS, **others)
 
     def arguments(given: Given) -> dict[str, Any]:
         _channels_first(given)
@@ -733,9 +732,7 @@ TYPES: dict[str, ByType] = {
         "y",
         input_grad=lambda given: given.tensor(1),
         orig_input_shape=lambda given: given.integers(0),
-        ksize=_required("ksize", (1,)),
-        strides=_required("strides", (1,)),
-        padding=_required("padding", "SAME"),
+        **_WINDOWS,
     ),
     "BiasAdd": _by_name("aclnnAdd", _bias_added),
     "BiasAddGrad": _function(

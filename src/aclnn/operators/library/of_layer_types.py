@@ -301,11 +301,6 @@ def _alike(call: Call) -> str | None:
     return None
 
 
-def _numbered(call: Call) -> int:
-    """How many dimensions of x have numbers of segments."""
-    return len(call["segment_ids"].shape)
-
-
 def _segment_sums(x: Array, ids: Array, count: int) -> Array:
     """Sum the parts of x of each number; those of numbers below 0 are left out."""
     parts = x.reshape(ids.size, x.size // max(1, ids.size))
