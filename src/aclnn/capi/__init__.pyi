@@ -1646,25 +1646,25 @@ def aclmdlRIDebugJsonPrint(modelRI: int | None, path: str | bytes | None, flags:
     """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
 
 def aclrtGetLogicDevIdByUserDevId(userDevid: int) -> tuple[int, int]:
-    """The same number: all devices are visible.
+    """Return the same number, as every device is visible.
 
     Returns ``(ret, logicDevId)``.
     """
 
 def aclrtGetUserDevIdByLogicDevId(logicDevId: int) -> tuple[int, int]:
-    """The same number: all devices are visible.
+    """Return the same number, as every device is visible.
 
     Returns ``(ret, userDevid)``.
     """
 
 def aclrtGetPhyDevIdByUserDevId(userDevId: int) -> tuple[int, int]:
-    """The same number: all devices are visible.
+    """Return the same number, as every device is visible.
 
     Returns ``(ret, phyDevId)``.
     """
 
 def aclrtGetUserDevIdByPhyDevId(phyDevId: int) -> tuple[int, int]:
-    """The same number: all devices are visible.
+    """Return the same number, as every device is visible.
 
     Returns ``(ret, userDevId)``.
     """
@@ -20980,7 +20980,7 @@ def aclrtCreateStreamV2(handle: int | None) -> tuple[int, int]:
     """
 
 def aclrtGetStreamAvailableNum() -> tuple[int, int]:
-    """How many more streams the product would have (1984, for example), without those of this process.
+    """Return how many more streams this process may create: the product's limit less those that it has.
 
     Returns ``(ret, streamCount)``.
     """
@@ -21034,7 +21034,7 @@ def aclrtGetEventId(event: int | None) -> tuple[int, int]:
     """
 
 def aclrtGetEventAvailNum() -> tuple[int, int]:
-    """How many more events the product would have: 65535, or 1023 for inference, without those of this process.
+    """Return how many more events this process may create: 65535, or 1023 for inference, less those that it has.
 
     Returns ``(ret, eventCount)``.
     """

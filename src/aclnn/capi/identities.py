@@ -16,25 +16,25 @@ _UUID_BYTES = 16
 
 @c_function("aclError aclrtGetLogicDevIdByUserDevId(int32_t userDevid, int32_t * logicDevId)")
 def aclrtGetLogicDevIdByUserDevId(userDevid: int) -> int:
-    """The same number: all devices are visible."""
+    """Return the same number, as every device is visible."""
     return devices.numbered(userDevid, "userDevid").number
 
 
 @c_function("aclError aclrtGetUserDevIdByLogicDevId(int32_t logicDevId, int32_t * userDevid)")
 def aclrtGetUserDevIdByLogicDevId(logicDevId: int) -> int:
-    """The same number: all devices are visible."""
+    """Return the same number, as every device is visible."""
     return devices.numbered(logicDevId, "logicDevId").number
 
 
 @c_function("aclError aclrtGetPhyDevIdByUserDevId(int32_t userDevId, int32_t * phyDevId)")
 def aclrtGetPhyDevIdByUserDevId(userDevId: int) -> int:
-    """The same number: all devices are visible."""
+    """Return the same number, as every device is visible."""
     return devices.numbered(userDevId, "userDevId").number
 
 
 @c_function("aclError aclrtGetUserDevIdByPhyDevId(int32_t phyDevId, int32_t * userDevId)")
 def aclrtGetUserDevIdByPhyDevId(phyDevId: int) -> int:
-    """The same number: all devices are visible."""
+    """Return the same number, as every device is visible."""
     return devices.numbered(phyDevId, "phyDevId").number
 
 

@@ -91,7 +91,7 @@ def aclrtCreateStreamV2(handle: int) -> int:
 
 @c_function("aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)")
 def aclrtGetStreamAvailableNum() -> int:
-    """How many more streams the product would have (1984, for example), without those of this process."""
+    """Return how many more streams this process may create: the product's limit less those that it has."""
     device = devices.current().device
     streams = sum(len(context.streams) for context in list(device.contexts))
     return max(_MOST_STREAMS.get(current_product(), _MOST_STREAMS_ELSEWHERE) - streams, 0)

@@ -72,7 +72,7 @@ def aclrtGetEventId(event: int) -> int:
 
 @c_function("aclError aclrtGetEventAvailNum(uint32_t *eventCount)")
 def aclrtGetEventAvailNum() -> int:
-    """How many more events the product would have: 65535, or 1023 for inference, without those of this process."""
+    """Return how many more events this process may create: 65535, or 1023 for inference, less those that it has."""
     devices.current()
     has_few = current_product() is Product.ATLAS_INFERENCE
     return max((_MOST_EVENTS_FOR_INFERENCE if has_few else _MOST_EVENTS) - handles.count(Event), 0)

@@ -49,7 +49,7 @@ def get(handle: int | None, kind: type[T]) -> T | None:
 
 
 def count(kind: type[Any]) -> int:
-    """How many live objects of that class there are."""
+    """Return the number of live objects of a class."""
     return sum(isinstance(item, kind) for item in list(_objects.current.values()))
 
 

@@ -299,7 +299,7 @@ _MEAN = 5
 
 
 def _neutral(reduce: int, dtype: np.dtype[Any]) -> Any:
-    """What leaves any number as it is when reduced with it."""
+    """Return the identity element of a reduction."""
     if reduce not in (3, 4):
         return int(reduce == 2)
     if dtype.kind == "b":
