@@ -53,7 +53,7 @@ _FIRST = (
 """Files that take a minute or more: one process would end with them while the other waits."""
 
 
-_SAMPLE = 4
+_SAMPLE = 3
 """Parameter sets of a test that ``--sample`` runs."""
 
 
