@@ -63,7 +63,7 @@ TABLES = (
         FORMULAS.__contains__,
         {
             "f": "operator",
-            "slopes": "inputs",
+            "derivatives": "inputs",
             "worst of 2^-24": "worst_relative",
             "above 1.5": "above_large",
             "worst ULP": "worst_ulp",
