@@ -80,7 +80,7 @@ FAMILY_COLUMNS = {
     "GB/s": "gb_per_s",
     "share of the limit": "share_of_limit",
     "× PyTorch": "times_torch",
-    "PyTorch's": "beside",
+    "compared with": "beside",
 }
 COLUMNS = {
     "operator": "operator",
@@ -103,9 +103,7 @@ def _moving_limit(rows: list[Row]) -> str:
         times = [row["us"] / 1e3 for row in of(rows, provider="limit", threads=2) if row["dtype"] in dtypes]
         if times:
             found.append(f"{min(times):.1f} to {max(times):.1f} ms for {bytes_}")
-    return (
-        f"The limit itself moved while these were measured, by what other users left of the memory: {'; '.join(found)}."
-    )
+    return f"During these measurements the limit itself varied with other users' use of the memory: {'; '.join(found)}."
 
 
 def _ranges(rows: list[Row]) -> str:
@@ -114,8 +112,8 @@ def _ranges(rows: list[Row]) -> str:
     for row in of(rows, provider="aclnn", layout="contiguous"):
         m, n = map(int, row["shape"].split("x"))
         times.setdefault(m * n, []).append(row["times_torch"])
-    found = [f"{min(of_size):.1f} to {max(of_size):.1f} with {size:,} elements" for size, of_size in times.items()]
-    return f"All three gradients: {', '.join(found)}."
+    found = [f"{min(of_size):.1f} to {max(of_size):.1f} for {size:,} elements" for size, of_size in times.items()]
+    return f"Speed relative to PyTorch for all three gradients: {', '.join(found)}."
 
 
 def _commits(rows: list[Row]) -> str:
@@ -129,7 +127,7 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
     """All that was measured on one machine; sections that were not are left out."""
     sections = {name: of(rows, section=name) for name in SECTIONS}
     parts = [f"# Benchmarks on {rows[0]['machine']}"]
-    parts.append(f"At commit {_commits(rows)}. [What was measured, and how](../benchmarks.md).")
+    parts.append(f"Measured at commit {_commits(rows)}. [How these figures are measured](../benchmarks.md).")
     parts.append(WITH_JAX if of(rows, provider="jax") else WITHOUT_JAX)
     if main := sections["main"]:
         parts += ["## Large tensors", MAIN, _moving_limit(main), _table(main, COLUMNS)]
@@ -152,14 +150,14 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
     if section := sections["map"]:
         pictures.layer_norm_map(section, pictures_folder)
         parts += ["## LayerNorm from tall to flat", MAP, _ranges(section)]
-        parts += [_picture(f"{path}/layer-norm-map", "Times PyTorch's speed by shape")]
+        parts += [_picture(f"{path}/layer-norm-map", "Speed relative to PyTorch by shape")]
         parts += [_folded("All figures", _table(section, COLUMNS))]
     if switch := read(source / "streaming.csv"):
         pictures.streaming(switch, pictures_folder)
         parts += ["## The streaming switch", STREAMING]
         parts += [_picture(f"{path}/streaming", "GB/s with and without streaming stores")]
     if costs := read(source / "costs.csv"):
-        columns = {"what": "name", "measured": "value", "unit": "unit", "at most": "most", "kept": "kept"}
+        columns = {"cost": "name", "measured": "value", "unit": "unit", "limit": "most", "within the limit": "kept"}
         parts += ["## What else a call costs", COSTS, _table(map(_judged, costs), columns)]
     return "\n\n".join(parts) + "\n"
 
@@ -179,8 +177,8 @@ def _against_theirs(rows: list[Row]) -> str:
         f"{row['operator']} in {row['dtype']} ({row['times_torch']:.2f} ×)" for row in times if row["times_torch"] < 1
     ]
     return (
-        f"Against PyTorch's operators of the same function: {mean:.2f} times their speed in the geometric mean. "
-        f"Slower than those: {', '.join(faster) or 'none'}."
+        f"Geometric mean of the speeds relative to PyTorch's operators for the same function: {mean:.2f}. "
+        f"Slower than PyTorch: {', '.join(faster) or 'none'}."
     )
 
 
@@ -244,13 +242,13 @@ def write(results: Path, report: Path) -> None:
                 measured[machine] = main
     parts = ["# Benchmarks", INTRODUCTION]
     if places:
-        columns = {"machine": "machine", "commit": "commit", "everything measured there": "page"}
+        columns = {"machine": "machine", "commit": "commit", "all measurements": "page"}
         parts.append(_table(places, columns))
     if measured:
         pictures.bars(measured, drawn, "speed", "times_torch", "gradients: times the speed of eager PyTorch, 2 threads")
         pictures.bars(measured, drawn, "shares", "share_of_limit", "share of the memory limit, 2 threads")
         parts += ["## Large tensors", MAIN]
-        parts += [_picture("figures/speed", "Times PyTorch's speed by operator and data type"), COMPARED]
+        parts += [_picture("figures/speed", "Speed relative to PyTorch by operator and data type"), COMPARED]
         parts += [_picture("figures/shares", "Share of the memory limit by operator and data type"), OVERVIEW]
         by_machine = {name: name for name in ("operator", "type", *measured)}
         parts += [_table(_overview(measured), by_machine)]
@@ -267,68 +265,75 @@ def write(results: Path, report: Path) -> None:
     report.write_text("\n\n".join(parts) + "\n")
 
 
-INTRODUCTION = """Made by `make bench`, which adds the machine that it runs on; `python -m benchmarks.figures` draws the
-pages again from the committed tables in `benchmarks/results`. All providers run in one process, one after the other in
-every round, after a rest of 10 ms (PyTorch's threads spin for 5 ms after a call) and 25 ms of warming up; the figures
-are medians, the tables have their 20th and 80th percentiles too. A row whose result is wrong gets no ratio.
+INTRODUCTION = """These pages are generated: `make bench` measures a machine and adds it;
+`python -m benchmarks.figures` draws the pages again from the committed tables in `benchmarks/results`. All providers
+run in one process, one after the other in every round, after 10 ms of rest (PyTorch's threads spin for 5 ms after a
+call) and 25 ms of warm-up. Figures are medians; the tables also have the 20th and 80th percentiles. A row with a
+wrong result gets no ratio.
 
-The **memory limit** is a plain product of two float32 arrays with prefetch and streaming stores that moves the same
-bytes, in the same rounds. It is a kernel, not a law: where an operator beats it, other users of the machine's memory
-slowed it down in that moment. PyTorch 2.13 writes into a given output where the operator has one; FastGELU, which it
-lacks, is composed; LayerNorm allocates."""
+The **memory limit** is the time of a kernel that multiplies two float32 arrays, with prefetching and streaming
+stores, and moves the same number of bytes, measured in the same rounds. The **share of the limit** is that time
+divided by the operator's time. It can exceed 1, when other users of the machine's memory slowed down the limit's
+kernel at that moment.
+
+PyTorch 2.13 writes to a given output where its operator accepts one; LayerNorm allocates its results. FastGELU, which
+PyTorch lacks, is composed of several operators."""
 
 WITH_JAX = """JAX takes part in the activations of large tensors: the compiled gradient of its own functions, which
-allocates its results. It uses all cores always, so it has rows with as many threads only."""
+allocates its results. It always uses all cores, so it has rows only for that number of threads."""
 
-WITHOUT_JAX = """JAX did not take part. Where it is installed (`.venv/bin/pip install jax`, 380 MB) and the machine has
-two cores, `make bench` measures it too."""
+WITHOUT_JAX = """JAX did not take part. If it is installed (`.venv/bin/pip install jax`, 380 MB) and the machine has
+two cores, `make bench` measures it as well."""
 
-MAIN = """16,777,216 normally distributed elements. Bytes are counted from the declaration: each operand once."""
+MAIN = """Gradients of 16,777,216 normally distributed elements. The number of bytes follows from the declaration:
+each operand is counted once."""
 
-COMPARED = """Times the speed of PyTorch's own operator; of FastGELU, which it lacks, times that of a composition of
-several: such bars say so."""
+COMPARED = """Speed relative to PyTorch's own operator (1 is equal). Bars of FastGELU, which PyTorch lacks, compare
+with a composition of several operators, and say so."""
 
-OVERVIEW = """Shares of the limit on one thread and on two, then times PyTorch's speed on two."""
+OVERVIEW = """Each cell has the share of the memory limit on one thread and on two, then the speed relative to
+PyTorch's operator on two threads."""
 
-COMPILED = """Times the speed of what `torch.compile` makes of PyTorch's operators, which allocates its results. Two
-threads."""
+COMPILED = """Speed relative to the code that `torch.compile` generates from PyTorch's operators, which allocates its
+results; two threads."""
 
-SLOWER = """Everything that was measured and came out slower than PyTorch's own operator, of large and small tensors,
-other layouts, wide data and all of LayerNorm's shapes and masks; the pages of the machines have the rest. Layers of
-small tensors inside of PyTorch, where a call's own time is all there is, take two to four times PyTorch's time
-([what else a call costs](benchmarks/amd-epyc-znver4-2-cores.md#what-else-a-call-costs)), and so two small models
-[train](pytorch.md#training) at 0.93 to 0.95 of its speed."""
+SLOWER = """All measurements in which aclnn was slower than PyTorch's own operator: large and small tensors, other
+layouts, wide data, and all of LayerNorm's shapes and output masks. The machines' pages have the other measurements.
+Layers on small tensors within PyTorch, where the cost of a call dominates, take two to four times as long as
+PyTorch's ([costs of a call](benchmarks/amd-epyc-znver4-2-cores.md#what-else-a-call-costs)); two small models
+therefore [train](pytorch.md#training) at 0.93 to 0.95 of its speed."""
 
-FAMILY = """Every function that is computed by a formula, on 16,777,216 elements (of gated ones 4,096 rows; their halves
-are views), two threads, with the attributes' defaults. Beside it stands PyTorch's operator for the same function; where
-there is none, the formula, operation by operation in eager PyTorch's operators on whole tensors (composed), which
-writes many intermediate results."""
+FAMILY = """Every function that is computed by a formula, on 16,777,216 elements (for gated activations, 4,096 rows,
+whose halves are views), on two threads, with default attributes. Each is compared with PyTorch's operator for the
+same function or, if there is none, with the formula composed of eager PyTorch operators on whole tensors
+("composed"), which writes many intermediate results."""
 
-NORMS = """x in three sizes in float32 and the largest in 16 bits, two threads. Beside it stands PyTorch's operator for
-the same function; where there is none, the operators that it takes (composed), such as a sum and LayerNorm for
-AddLayerNorm. PyTorch allocates its results, softmax's aside."""
+NORMS = """Three sizes of x in float32, and the largest one in 16 bits, on two threads. Each is compared with
+PyTorch's operator for the same function or, if there is none, with a composition of operators ("composed"), such as a
+sum and LayerNorm for AddLayerNorm. PyTorch allocates its results, except for softmax."""
 
-WIDE = """Inputs three times wider (σ = 3) meet the derivatives' tails. The reference stays PyTorch on the same data."""
+WIDE = """Inputs three times as wide (σ = 3) reach the tails of the derivatives. PyTorch computes the same data."""
 
-LAYOUTS = """About 4,194,304 elements; no copy of a whole tensor is made in any of them. LayerNorm's rows are those that
-end within a cache line."""
+LAYOUTS = """About 4,194,304 elements. No layout requires a copy of a whole tensor. LayerNorm's rows end within a
+cache line."""
 
-SIZES = """Contiguous tensors of 1 to 2²⁶ elements through the Python function with `out=`, that is, its overhead
-included; the limit's has none. Up to 32,768 elements one thread does the work."""
+SIZES = """Contiguous tensors of 1 to 2²⁶ elements, through the Python function with `out=`. The figures include the
+function's overhead; the limit has none. Up to 32,768 elements are computed on one thread."""
 
-MAP = """Times PyTorch's speed in float32, 2 threads; below 1.0 PyTorch is faster. It adds dw and db in float32, aclnn
-in float64. Large results it allocates anew and pays for fresh pages; small ones both find in the cache. Very few rows
-share their columns among aclnn's threads. Empty cells were not measured."""
+MAP = """Speed relative to PyTorch in float32 on two threads; below 1.0 PyTorch is faster. PyTorch accumulates dw and
+db in float32, aclnn in float64. PyTorch allocates large results anew and pays for fresh pages; small ones are in the
+cache for both. For very few rows, aclnn divides the columns among its threads. Empty cells were not measured."""
 
-STREAMING = """Results larger than a third of the machine's largest cache, of which each processor counts on 16 MiB at
-most, and than 4 MiB are written around it. A smaller one stays there, for whoever reads it next; a larger one does not,
-and writing it into the cache costs the reading of what is overwritten. Hardswish in float32, both ways:"""
+STREAMING = """Results that are larger than 4 MiB and than a third of the machine's largest cache (counting at most 16
+MiB per processor) are written with streaming stores, which bypass the cache. A smaller result stays in the cache for
+its next reader. A larger one does not, and writing it through the cache would first read the overwritten memory.
+Hardswish in float32, both ways:"""
 
-COSTS = """Imports and first calls are medians of new processes, calls, layers and memory of up to three;
-compilations start with an empty cache."""
+COSTS = """Imports and first calls are medians over new processes; calls, layers and memory over up to three.
+Compilations start with an empty cache."""
 
-GPU = """`make gpu` checks and measures the kernels there; what it writes is committed in `benchmarks/results/gpu`.
-[pytorch.md](pytorch.md#nvidia-gpus) says how they are made."""
+GPU = """`make gpu` checks and measures the GPU kernels and writes the results in `benchmarks/results/gpu`.
+[pytorch.md](pytorch.md#nvidia-gpus) describes the kernels."""
 
 
 if __name__ == "__main__":

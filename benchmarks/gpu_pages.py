@@ -13,9 +13,10 @@ from benchmarks import pictures, tables
 
 Row = dict[str, Any]
 PROVIDERS = ("aclnn", "PyTorch", "torch.compile", "Liger-Kernel")
-_MEASURED = """Times are between two events on the GPU's stream; other data is written through its cache before each
-call. The **copy** is PyTorch's `copy_` of as many elements, in the same rounds; a share is of its bytes in a second,
-where each operand is counted once. Gated activations make their results anew, as PyTorch's do."""
+_MEASURED = """Times are measured between two events on the GPU's stream; before each call, other data is written
+through the GPU's cache. The **copy** is PyTorch's `copy_` of the same number of elements, in the same rounds; shares
+compare bytes per second, where each operand is counted once. Gated activations allocate their results, as PyTorch's
+do."""
 
 
 def read(folder: Path, part: str) -> tuple[Row, list[Row]]:
@@ -39,11 +40,11 @@ def page(folder: Path, drawn: Path, path: str) -> str:
         f"{machine['date']}. {_MEASURED}",
         "## Checks",
         f"{len(checks)} checks, {len(failed)} failed{': ' if failed else ''}"
-        f"{', '.join(row['check'] for row in failed)}. Every float32, dy = 1, against float64:",
+        f"{', '.join(row['check'] for row in failed)}. Worst errors over every float32 x, with dy = 1:",
         _table(_walk(walked), ("operator", "worst error in units of the last place", "at x =")),
         "## Activations",
-        f"{_elements(family)} elements from N(0, 1), beside PyTorch's operators where it has them: "
-        f"{_mean(family):.2f} times their speed in the geometric mean.",
+        f"{_elements(family)} elements from N(0, 1). Geometric mean of the speeds relative to PyTorch's "
+        f"operators, where it has them: {_mean(family):.2f}.",
         f"![Share of the copy's speed by activation]({path}/family.svg)",
         _table(_shares(family, ("operator", "dtype")), ("operator", "type", *PROVIDERS[:2])),
     ]
@@ -54,7 +55,7 @@ def page(folder: Path, drawn: Path, path: str) -> str:
             _table(_shares(rows, ("dtype", "rows", "columns")), ("type", "rows", "columns", *PROVIDERS)),
         ]
     wide = [row for row in measured if row.get("sigma") == 3.0]
-    parts += ["## Wide data", f"{_elements(wide)} elements from N(0, 3²): most programs meet a tail."]
+    parts += ["## Wide data", f"{_elements(wide)} elements from N(0, 3²), with which most programs evaluate a tail."]
     parts += [_table(_shares(wide, ("operator", "dtype")), ("operator", "type", *PROVIDERS[:2]))]
     return "\n\n".join(parts) + "\n"
 
