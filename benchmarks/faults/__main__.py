@@ -16,11 +16,11 @@ def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str
     kinds = Counter(result.kind for result in results)
     total = len(results)
     lines = [
-        f"{len({r.fault for r in results})} faults on {len({r.subject for r in results})} results and types, {total} "
-        f"in all: {kinds['hit']} named ({100 * kinds['hit'] / total:.1f} %), {kinds['missed']} not named, "
-        f"{kinds['false']} named otherwise.",
+        f"{len({r.fault for r in results})} faults on {len({r.subject for r in results})} outputs and data types, "
+        f"{total} cases: {kinds['hit']} recognized ({100 * kinds['hit'] / total:.1f} %), "
+        f"{kinds['missed']} not recognized, {kinds['false']} misattributed.",
         "",
-        "| planted | expected | named | not named | named otherwise |",
+        "| planted fault | expected cause | recognized | not recognized | misattributed |",
         "| --- | --- | ---: | ---: | --- |",
     ]
     for name in dict.fromkeys(r.fault for r in results):
@@ -31,9 +31,9 @@ def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str
         lines.append(f"| {name} | {expected} | {count['hit']} of {len(mine)} | {count['missed'] or ''} | {others} |")
     lines += [
         "",
-        f"{len(right)} right results:",
+        f"{len(right)} correct outputs:",
         "",
-        "| implementation | results | pass | fail |",
+        "| implementation | outputs | pass | fail |",
         "| --- | ---: | ---: | --- |",
     ]
     for who in dict.fromkeys(r[0] for r in right):
