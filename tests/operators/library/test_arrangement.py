@@ -28,6 +28,7 @@ from tests.helpers.library import (
     LibraryTests,
     Placed,
     Subject,
+    computed,
     described,
     no_samples,
     precise,
@@ -267,6 +268,17 @@ def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
     call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | {"padding": padding}
     prepare(BY_NAME[name], call, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, wanted)
+
+
+def test_circular_margins_on_ascend_950() -> None:
+    """They had no kernel there; the newest edition of the document has one."""
+    x, gradient = np.arange(1, 5, dtype=np.float32).reshape(1, 1, 2, 2), np.arange(16, dtype=np.float32)
+    padded = {"self": x, "padding": (1, 1, 1, 1), "out": np.zeros((1, 1, 4, 4), np.float32)}
+    wanted = [[4, 3, 4, 3], [2, 1, 2, 1], [4, 3, 4, 3], [2, 1, 2, 1]]
+    np.testing.assert_array_equal(computed("circular_pad2d", padded, Product.ASCEND_950)["out"][0, 0], wanted)
+    spread = {"gradOutput": gradient.reshape(1, 1, 4, 4), "self": x, "padding": (1, 1, 1, 1), "gradInput": 0 * x}
+    got = computed("circular_pad2d_backward", spread, Product.ASCEND_950)["gradInput"]
+    np.testing.assert_array_equal(got[0, 0], [[40, 36], [24, 20]])
 
 
 @pytest.mark.parametrize(("pad", "left"), [((-5, 3), 2), ((3, -5), 2), ((-4, 3), 3), ((-2, -3), 0)])

@@ -44,7 +44,7 @@ def _numbers(operator: str, name: str, array: Any) -> Any:
 
 
 BREAKS: Mapping[str, Breaking] = {
-    "kernel of the product": lambda o, name: Break({}, "one with a kernel", product=Product.ASCEND_950),
+    "kernel of the product": lambda o, name: Break({}, "one with a kernel", product=Product.ATLAS_INFERENCE),
     "data types that go together": lambda o, name: Break(dtype(D.INT8, name), "ACL_"),
     "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "2 dimensions": lambda o, name: Break(shape((5,), name), "2 dimensions"),
@@ -79,3 +79,14 @@ def test_places_beyond_the_rows_are_told() -> None:
     outs = {"newIndicesOut": np.zeros((1, 1), np.int32), "newValuesOut": np.zeros(1, np.float32)}
     with pytest.raises(AclnnError, match="uniqueIndices: expected places from 0 to 0, got 1"):
         computed(COALESCE, call | outs)
+
+
+def test_coalescing_on_ascend_950() -> None:
+    """It had no kernel there; the source has one."""
+    call = {"uniqueLen": np.array([2], np.int32), "uniqueIndices": np.array([0, 0, 1, 1], np.int32)}
+    call["indices"] = np.array([[0, 0], [0, 0], [1, 2], [1, 2]], np.int32)
+    call["values"] = np.arange(1, 5, dtype=np.float32)
+    call |= {"newIndicesOut": np.zeros((2, 2), np.int32), "newValuesOut": np.zeros(2, np.float32)}
+    got = computed(COALESCE, call, Product.ASCEND_950)
+    np.testing.assert_array_equal(got["newIndicesOut"], [[0, 0], [1, 2]])
+    np.testing.assert_array_equal(got["newValuesOut"], [3, 7])

@@ -27,7 +27,7 @@ from aclnn.core.checks import (
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     COMPLEX,
     EIGHT_BITS,
@@ -336,7 +336,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
     words, folded = _REPEATING[kind]
     is_circular, reflects = kind == "circular", kind == "reflection"
     padding = _numbers("padding", "what stands before and after each dimension, the last first")
-    taken, products = _padded_types(kind, rank), A2_CLASS if is_circular else WITH_INFERENCE
+    taken, products = _padded_types(kind, rank), MODERN if is_circular else WITH_INFERENCE
 
     def valid(call: Call) -> str | None:
         shape, got = call["self"].shape, call["padding"]
