@@ -12983,6 +12983,38 @@ def aclnnForeachAddcdivScalarList(
     Phase two: queues the work.
     """
 
+def aclnnForeachAddcmulListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the product of two lists to a third, each by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcmulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of the product of two lists to a third, each by a number of its own.
+
+    Phase two: queues the work.
+    """
+
+def aclnnForeachAddcdivListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddcdivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+
+    Phase two: queues the work.
+    """
+
 def aclnnForeachLerpScalarGetWorkspaceSize(
     x1: int | None, x2: int | None, weight: int | None, out: int | None
 ) -> tuple[int, int, int]:

@@ -15,7 +15,7 @@ from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import foreach
-from tests.cases.table import GRID, INVALID, Arguments, T
+from tests.cases.table import GRID, INVALID, Arguments, T, dtype, shape
 from tests.helpers.library import (
     BY_NAME,
     INTEGERS,
@@ -44,6 +44,8 @@ FOREACH = tuple(operator.name for operator in foreach.OPERATORS)
 IN_TENSORS = tuple(name for name in FOREACH if f"{name}_v2" in FOREACH)
 #: That tensor by the data type of the lists.
 NUMBER = {D.FLOAT16: T(D.FLOAT16, (1,)), D.FLOAT: T(D.FLOAT, ()), D.BF16: T(D.FLOAT, (1, 1))}
+#: Functions of a number for each tensor, in one tensor.
+IN_ONE_TENSOR = ("foreach_addcmul_list", "foreach_addcdiv_list")
 SCALAR_LISTS = {"scalars": (scalar(D.FLOAT, 3), scalar(D.DOUBLE, -0.5))}
 
 
@@ -69,6 +71,13 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
             "roundMode": T(D.INT8, (1,)),
         }
         for name in IN_TENSORS
+    },
+    **{
+        name: lambda d: {
+            **{each: (T(d, GRID), T(d, (4,))) for each in ("x1", "x2", "x3", "out")},
+            "scalars": T(d, (1, 2)),
+        }
+        for name in IN_ONE_TENSOR
     },
     "foreach_non_finite_check_and_unscale": lambda d: {
         "scaledGrads": (T(d, GRID), T(d, (4,))),
@@ -121,6 +130,12 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for name in ("addcmul", "addcdiv")
         for kind in ("", "_v2", "_list")
     },
+    **{
+        f"foreach_{name}_list": lambda a, name=name: getattr(torch, f"_foreach_{name}")(
+            *(_wides(a[each]) for each in ("x1", "x2", "x3")), [3.0, -0.5]
+        )
+        for name in ("addcmul", "addcdiv")
+    },
     "foreach_non_finite_check_and_unscale": lambda a: [
         *(wide(x) * a["inScale"][0] for x in a["scaledGrads"]),
         a["foundInf"],
@@ -150,7 +165,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     },
     **{
         name: {p.name: (T(D.FLOAT, (0, 3)),) if p.kind in LISTS else {"shape": (1,)} for p in BY_NAME[name].parameters}
-        for name in IN_TENSORS
+        for name in (*IN_TENSORS, *IN_ONE_TENSOR)
     },
     "foreach_norm": {"x": (), "out": ()},
     "foreach_non_finite_check_and_unscale": {
@@ -168,7 +183,8 @@ BREAKS: Mapping[str, Breaking] = {
     "one element each": lambda o, name: Break({name: (T(D.FLOAT, ()), T(D.FLOAT, (2,)))}, "one element"),
     "at most 50 tensors": lambda o, name: Break(
         {p.name: (T(D.FLOAT, (1,)),) * 51 for p in o.parameters if p.kind in LISTS}
-        | {p.name: (scalar(D.FLOAT, 3),) * 51 for p in o.parameters if p.kind is Kind.SCALAR_LIST},
+        | {p.name: (scalar(D.FLOAT, 3),) * 51 for p in o.parameters if p.kind is Kind.SCALAR_LIST}
+        | ({"scalars": {"shape": (51,)}} if o.name in IN_ONE_TENSOR else {}),
         "at most 50",
         product=Product.ASCEND_950,
     ),
@@ -177,6 +193,8 @@ BREAKS: Mapping[str, Breaking] = {
 
 def numbers(operator: str, name: str, array: Array) -> Array:
     function = operator.removeprefix("foreach_")
+    if name == "scalars":
+        return np.array([[3, -0.5]])
     if name in ("scalar", "alpha", "roundMode"):
         return np.full(array.shape, 3 if name == "roundMode" else 2.5)
     if function.startswith(("sqrt", "log", "pow")):
@@ -197,6 +215,10 @@ class TestForeach(LibraryTests):
         | {
             f"data type beside {first}": lambda o, name: Break({name: T(D.INT32, (1,))}, "ACL_FLOAT beside")
             for first in ("x", "x1")
+        }
+        | {
+            "data type of x1": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of x1[0])", D.FLOAT),
+            "a number for each tensor": lambda o, name: Break(shape((3,), name), "2 elements"),
         },
         default=TRAINED,
         # The documents leave shapes, and that their data types are one, to the tiling function.
@@ -204,7 +226,7 @@ class TestForeach(LibraryTests):
         codes=dict.fromkeys(
             (
                 *("data type", "data type of each", "real number", "real number each"),
-                *("data type beside x", "data type beside x1"),
+                *("data type beside x", "data type beside x1", "data type of x1"),
             ),
             INVALID,
         ),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dtype_in, extents, listing, on, present, real, rule
+from aclnn.core.checks import MOST_DIMS, dtype_in, extents, listing, on, present, real, rule
 from aclnn.core.conversion import convert
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
@@ -138,6 +138,19 @@ def _single(*names: str) -> Check:
     return rule(f"one element: {', '.join(names)}", complain, _TILING)
 
 
+def _beside_each(call: Call) -> str | None:
+    if not call["x1"] or call["scalars"].dtype == (expected := call["x1"][0].dtype):
+        return None
+    return f"scalars: expected data type {expected.c_name} (that of x1[0]), got {call['scalars'].dtype.c_name}"
+
+
+def _for_each(call: Call) -> str | None:
+    expected, shape = len(call["x1"]), call["scalars"].shape
+    if call["scalars"].size == expected and len(shape) <= MOST_DIMS:
+        return None
+    return f"scalars: expected {expected} elements, one for each tensor, got shape {extents(shape)}"
+
+
 _HELD = rule("number that the data type holds: scalar", _held)
 _ONE_FORMAT = each_of("format of x", ("out",), _format_of_x)
 
@@ -161,6 +174,7 @@ def _foreach(
     scalars = tuple(parameter.name for parameter in given)
     many = number is not None and number.kind is Kind.SCALAR_LIST
     in_tensor = number is not None and number.is_tensor
+    each_its_own = in_tensor and number is _FACTORS
     if number is not None and name.endswith("_v2"):
         checked = _checks_of_version_2(names, scalars, number_types or _beside(names[0], number))
     else:
@@ -176,7 +190,12 @@ def _foreach(
 
         def each(*operands: Any) -> tuple[Any, ...]:
             arrays, given = operands[: count * len(names)], operands[count * len(names) :]
-            numbers = given if many else given * count
+            if many:
+                numbers = given
+            elif each_its_own:
+                numbers = tuple(given[0].reshape(-1)[at] for at in places)
+            else:
+                numbers = given * count
             return tuple(
                 function(*arrays[at::count], *(_number(value, arrays[at].dtype) for value in numbers[at : at + 1]))
                 for at in range(count)
@@ -314,7 +333,7 @@ _X, _X1, _X2, _X3 = (
 
 
 _NUMBER, _NUMBERS = scalar("scalar", "the number"), Parameter("scalars", "scalars", Kind.SCALAR_LIST, "the numbers")
-_FACTOR = scalar("scalar", "the factor")
+_FACTOR, _FACTORS = scalar("scalar", "the factor"), tensor_in("scalars", "a factor for each tensor")
 
 _COPIED = (*_FLOATING, *INTEGERS, D.UINT16, D.UINT32, D.DOUBLE, D.BOOL)
 
@@ -405,13 +424,24 @@ OPERATORS = (
     ),
     *(
         _foreach(
-            f"foreach_addc{name}_scalar_list",
+            f"foreach_addc{name}_{kind}",
             f"out = x1 + scalars * x2 {symbol} x3",
             f"Add multiples of the {word} of two lists to a third, each by a number of its own.",
             (_X1, _X2, _X3),
             function,
-            _NUMBERS,
+            numbers,
             dtypes,
+            number_types=number_types,
+            checks=checks,
+        )
+        for kind, numbers, number_types, checks in (
+            ("scalar_list", _NUMBERS, None, ()),
+            (
+                "list",
+                _FACTORS,
+                rule("data type of x1: scalars", _beside_each),
+                (rule("a number for each tensor: scalars", _for_each, _TILING),),
+            ),
         )
         for name, symbol, word, function, dtypes in (
             ("mul", "*", "product", _plus_product, _WITH_INT32),
