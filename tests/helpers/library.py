@@ -257,6 +257,8 @@ def _too_narrow(operator: Operator, name: str) -> Break:
         return Break(dtype(D.BOOL, name), "ACL_INT", D.INT32)
     if operator.name == "mean":
         return Break(dtype(D.INT32, name), "ACL_FLOAT")
+    if operator.name == "inplace_add_v3":
+        return Break({"selfRef": scalar(D.FLOAT, 1)}, "ACL_FLOAT", D.INT32)
     if name != "selfRef":
         product = Product.ASCEND_950 if operator.name in ("muls", "floor_divides") else Product.ATLAS_A2
         return Break(dtype(D.INT32, name), "ACL_FLOAT", D.FLOAT, product)

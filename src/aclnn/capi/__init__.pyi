@@ -3912,6 +3912,38 @@ def aclnnRsub(workspace: int | None, workspaceSize: int, executor: int | None, s
     Phase two: queues the work.
     """
 
+def aclnnAddV3GetWorkspaceSize(
+    self: int | None, other: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of a tensor to a number.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of a tensor to a number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnInplaceAddV3GetWorkspaceSize(
+    selfRef: int | None, other: int | None, alpha: int | None
+) -> tuple[int, int, int]:
+    """Add multiples of a tensor to a number, in place of the tensor.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of a tensor to a number, in place of the tensor.
+
+    Phase two: queues the work.
+    """
+
 def aclnnRsubsGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -4352,6 +4384,22 @@ def aclnnInplaceTrilGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tupl
 
 def aclnnInplaceTril(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Keep the part of matrices on and below a diagonal, in place.
+
+    Phase two: queues the work.
+    """
+
+def aclnnReduceLogSumGetWorkspaceSize(
+    self: int | None, axes: int | None, keepDims: int, noopWithEmptyAxes: int, out: int | None
+) -> tuple[int, int, int]:
+    """Logarithms of sums over some dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReduceLogSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of sums over some dimensions.
 
     Phase two: queues the work.
     """
@@ -6628,6 +6676,20 @@ def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queues the work.
     """
 
+def aclnnIsInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find infinities of either sign.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find infinities of either sign.
+
+    Phase two: queues the work.
+    """
+
 def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Find positive infinities.
 
@@ -7200,6 +7262,50 @@ def aclnnMaskedSelectGetWorkspaceSize(self: int | None, mask: int | None, out: i
 
 def aclnnMaskedSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Select the elements where a mask is true; the view of out takes their number.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMaxNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
+    """The greatest elements of tensors, which broadcast to one shape; NaN if one is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greatest elements of tensors, which broadcast to one shape; NaN if one is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnMinNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
+    """The least elements of tensors, which broadcast to one shape; NaN if one is.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMinN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The least elements of tensors, which broadcast to one shape; NaN if one is.
+
+    Phase two: queues the work.
+    """
+
+def aclnnChunkCatGetWorkspaceSize(
+    tensors: int | None, dim: int, numChunks: int, out: int | None
+) -> tuple[int, int, int]:
+    """Cut tensors into equal chunks of rows, the last filled with zeros, and join the chunks of each place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnChunkCat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cut tensors into equal chunks of rows, the last filled with zeros, and join the chunks of each place.
 
     Phase two: queues the work.
     """
@@ -9336,6 +9442,40 @@ def aclnnGroupedMatmulAddV2GetWorkspaceSize(
 
 def aclnnGroupedMatmulAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add to each of several sums the product of a group of rows, the first factor transposed.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedBiasAddGradGetWorkspaceSize(
+    gradY: int | None, groupIdxOptional: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedBiasAddGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGroupedBiasAddGradV2GetWorkspaceSize(
+    gradY: int | None, groupIdxOptional: int | None, groupIdxType: int, out: int | None
+) -> tuple[int, int, int]:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedBiasAddGradV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up the rows of each group, as the gradient of a bias for each group.
 
     Phase two: queues the work.
     """
@@ -12273,6 +12413,22 @@ def aclnnSliceGetWorkspaceSize(
 
 def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Take a slice along a dimension.
+
+    Phase two: queues the work.
+    """
+
+def aclnnSliceV2GetWorkspaceSize(
+    self: int | None, starts: int | None, ends: int | None, axes: int | None, steps: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Take slices along dimensions.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSliceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take slices along dimensions.
 
     Phase two: queues the work.
     """

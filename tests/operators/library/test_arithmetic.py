@@ -91,6 +91,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     },
     **dict.fromkeys(("rsub", "rsubs"), (*REAL, *COMPLEX)),
     **dict.fromkeys(("add_relu", "inplace_add_relu"), (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)),
+    **dict.fromkeys(("add_v3", "inplace_add_v3"), (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT8)),
     # PyTorch subtracts no booleans.
     **dict.fromkeys(("sub", "inplace_sub", "subs", "inplace_subs"), (*REAL, *COMPLEX)),
 }
@@ -102,6 +103,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         f"{where}add_relu": lambda a: torch.add(first(a), a["other"], alpha=a["alpha"]).clamp(min=0)
         for where in ("", "inplace_")
     },
+    "add_v3": lambda a: a["self"] + a["alpha"] * _whole(a | {"self": 0})[1],
+    "inplace_add_v3": lambda a: a["selfRef"] + a["alpha"] * _whole(a)[1],
     "adds": lambda a: torch.add(a["self"], a["other"], alpha=a["alpha"]),
     "inplace_adds": lambda a: torch.add(a["selfRef"], a["other"], alpha=a["alpha"]),
     "sub": lambda a: torch.sub(a["self"], a["other"], alpha=a["alpha"]),

@@ -56,6 +56,14 @@ def padded(name: str, d: D) -> dict[str, Any]:
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "permute": lambda d: {"dims": (-1, 0), "out": T(d, (3, 2))},
     "slice": lambda d: {"dim": -1, "start": -9, "end": 5, "step": 2, "out": T(d, (2, 2))},
+    "slice_v2": lambda d: {
+        "starts": (-9, 1),
+        "ends": (5, -1),
+        "axes": (-1, 0),
+        "steps": (2, 3),
+        "self": T(d, (4, 3)),
+        "out": T(d, (1, 2)),
+    },
     "flip": lambda d: {"dims": (-1, 0)},
     "roll": lambda d: {"shifts": (2, -1), "dims": (1, 0)},
     "repeat": lambda d: {"repeats": (2, 1, 2), "out": T(d, (2, 2, 6))},
@@ -95,7 +103,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "repeat_interleave_tensor": (D.INT64,),
     **dict.fromkeys(("repeat_interleave_grad", "unfold_grad"), TRAINED),
-    "slice": (*TRAINED, D.INT8, D.INT64, D.BOOL),
+    **dict.fromkeys(("slice", "slice_v2"), (*TRAINED, D.INT8, D.INT64, D.BOOL)),
     "roll": (*TRAINED, D.UINT8, D.INT32, D.BOOL),
     **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
     **{f"{name}_backward": (*FLOATING, *COMPLEX) for name in PADS},
@@ -122,6 +130,7 @@ def spread_around(a: Mapping[str, Any]) -> Any:
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "permute": lambda a: a["self"].permute(1, 0),
     "slice": lambda a: a["self"][:, ::2],
+    "slice_v2": lambda a: a["self"][1:-1:3, ::2],
     "flip": lambda a: a["self"].flip((-1, 0)),
     "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
     "repeat": lambda a: a["self"].repeat(2, 1, 2),
@@ -152,7 +161,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "permute": {"out": {"shape": (3, 0)}},
-    "slice": {"out": {"shape": (0, 2)}},
+    **{name: {"out": {"shape": (0, 2)}} for name in ("slice", "slice_v2")},
     "repeat": {"out": {"shape": (2, 0, 6)}},
     "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
     "repeat_interleave_int": {"outputSize": 0, "out": {"shape": (0,)}},
@@ -178,7 +187,8 @@ BREAKS: Mapping[str, Breaking] = {
     "dimensions to shift along": lambda o, name: Break({name: (2, 0)}, "any of the 2 dimensions"),
     "dimensions of self": lambda o, name: Break({name: (2, 0)}, "from -2 to 1"),
     "each dimension once": lambda o, name: Break({name: (1, -1)}, "once"),
-    "positive": lambda o, name: Break({name: 0}, "at least 1"),
+    "positive": lambda o, name: Break({name: (1, 0) if o.name == "slice_v2" else 0}, "at least 1"),
+    "as many as starts": lambda o, name: Break({name: (1,)}, "2 numbers"),
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
     "one for each dimension": lambda o, name: Break({name: (2,)}, "2 to 8 numbers"),
     "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),

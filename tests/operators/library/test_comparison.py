@@ -11,7 +11,7 @@ import pytest
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Operator
 from aclnn.core.products import Product
-from aclnn.core.status import AclnnError
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import comparison
 from tests.cases.table import GRID, Arguments, T, dtype, shape
@@ -53,6 +53,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
             *(name for name in COMPARISONS if not name.startswith("inplace")),
             *LOGIC[:3],
             "is_finite",
+            "is_inf",
             "is_pos_inf",
             "is_neg_inf",
             "signbit",
@@ -65,7 +66,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     **{name: (*REAL, D.BOOL) for name in COMPARISONS if COMPARISONS[name] not in ("eq", "ne")},
     **dict.fromkeys(("is_in_tensor_scalar", "is_in_scalar_tensor"), REAL),
-    **dict.fromkeys(("is_finite", "signbit", "is_close", "equal"), (*REAL, D.BOOL)),
+    **dict.fromkeys(("is_finite", "is_inf", "signbit", "is_close", "equal"), (*REAL, D.BOOL)),
     **dict.fromkeys(("is_pos_inf", "is_neg_inf"), (*(dtype for dtype in REAL if dtype != D.DOUBLE), D.BOOL)),
 }
 
@@ -75,6 +76,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         name: lambda a, name=name: getattr(torch, name.removeprefix("inplace_"))(first(a), a["other"]) for name in LOGIC
     },
     "is_finite": lambda a: a["self"].isfinite(),
+    "is_inf": lambda a: a["self"].isinf(),
     "is_pos_inf": lambda a: a["self"].isposinf(),
     "is_neg_inf": lambda a: a["self"].isneginf(),
     "signbit": lambda a: a["self"].signbit(),
@@ -119,7 +121,7 @@ def numbers(operator: str, name: str, array: Array) -> Array:
 
 class TestComparison(LibraryTests):
     subject = Subject(
-        comparison.OPERATORS,
+        tuple(operator for operator in comparison.OPERATORS if operator.name != "is_inf"),
         numbers=numbers,
         calls=CALLS,
         references=REFERENCES,
@@ -127,6 +129,23 @@ class TestComparison(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS,
     )
+
+
+class TestIsInf(LibraryTests):
+    subject = Subject(
+        (BY_NAME["is_inf"],),
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty=EMPTY,
+        breaks=BREAKS,
+        codes={"at most 8 dimensions": ACLNN_ERR_INNER_TILING_ERROR},
+    )
+
+
+def test_infinities_of_either_sign_are_found() -> None:
+    call = {"self": np.array([1, np.inf, -np.inf, np.nan], np.float32), "out": np.zeros(4, bool)}
+    assert computed("is_inf", call)["out"].tolist() == [False, True, True, False]
 
 
 @pytest.mark.parametrize("atol", [0.0, 0.5, 1.0])

@@ -13,9 +13,20 @@ from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, AclnnError
 from aclnn.execution.executor import prepare
-from aclnn.operators.library import grouped_sums
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, Array, Break, LibraryTests, Placed, Subject, described, torch, wide
+from tests.helpers.library import (
+    BY_NAME,
+    TRAINED,
+    Array,
+    Break,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    described,
+    torch,
+    wide,
+)
 
 FIRST, SECOND = "grouped_matmul_add", "grouped_matmul_add_v2"
 SIZES = np.array([2, 0, 3])
@@ -42,7 +53,7 @@ def _sums(a: Mapping[str, Any]) -> Any:
 
 class TestGroupedSums(LibraryTests):
     subject = Subject(
-        grouped_sums.OPERATORS,
+        tuple(BY_NAME[name] for name in (FIRST, SECOND)),
         calls={FIRST: _call, SECOND: lambda d: _call(d) | {"groupListType": 1}},
         references=dict.fromkeys((FIRST, SECOND), _sums),
         default=(D.FLOAT16, D.BF16),
@@ -72,6 +83,58 @@ class TestGroupedSums(LibraryTests):
             ACLNN_ERR_INNER_TILING_ERROR,
         ),
     )
+
+
+BIAS, BIAS_BY_SIZES = "grouped_bias_add_grad", "grouped_bias_add_grad_v2"
+
+
+def _bias_call(d: D) -> Arguments:
+    return {
+        "gradY": T(d, (ROWS - 1, K)),
+        "groupIdxOptional": T(D.INT32 if d == D.FLOAT else D.INT64, SIZES.shape),
+        "out": T(d, (len(SIZES), K)),
+    }
+
+
+class TestBias(LibraryTests):
+    subject = Subject(
+        tuple(BY_NAME[name] for name in (BIAS, BIAS_BY_SIZES)),
+        calls={BIAS: _bias_call, BIAS_BY_SIZES: lambda d: _bias_call(d) | {"groupIdxType": 1}},
+        references=dict.fromkeys(
+            (BIAS, BIAS_BY_SIZES), lambda a: torch.stack([part.sum(0) for part in wide(a["gradY"]).split([*SIZES])])
+        ),
+        default=TRAINED,
+        empty=dict.fromkeys(
+            (BIAS, BIAS_BY_SIZES), shape((5, 0), "gradY") | shape((3,), "groupIdxOptional") | shape((3, 0), "out")
+        ),
+        breaks={
+            "data type": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_"),
+            "allowed value": lambda o, name: Break({name: 2}, "0 or 1"),
+            "rows in groups": lambda o, name: Break(shape((5, 1, K), name), "2 dimensions with groupIdxOptional"),
+            "few groups": lambda o, name: Break(shape((2049,), name), "at most 2048"),
+            "shape is a sum for each group": lambda o, name: Break(shape((2, K), name), "[3, 3]"),
+            "same data type as gradY": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
+        },
+        numbers=lambda operator, name, array: (
+            (SIZES if operator == BIAS_BY_SIZES else SIZES.cumsum()) if name == "groupIdxOptional" else array
+        ),
+    )
+
+
+def test_gradients_of_biases_of_equal_groups() -> None:
+    rows = np.arange(12, dtype=np.float32).reshape(2, 3, 2)
+    call = {"gradY": rows, "groupIdxOptional": None, "out": np.zeros((2, 2), np.float32)}
+    np.testing.assert_array_equal(computed(BIAS, call)["out"], rows.sum(1))
+
+
+def test_groups_of_biases_end_with_the_rows() -> None:
+    call = {
+        "gradY": np.ones((3, 2), np.float32),
+        "groupIdxOptional": np.array([1, 2]),
+        "out": np.zeros((2, 2), np.float32),
+    }
+    with pytest.raises(AclnnError, match="groupIdxOptional: expected ends of groups up to 3"):
+        computed(BIAS, call)
 
 
 def _run(ends: Array) -> Array:

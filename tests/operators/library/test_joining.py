@@ -15,11 +15,18 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import joining
-from tests.cases.table import GRID, Arguments, T, shape
-from tests.helpers.library import BY_NAME, REAL, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
+from tests.cases.table import GRID, Arguments, T, dtype, shape
+from tests.helpers.library import BY_NAME, REAL, TRAINED, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "sum": lambda d: {"tensors": (T(d, (2, 1)), T(d, (3,)), T(d, ()))},
+    **dict.fromkeys(("max_n", "min_n"), lambda d: {"tensors": (T(d, (2, 1)), T(d, (3,)), T(d, GRID))}),
+    "chunk_cat": lambda d: {
+        "tensors": (T(d, (3, 2)), T(d, (2, 0)), T(d, (2,)), T(d, (5, 1, 2))),
+        "dim": 0,
+        "numChunks": 2,
+        "out": T(d, (2, 4 + 1 + 6)),
+    },
     "cat": lambda d: {"tensors": (T(d, (2, 1)), T(d, (0,)), T(d, (2, 2))), "dim": -1, "out": T(d, GRID)},
     "stack": lambda d: {"tensors": (T(d, GRID), T(d, GRID)), "dim": -2, "out": T(d, (2, 2, 3))},
 }
@@ -27,16 +34,22 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "cat": (*REAL, D.BOOL, D.COMPLEX64),
     "sum": (D.FLOAT, D.FLOAT16, D.INT32),
+    **dict.fromkeys(("max_n", "min_n"), (*TRAINED, D.INT8, D.INT32, D.INT64)),
+    "chunk_cat": TRAINED,
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "sum": lambda a: sum(map(wide, a["tensors"])),
+    "max_n": lambda a: torch.stack(torch.broadcast_tensors(*a["tensors"])).amax(0),
+    "min_n": lambda a: torch.stack(torch.broadcast_tensors(*a["tensors"])).amin(0),
+    "chunk_cat": lambda a: torch._chunk_cat([tensor for tensor in a["tensors"] if tensor.numel()], 0, 2),
     "cat": lambda a: torch.cat(a["tensors"], -1),
     "stack": lambda a: torch.stack(a["tensors"], -2),
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
-    "sum": {"tensors": (T(D.FLOAT, (0, 3)),)},
+    **{name: {"tensors": (T(D.FLOAT, (0, 3)),)} for name in ("sum", "max_n", "min_n")},
+    "chunk_cat": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (2, 0)}},
     "cat": {"tensors": (T(D.FLOAT, (0,)), T(D.FLOAT, (0,)))},
     "stack": {"tensors": (T(D.FLOAT, (0, 3)),), "out": {"shape": (0, 1, 3)}},
 }
@@ -61,6 +74,15 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "broadcast to one shape": lambda o, name: Break({name: (T(D.FLOAT, (2,)), T(D.FLOAT, (3,)))}, "broadcast to one"),
     "shape is of the tensors together": lambda o, name: Break(shape((2, 2), name), "[2, 3]"),
+    "data type of the tensors": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of tensors)"),
+    "FLOAT stays": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT (that of tensors)"),
+    "no private format among them": lambda o, name: Break(
+        {name: (T(D.FLOAT, GRID, Format.FORMAT_FRACTAL_NZ),)}, "ACL_FORMAT_ND"
+    ),
+    "positive": lambda o, name: Break({name: 0}, "at least 1"),
+    "allowed value": lambda o, name: Break({name: 1}, "0"),
+    "at least 1 dimension each": lambda o, name: Break({name: (T(D.FLOAT, ()),)}, "at least 1 dimension"),
+    "shape of the chunks together": lambda o, name: Break(shape((2, 10), name), "shape [2, 11]"),
     "some": lambda o, name: Break({name: ()}, "at least one"),
     "dimension of out": lambda o, name: Break({name: 3}, "from -3 to 2"),
     "same shape": lambda o, name: Break({name: (T(D.FLOAT, GRID), T(D.FLOAT, (3, 3)))}, "shape [2, 3]"),

@@ -48,6 +48,7 @@ def _mean(values: Any) -> Any:
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "reduce_nansum": lambda d: {"dim": (1,), "keepDim": False, "dtype": d, "out": T(d, GRID[:1])},
+    "reduce_log_sum": lambda d: {"axes": (1,), "keepDims": False, "noopWithEmptyAxes": False, "out": T(d, GRID[:1])},
     "reduce_sum": lambda d: {"dims": (1,), "keepDims": False, "dtype": d, "out": T(d, GRID[:1])},
     "mean": lambda d: {"dim": (-2,), "keepDim": True, "dtype": d, "out": T(d, (1, *GRID[1:]))},
     "mean_v2": lambda d: {"dim": (-2,), "keepDim": True, "noopWithEmptyAxes": True, "out": T(d, (1, *GRID[1:]))},
@@ -81,9 +82,11 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "var_mean": TRAINED[:2],
     "norm": FLOATING,
     "reduce_nansum": (*TRAINED, D.INT32),
+    "reduce_log_sum": (D.FLOAT, D.FLOAT16),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "reduce_log_sum": lambda a: wide(a["self"]).sum(1).log(),
     "reduce_nansum": lambda a: a["self"].nansum(1, dtype=a["self"].dtype),
     "reduce_sum": lambda a: a["self"].any(1) if a["self"].dtype == torch.bool else a["self"].sum(1).to(a["self"].dtype),
     **dict.fromkeys(("mean", "mean_v2"), lambda a: _mean(a["self"])),
@@ -109,7 +112,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     },
     **{name: {"out": {"shape": (1, 3)}} for name in ("any", "all")},
     "log_sum_exp": {"out": {"shape": (0, 1)}},
-    **{name: {"out": {"shape": (0,)}} for name in ("reduce_sum", "reduce_nansum")},
+    **{name: {"out": {"shape": (0,)}} for name in ("reduce_sum", "reduce_nansum", "reduce_log_sum")},
     **{name: {"dim": (-1,), "out": {"shape": (0, 1)}} for name in ("mean", "mean_v2")},
     "prod": {"out": {"shape": ()}},
     "prod_dim": {"out": {"shape": (3,)}},
@@ -129,6 +132,8 @@ BREAKS: Mapping[str, Breaking] = {
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
+    if operator == "reduce_log_sum":
+        return np.abs(array)
     return np.where(array > 0, array, np.nan) if operator == "reduce_nansum" and array.dtype.kind not in "iu" else array
 
 
@@ -142,6 +147,14 @@ class TestReduction(LibraryTests):
         empty=EMPTY,
         breaks=BREAKS,
     )
+
+
+def test_logarithms_of_sums_over_no_axes() -> None:
+    x = np.array([[1, 2], [3, 4]], np.float32)
+    for none_is_all, wanted in ((True, np.log(10)), (False, x)):
+        given = {"axes": (), "keepDims": False, "noopWithEmptyAxes": not none_is_all}
+        found = computed("reduce_log_sum", given | {"self": x, "out": np.zeros(np.shape(wanted), np.float32)})["out"]
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
 @pytest.mark.parametrize(("name", "expected"), [("reduce_sum", 0.0), ("mean", math.nan)])

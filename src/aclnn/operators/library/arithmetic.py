@@ -131,6 +131,22 @@ def _shapes(out: str, first: str) -> tuple[Check, ...]:
     return broadcastable("other", first), broadcast_shape_of(out, first, "other")
 
 
+_V3 = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT8)
+
+
+def _type_v3(number: str, out: str) -> Callable[[Call], D]:
+    """The type of a number and a tensor: FLOAT of floating tensors, of others their own unless the number is one."""
+
+    def dtype(call: Call) -> D:
+        mine: D = call[number].dtype
+        other: D = call["other"].dtype
+        if mine not in COMPLEX and (is_floating(other) or (mine == D.DOUBLE and call[out].dtype == D.FLOAT)):
+            return promoted_dtype(other, D.FLOAT)
+        return promoted_dtype(other, mine) if mine in COMPLEX or is_floating(mine) else other
+
+    return dtype
+
+
 def _additive(
     name: str, title: str, symbol: str, function: Callable[..., Any], products: Collection[Product]
 ) -> tuple[Operator, ...]:
@@ -660,6 +676,38 @@ OPERATORS = (
         dtype=_of_tensors("self"),
         dtypes=_SIGNED,
         empty=("self", "other"),
+    ),
+    *(
+        library_operator(
+            f"{form}add_v3",
+            f"{out} = {number} + alpha * other",
+            f"Add multiples of a tensor to a number{words}.",
+            (scalar(number, "the number"), tensor, _ALPHA, *((_OUT,) if out == "out" else ())),
+            (
+                present(number, "other", "alpha", *(("out",) if out == "out" else ())),
+                dtype_in(where_supported(_V3), "other"),
+                _alpha(_type_v3(number, out)),
+                castable_from(_type_v3(number, out), out),
+                limited_dims("other"),
+                *((same_shape("out", "other"),) if out == "out" else ()),
+            ),
+            _sum,
+            header="add_v3",
+            dtype=_type_v3(number, out),
+            dtypes=_V3,
+            inputs=(number, "other", "alpha"),
+            numbers=("alpha",),
+        )
+        for form, number, tensor, out, words in (
+            ("", "self", tensor_in("other", "the tensor"), "out", ""),
+            (
+                "inplace_",
+                "selfRef",
+                tensor_out("other", "the tensor, replaced by the result", const=True, updated=True),
+                "other",
+                ", in place of the tensor",
+            ),
+        )
     ),
     library_operator(
         "rsubs",

@@ -38,6 +38,7 @@ from aclnn.operators.library.common import (
     REAL_FLOATING,
     UNSIGNED,
     WITH_INFERENCE,
+    WITH_TRAINING,
     add_at,
     add_rows,
     camel,
@@ -53,6 +54,7 @@ from aclnn.operators.library.dimensions import DIM, valid_dims
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
 _SLICED = (*FLOATING, D.INT8, D.UINT8, D.INT32, D.INT64, D.BOOL)
+_SLICED_V2 = tuple(dtype for dtype in _SLICED if dtype != D.DOUBLE)
 _ROLLED = (*_SLICED, D.UINT32)
 
 
@@ -135,6 +137,33 @@ def _slice_shape(call: Call) -> Shape:
     along = call["dim"] % len(shape)
     taken = len(range(*slice(call["start"], call["end"], call["step"]).indices(max(shape[along], 0))))
     return (*shape[:along], taken, *shape[along + 1 :])
+
+
+_ARRAYS = ("starts", "ends", "axes", "steps")
+
+
+def _slices_along_axes(shape: Shape, starts: Shape, ends: Shape, axes: Shape, steps: Shape) -> tuple[slice, ...]:
+    taken = [slice(None)] * len(shape)
+    for start, end, along, step in zip(starts, ends, axes, steps, strict=True):
+        taken[along] = slice(start, end, step)
+    return tuple(taken)
+
+
+def _equal_counts(call: Call) -> str | None:
+    expected = len(call["starts"])
+    name = next((name for name in _ARRAYS if len(call[name]) != expected), None)
+    return None if name is None else f"{name}: expected {expected} numbers (as many as starts), got {len(call[name])}"
+
+
+def _positive_steps(call: Call) -> str | None:
+    got = call["steps"]
+    return None if all(step > 0 for step in got) else f"steps: expected numbers of at least 1, got {extents(got)}"
+
+
+def _slices_shape(call: Call) -> Shape:
+    shape = call["self"].shape
+    slices = _slices_along_axes(shape, *(call[name] for name in _ARRAYS))
+    return tuple(len(range(*along.indices(n))) for along, n in zip(slices, shape, strict=True))
 
 
 def _shift_for_each(call: Call) -> str | None:
@@ -497,6 +526,34 @@ OPERATORS = (
         _slice_shape,
         _slice,
         taken=where_supported(_SLICED),
+    ),
+    library_operator(
+        "slice_v2",
+        "out = self[starts[i] : ends[i] : steps[i]] along axes[i], of each i",
+        "Take slices along dimensions.",
+        (
+            _SELF,
+            _numbers("starts", "the first indices; negative ones count from the end"),
+            _numbers("ends", "the indices behind the last"),
+            _numbers("axes", "the dimensions"),
+            _numbers("steps", "from one index to the next"),
+            _OUT,
+        ),
+        (
+            present("self", *_ARRAYS, "out"),
+            dtype_in(where_supported(_SLICED_V2), "self"),
+            same_dtype("out", "self"),
+            dims_between(1, 8, "self"),
+            rule("as many as starts: ends, axes, steps", _equal_counts),
+            valid_dims("axes"),
+            rule("positive: steps", _positive_steps),
+            shape_is("the result", _slices_shape, "out"),
+        ),
+        lambda self, *arrays: self[_slices_along_axes(self.shape, *arrays)],
+        header="slice_v2",
+        dtypes=_SLICED_V2,
+        products=WITH_TRAINING,
+        attributes=_ARRAYS,
     ),
     _moved(
         "flip",

@@ -23,11 +23,13 @@ from aclnn.core.checks import (
     same_shape,
     shape_is,
     where_supported,
+    with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
 from aclnn.core.products import CLASS_950, Product
 from aclnn.core.promotion import is_floating, promote
+from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR, ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import (
     COMPLEX,
     FORMS,
@@ -234,6 +236,7 @@ def _told(
     dtypes: Collection[D] = REAL,
     products: Collection[Product] = WITH_TRAINING,
     results: Collection[D] = (),
+    too_many_dims: int = ACLNN_ERR_PARAM_INVALID,
 ) -> Operator:
     return library_operator(
         name,
@@ -244,7 +247,7 @@ def _told(
             present("self", "out"),
             dtype_in(where_supported(dtypes), "self"),
             dtype_in(where_supported(results), "out") if results else _BOOLEAN,
-            limited_dims("self"),
+            *with_code(too_many_dims, limited_dims("self")),
             same_shape("out", "self"),
         ),
         function,
@@ -369,6 +372,15 @@ OPERATORS = (
         )
     ),
     _told("is_finite", "neither infinite nor NaN", "Tell finite numbers from others.", np.isfinite, "isfinite"),
+    _told(
+        "is_inf",
+        "infinite",
+        "Find infinities of either sign.",
+        np.isinf,
+        "is_inf",
+        products=MODERN,
+        too_many_dims=ACLNN_ERR_INNER_TILING_ERROR,
+    ),
     *(
         _told(
             f"is_{name}_inf",

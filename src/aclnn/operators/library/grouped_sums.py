@@ -1,4 +1,4 @@
-"""Products of groups of rows added to sums, as gradients of experts' weights are: aclnnGroupedMatmulAdd."""
+"""Sums over groups of rows, as gradients of experts' weights and biases are: of products, of the rows themselves."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from aclnn.core.checks import (
     present,
     rule,
     same_dtype,
+    shape_is,
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
@@ -23,7 +24,16 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Kind, Library, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR
-from aclnn.operators.library.common import MODERN, attribute, camel, support, tensor_in, tensor_out
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    MODERN,
+    attribute,
+    camel,
+    optional_in,
+    support,
+    tensor_in,
+    tensor_out,
+)
 
 #: That groups divide the rows of both factors, which the products sum over.
 _INNER = 2
@@ -115,4 +125,73 @@ def _declared(version: int) -> Operator:
     )
 
 
-OPERATORS = (_declared(1), _declared(2))
+_GROUPS = "groupIdxOptional"
+_MOST_GROUPS = 2048
+
+
+def _grouped_rows(call: Call) -> str | None:
+    dims, got = 3 if call[_GROUPS] is None else 2, call["gradY"].shape
+    if len(got) == dims:
+        return None
+    words = "without" if dims == 3 else "with"
+    return f"gradY: expected {dims} dimensions {words} {_GROUPS}, got {len(got)}: {extents(got)}"
+
+
+def _few_groups(call: Call) -> str | None:
+    if call[_GROUPS] is None or (len(call[_GROUPS].shape) == 1 and call[_GROUPS].size <= _MOST_GROUPS):
+        return None
+    return f"{_GROUPS}: expected 1 dimension of at most {_MOST_GROUPS} numbers, got {extents(call[_GROUPS].shape)}"
+
+
+def _sums_of_rows(call: Call) -> tuple[int, ...]:
+    groups = call["gradY"].shape[0] if call[_GROUPS] is None else call[_GROUPS].size
+    return groups, call["gradY"].shape[-1]
+
+
+def _bias_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    if call[_GROUPS] is None:
+        return Library(lambda rows: rows.sum(1, np.float64), ("gradY",), ("out",))
+    sizes = call.arguments.get("groupIdxType", _ENDS) == _SIZES
+
+    def add(rows: Any, groups: Any) -> Any:
+        ends = np.cumsum(groups) if sizes else groups
+        if ends[-1] != len(rows) or np.any(np.diff(ends, prepend=0) < 0):
+            raise IndexError(f"{_GROUPS}: expected ends of groups up to {len(rows)}, got {ends.tolist()}")
+        return np.stack([part.sum(0, np.float64) for part in np.split(rows, ends[:-1])])
+
+    return Library(add, ("gradY", _GROUPS), ("out",))
+
+
+def _bias(version: int) -> Operator:
+    name = "grouped_bias_add_grad" + ("_v2" if version > 1 else "")
+    kind = (attribute("groupIdxType", Kind.INT64, f"0: {_GROUPS} has ends, 1: sizes"),) * (version > 1)
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Add up the rows of each group, as the gradient of a bias for each group.",
+        formula=f"out[g] = sum of gradY[rows of g], without {_GROUPS} of gradY[g]",
+        parameters=(
+            tensor_in("gradY", "(rows, H); (groups, rows, H) without groups"),
+            optional_in(_GROUPS, "where each group ends; INT32 or INT64"),
+            *kind,
+            tensor_out("out", "(groups, H)"),
+        ),
+        support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
+        checks=(
+            present("gradY", "out"),
+            *(one_of(of.name, _ENDS, _SIZES) for of in kind),
+            dtype_in(floating, "gradY"),
+            dtype_in(INDEX_TYPES, _GROUPS),
+            same_dtype("out", "gradY"),
+            rule("rows in groups: gradY", _grouped_rows),
+            rule(f"few groups: {_GROUPS}", _few_groups),
+            shape_is("a sum for each group", _sums_of_rows, "out"),
+        ),
+        work=_bias_work,
+        in_header_of="grouped_bias_add_grad",
+    )
+
+
+OPERATORS = (_declared(1), _declared(2), _bias(1), _bias(2))

@@ -1,8 +1,9 @@
-"""Join a list of tensors into one: aclnnCat, aclnnStack, aclnnSum."""
+"""Join a list of tensors into one: aclnnCat, aclnnChunkCat, aclnnStack, aclnnSum, aclnnMaxN, aclnnMinN."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -13,7 +14,9 @@ from aclnn.core.checks import (
     castable_from,
     dtype_in,
     extents,
+    one_of,
     present,
+    public_format,
     rule,
     shape_is,
     where_supported,
@@ -24,15 +27,17 @@ from aclnn.core.products import CLASS_950, Product
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
 from aclnn.operators.library.common import (
     EIGHT_BITS,
+    MODERN,
     NUMBERS,
     REAL,
     UNSIGNED,
+    camel,
     on_950,
     promoted_dtype,
     support,
     tensor_out,
 )
-from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
+from aclnn.operators.library.lists import alike, each_of, few_dims, not_null, of_types, public
 
 _TAKEN = (*REAL, D.COMPLEX64)
 
@@ -205,7 +210,122 @@ def _sum_type(call: Call) -> D:
     return D.FLOAT if found == D.FLOAT16 else found
 
 
+def _extreme(name: str, word: str, function: Callable[[Any, Any], Any]) -> Operator:
+    dtypes = (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32, D.INT64)
+
+    def work(call: Call) -> Library | None:
+        names = tuple(f"tensors[{at}]" for at in range(len(call["tensors"])))
+        return Library(lambda *tensors: reduce(function, tensors), names, ("out",)) if call["out"].size else None
+
+    return Operator(
+        name=f"{name}_n",
+        function=camel(f"{name}_n"),
+        summary=f"The {word} elements of tensors, which broadcast to one shape; NaN if one is.",
+        formula=f"out = {name} of the tensors",
+        parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is compared"), tensor_out()),
+        support=support(dtypes),
+        checks=(
+            present("tensors", "out"),
+            rule("some: tensors", _some),
+            each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("tensors",), of_types(dtypes)),
+            each_of("one data type", ("tensors",), alike("tensors")),
+            rule("data type of the tensors: out", _of_their_type),
+            each_of("at most 8 dimensions each", ("tensors",), few_dims),
+            rule("broadcast to one shape: tensors", _broadcastable),
+            shape_is("of the tensors together", lambda call: _together(call) or (), "out"),
+        ),
+        work=work,
+        in_header_of=f"{name}n",
+    )
+
+
+def _of_their_type(call: Call) -> str | None:
+    expected, got = call["tensors"][0].dtype, call["out"].dtype
+    return None if got == expected else f"out: expected data type {expected.c_name} (that of tensors), got {got.c_name}"
+
+
+_CHUNKED = (D.FLOAT, D.FLOAT16, D.BF16)
+
+
+def _some_chunks(call: Call) -> str | None:
+    return None if call["numChunks"] > 0 else f"numChunks: expected at least 1, got {call['numChunks']}"
+
+
+def _float_stays(call: Call) -> str | None:
+    tensors, got = call["tensors"], call["out"].dtype
+    if not tensors or tensors[0].dtype != D.FLOAT or got == D.FLOAT:
+        return None
+    return f"out: expected data type ACL_FLOAT (that of tensors), got {got.c_name}"
+
+
+def _one_dim_at_least(call: Call, name: str, at: int) -> str | None:
+    return None if call[name][at].shape else "expected at least 1 dimension, got none"
+
+
+def _chunk_shape(call: Call) -> str | None:
+    shapes, count, got = (
+        [tensor.shape for tensor in call["tensors"] if tensor.size],
+        call["numChunks"],
+        call["out"].shape,
+    )
+    expected = (count, sum(-(-rows // count) * math.prod(rest) for rows, *rest in shapes))
+    if not shapes or got == expected:
+        return None
+    return f"out: expected shape {extents(expected)} (of the chunks together), got {extents(got)}"
+
+
+def _chunk_work(call: Call) -> Library | None:
+    names, count = (
+        tuple(f"tensors[{at}]" for at, tensor in enumerate(call["tensors"]) if tensor.size),
+        call["numChunks"],
+    )
+    if not names:
+        return None
+
+    def join(*tensors: Any) -> Any:
+        rest = [-len(tensor) % count for tensor in tensors]
+        filled = (
+            np.concatenate([tensor, np.zeros((rows, *tensor.shape[1:]), tensor.dtype)])
+            for rows, tensor in zip(rest, tensors, strict=True)
+        )
+        return np.concatenate([tensor.reshape(count, -1) for tensor in filled], 1)
+
+    return Library(join, names, ("out",))
+
+
 OPERATORS = (
+    _extreme("max", "greatest", np.maximum),
+    _extreme("min", "least", np.minimum),
+    Operator(
+        name="chunk_cat",
+        function="aclnnChunkCat",
+        summary="Cut tensors into equal chunks of rows, the last filled with zeros, and join the chunks of each place.",
+        formula="out[i] = the elements of chunk i of each of the tensors, one after the other",
+        parameters=(
+            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is cut; empty tensors are skipped"),
+            Parameter("dim", "dim", Kind.INT64, "0"),
+            Parameter("numChunks", "num_chunks", Kind.INT64, "how many chunks, the rows of out"),
+            tensor_out(),
+        ),
+        support=support(_CHUNKED, MODERN),
+        checks=(
+            one_of("dim", 0),
+            rule("positive: numChunks", _some_chunks),
+            present("tensors", "out"),
+            each_of("no null among them", ("tensors",), not_null, ACLNN_ERR_PARAM_NULLPTR),
+            each_of("data type of each", ("tensors",), of_types(_CHUNKED)),
+            each_of("one data type", ("tensors",), alike("tensors")),
+            dtype_in(where_supported(_CHUNKED), "out"),
+            rule("FLOAT stays: out", _float_stays),
+            each_of("no private format among them", ("tensors",), public),
+            public_format("out"),
+            each_of("at most 8 dimensions each", ("tensors",), few_dims),
+            each_of("at least 1 dimension each", ("tensors",), _one_dim_at_least),
+            rule("shape of the chunks together: out", _chunk_shape),
+        ),
+        work=_chunk_work,
+    ),
     Operator(
         name="sum",
         function="aclnnSum",

@@ -25,7 +25,7 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
-from aclnn.core.products import CLASS_950, Product
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import castable
 from aclnn.operators.library.common import (
     COMPLEX,
@@ -250,7 +250,47 @@ def _summed(product: Product) -> Collection[D]:
 
 _MEANT = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
 
+_SINGLE_OR_HALF = (D.FLOAT, D.FLOAT16)
+
+
+def _log_sum_work(call: Call) -> Library | None:
+    axes, shape, unchanged = axes_of(call, "axes"), call["out"].shape, call[NO_AXES.name] and not call["axes"]
+
+    def log_sum(self: Any) -> Any:
+        if unchanged or not self.size:
+            return self if self.size else 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            return np.reshape(np.log(self.sum(axis=axes, dtype=np.float64)), shape)
+
+    return Library(log_sum, ("self",), ("out",)) if call["out"].size else None
+
+
 OPERATORS = (
+    replace(
+        _over_dims(
+            "reduce_log_sum",
+            "axes",
+            "keepDims",
+            "Logarithms of sums over some dimensions.",
+            "out = ln(sum of self over axes)",
+            _sum,
+            (
+                present("self", "axes", "out"),
+                dtype_in(on_950((D.BF16,), _SINGLE_OR_HALF), "self"),
+                same_dtype("out", "self"),
+                limited_dims("self"),
+                valid_dims("axes"),
+                reduced_shape("axes", "keepDims"),
+            ),
+            _SINGLE_OR_HALF,
+            last=NO_AXES,
+        ),
+        support={
+            **support(_SINGLE_OR_HALF, A2_CLASS | {Product.ATLAS_INFERENCE}),
+            **support((*_SINGLE_OR_HALF, D.BF16), CLASS_950),
+        },
+        work=_log_sum_work,
+    ),
     _over_dims(
         "reduce_sum",
         "dims",
