@@ -12417,6 +12417,34 @@ def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queues the work.
     """
 
+def aclnnDiagGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Take a diagonal of a matrix, or make a matrix of a diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDiag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take a diagonal of a matrix, or make a matrix of a diagonal.
+
+    Phase two: queues the work.
+    """
+
+def aclnnDiagFlatGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Make a matrix of a diagonal.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDiagFlat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make a matrix of a diagonal.
+
+    Phase two: queues the work.
+    """
+
 def aclnnSliceV2GetWorkspaceSize(
     self: int | None, starts: int | None, ends: int | None, axes: int | None, steps: int | None, out: int | None
 ) -> tuple[int, int, int]:

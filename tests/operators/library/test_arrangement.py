@@ -56,6 +56,8 @@ def padded(name: str, d: D) -> dict[str, Any]:
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "permute": lambda d: {"dims": (-1, 0), "out": T(d, (3, 2))},
     "slice": lambda d: {"dim": -1, "start": -9, "end": 5, "step": 2, "out": T(d, (2, 2))},
+    "diag": lambda d: {"self": T(d, (3, 4)), "diagonal": -1, "out": T(d, (2,))},
+    "diag_flat": lambda d: {"diagonal": 2, "out": T(d, (8, 8))},
     "slice_v2": lambda d: {
         "starts": (-9, 1),
         "ends": (5, -1),
@@ -103,6 +105,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 DTYPES: Mapping[str, tuple[D, ...]] = {
     "repeat_interleave_tensor": (D.INT64,),
     **dict.fromkeys(("repeat_interleave_grad", "unfold_grad"), TRAINED),
+    **dict.fromkeys(("diag", "diag_flat"), (*REAL, D.BOOL, D.COMPLEX64)),
     **dict.fromkeys(("slice", "slice_v2"), (*TRAINED, D.INT8, D.INT64, D.BOOL)),
     "roll": (*TRAINED, D.UINT8, D.INT32, D.BOOL),
     **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
@@ -131,6 +134,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "permute": lambda a: a["self"].permute(1, 0),
     "slice": lambda a: a["self"][:, ::2],
     "slice_v2": lambda a: a["self"][1:-1:3, ::2],
+    "diag": lambda a: a["self"].diagonal(-1),
+    "diag_flat": lambda a: a["self"].diagflat(2),
     "flip": lambda a: a["self"].flip((-1, 0)),
     "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
     "repeat": lambda a: a["self"].repeat(2, 1, 2),
@@ -162,6 +167,8 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
 EMPTY: Mapping[str, Mapping[str, Any]] = {
     "permute": {"out": {"shape": (3, 0)}},
     **{name: {"out": {"shape": (0, 2)}} for name in ("slice", "slice_v2")},
+    "diag": {"diagonal": 0, "out": {"shape": (0,)}},
+    "diag_flat": {"diagonal": 0, "out": {"shape": (0, 0)}},
     "repeat": {"out": {"shape": (2, 0, 6)}},
     "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
     "repeat_interleave_int": {"outputSize": 0, "out": {"shape": (0,)}},
@@ -188,6 +195,9 @@ BREAKS: Mapping[str, Breaking] = {
     "dimensions of self": lambda o, name: Break({name: (2, 0)}, "from -2 to 1"),
     "each dimension once": lambda o, name: Break({name: (1, -1)}, "once"),
     "positive": lambda o, name: Break({name: (1, 0) if o.name == "slice_v2" else 0}, "at least 1"),
+    "0 to 2 dimensions": lambda o, name: Break(shape((2, 3, 1), name), "0 to 2 dimensions"),
+    "0 to 8 dimensions": lambda o, name: Break(shape((1,) * 9, name), "0 to 8 dimensions"),
+    "shape of the result": lambda o, name: Break(shape((3,), name), "shape [2]" if o.name == "diag" else "[8, 8]"),
     "as many as starts": lambda o, name: Break({name: (1,)}, "2 numbers"),
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
     "one for each dimension": lambda o, name: Break({name: (2,)}, "2 to 8 numbers"),
@@ -278,6 +288,14 @@ def test_negative_margins_cut(kind: str, padding: tuple[int, ...]) -> None:
     call: dict[str, Any] = {name: each.tensor for name, each in placed.items()} | {"padding": padding}
     prepare(BY_NAME[name], call, Product.ATLAS_A2).run()
     np.testing.assert_array_equal(placed["out"].view, wanted)
+
+
+def test_matrices_of_a_diagonal() -> None:
+    for name, x in (("diag", np.array([2, 5], np.float32)), ("diag_flat", np.array([[2, 5]], np.float32))):
+        call = {"self": x, "diagonal": 1, "out": np.ones((3, 3), np.float32)}
+        np.testing.assert_array_equal(computed(name, call)["out"], [[0, 2, 0], [0, 0, 5], [0, 0, 0]])
+    call = {"self": np.zeros(0, np.float32), "diagonal": 1, "out": np.ones((1, 1), np.float32)}
+    assert computed("diag", call)["out"] == 0
 
 
 def test_circular_margins_on_ascend_950() -> None:

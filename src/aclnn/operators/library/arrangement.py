@@ -42,6 +42,7 @@ from aclnn.operators.library.common import (
     add_at,
     add_rows,
     camel,
+    declared,
     library_operator,
     on_950,
     scalar,
@@ -137,6 +138,55 @@ def _slice_shape(call: Call) -> Shape:
     along = call["dim"] % len(shape)
     taken = len(range(*slice(call["start"], call["end"], call["step"]).indices(max(shape[along], 0))))
     return (*shape[:along], taken, *shape[along + 1 :])
+
+
+_ON_DIAGONALS = (*REAL_FLOATING, *INTEGERS, D.BOOL, D.COMPLEX64)
+
+
+def _diagonal_shape(call: Call) -> Shape:
+    """Return the shape of a diagonal of a matrix, or of the matrix of a diagonal."""
+    shape, at = call["self"].shape, call["diagonal"]
+    if call.operator.name == "diag" and len(shape) == 2:
+        rows, columns = shape
+        return (max(0, min(rows + min(at, 0), columns - max(at, 0))),)
+    return (call["self"].size + abs(at),) * 2
+
+
+def _diagonal_fits(call: Call) -> str | None:
+    """Complain of a shape; without elements any is filled with zeros."""
+    expected, got = _diagonal_shape(call), call["out"].shape
+    if got == expected or not call["self"].size:
+        return None
+    return f"out: expected shape {extents(expected)} (the result), got {extents(got)}"
+
+
+def _diagonal_work(call: Call) -> Library | None:
+    at, elements = call["diagonal"], call["self"].size
+    if not call["out"].size or (not elements and at == 0):
+        return None
+    if not elements:
+        return Library(lambda: (0,), (), ("out",))
+    taken = call.operator.name == "diag" and len(call["self"].shape) == 2
+    return Library(lambda self: np.diagonal(self, at) if taken else np.diagflat(self, at), ("self",), ("out",))
+
+
+def _diagonal(name: str, formula: str, summary: str, most: int, checks: tuple[Check, ...]) -> Operator:
+    return declared(
+        name,
+        formula,
+        summary,
+        (_SELF, Parameter("diagonal", "diagonal", Kind.INT64, "0: the main one, above 0: above it, else below"), _OUT),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(_ON_DIAGONALS), "self"),
+            *checks,
+            dims_between(0, most, "self"),
+            rule("shape of the result: out", _diagonal_fits),
+        ),
+        _diagonal_work,
+        dtypes=_ON_DIAGONALS,
+        products=WITH_INFERENCE,
+    )
 
 
 _ARRAYS = ("starts", "ends", "axes", "steps")
@@ -526,6 +576,20 @@ OPERATORS = (
         _slice_shape,
         _slice,
         taken=where_supported(_SLICED),
+    ),
+    _diagonal(
+        "diag",
+        "out = the diagonal of self, or a matrix with self as one",
+        "Take a diagonal of a matrix, or make a matrix of a diagonal.",
+        2,
+        (same_dtype("out", "self"),),
+    ),
+    _diagonal(
+        "diag_flat",
+        "out = a matrix with the elements of self as a diagonal",
+        "Make a matrix of a diagonal.",
+        8,
+        (dtype_in(where_supported(_ON_DIAGONALS), "out"),),
     ),
     library_operator(
         "slice_v2",
