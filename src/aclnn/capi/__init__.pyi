@@ -4388,6 +4388,34 @@ def aclnnInplaceTril(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The mean of each channel.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGlobalAveragePool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The mean of each channel.
+
+    Phase two: queues the work.
+    """
+
+def aclnnGlobalMaxPoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The greatest of each channel.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGlobalMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greatest of each channel.
+
+    Phase two: queues the work.
+    """
+
 def aclnnReduceLogSumGetWorkspaceSize(
     self: int | None, axes: int | None, keepDims: int, noopWithEmptyAxes: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -4904,6 +4932,20 @@ def aclnnKthvalueGetWorkspaceSize(
 
 def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.
+
+    Phase two: queues the work.
+    """
+
+def aclnnExpSegsumGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials of the sums of all segments along the last dimension.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExpSegsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials of the sums of all segments along the last dimension.
 
     Phase two: queues the work.
     """

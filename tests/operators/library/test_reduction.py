@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import reduction
-from tests.cases.table import GRID, Arguments, T, dtype
+from tests.cases.table import GRID, Arguments, T, dtype, shape
 from tests.helpers.library import BREAKS as SHARED
 from tests.helpers.library import (
     BY_NAME,
@@ -48,6 +49,10 @@ def _mean(values: Any) -> Any:
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "reduce_nansum": lambda d: {"dim": (1,), "keepDim": False, "dtype": d, "out": T(d, GRID[:1])},
+    **{
+        f"global_{name}_pool": lambda d: {"self": T(d, (2, 3, 2, 3)), "out": T(d, (2, 3, 1, 1))}
+        for name in ("average", "max")
+    },
     "reduce_log_sum": lambda d: {"axes": (1,), "keepDims": False, "noopWithEmptyAxes": False, "out": T(d, GRID[:1])},
     "reduce_sum": lambda d: {"dims": (1,), "keepDims": False, "dtype": d, "out": T(d, GRID[:1])},
     "mean": lambda d: {"dim": (-2,), "keepDim": True, "dtype": d, "out": T(d, (1, *GRID[1:]))},
@@ -83,9 +88,13 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "norm": FLOATING,
     "reduce_nansum": (*TRAINED, D.INT32),
     "reduce_log_sum": (D.FLOAT, D.FLOAT16),
+    "global_average_pool": FLOATING,
+    "global_max_pool": (D.FLOAT, D.FLOAT16, D.DOUBLE),
 }
 
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "global_average_pool": lambda a: torch.nn.functional.adaptive_avg_pool2d(wide(a["self"]), 1),
+    "global_max_pool": lambda a: a["self"].amax((2, 3), keepdim=True),
     "reduce_log_sum": lambda a: wide(a["self"]).sum(1).log(),
     "reduce_nansum": lambda a: a["self"].nansum(1, dtype=a["self"].dtype),
     "reduce_sum": lambda a: a["self"].any(1) if a["self"].dtype == torch.bool else a["self"].sum(1).to(a["self"].dtype),
@@ -112,6 +121,10 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     },
     **{name: {"out": {"shape": (1, 3)}} for name in ("any", "all")},
     "log_sum_exp": {"out": {"shape": (0, 1)}},
+    **{
+        f"global_{name}_pool": {"self": {"shape": (0, 3, 2, 3)}, "out": {"shape": (0, 3, 1, 1)}}
+        for name in ("average", "max")
+    },
     **{name: {"out": {"shape": (0,)}} for name in ("reduce_sum", "reduce_nansum", "reduce_log_sum")},
     **{name: {"dim": (-1,), "out": {"shape": (0, 1)}} for name in ("mean", "mean_v2")},
     "prod": {"out": {"shape": ()}},
@@ -126,6 +139,11 @@ BREAKS: Mapping[str, Breaking] = {
         | {p.name: D.COMPLEX64 for p in o.parameters if p.kind is Kind.DTYPE},
         "a real data type",
     ),
+    "format of images": lambda o, name: Break(
+        {each: {"format": Format.FORMAT_NHWC} for each in ("self", "out")}, "ACL_FORMAT_ND, ACL_FORMAT_NCHW"
+    ),
+    "4 to 8 dimensions": lambda o, name: Break(shape((2, 3, 2), name), "4 to 8 dimensions"),
+    "shape is a number for each channel": lambda o, name: Break(shape((2, 3), name), "[2, 3, 1, 1]"),
     "converts to dtype": lambda o, name: Break({"dtype": D.INT32}, "converts to ACL_INT32"),
     "FLOAT or that of self": lambda o, name: Break({name: D.BF16} | dtype(D.BF16, "out"), "ACL_FLOAT"),
 }

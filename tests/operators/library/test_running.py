@@ -14,11 +14,12 @@ from aclnn.core.status import AclnnError
 from aclnn.core.tensor import Scalar, Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import running
-from tests.cases.table import GRID, Arguments, T
+from tests.cases.table import GRID, Arguments, T, shape
 from tests.helpers.library import (
     BY_NAME,
     COMPLEX,
     REAL,
+    TRAINED,
     Break,
     Breaking,
     LibraryTests,
@@ -26,9 +27,11 @@ from tests.helpers.library import (
     Subject,
     scalar,
     to_torch,
+    wide,
 )
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
+    "exp_segsum": lambda d: {"self": T(d, (2, 1, 3)), "out": T(d, (2, 1, 3, 3))},
     "cumsum": lambda d: {"dim": 1, "dtype": d},
     "cumsum_v2": lambda d: {"dim": -2, "exclusive": False, "reverse": True},
     "cumprod": lambda d: {"axis": scalar(D.INT64, 0), "dtype": d},
@@ -39,13 +42,22 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
 _SUMMED = tuple(dtype for dtype in REAL if dtype != D.BOOL)
 
 DTYPES: Mapping[str, tuple[D, ...]] = {
+    "exp_segsum": TRAINED,
     "cumsum": (*REAL, *COMPLEX),
     "cumsum_v2": (*_SUMMED, *COMPLEX),
     **dict.fromkeys(("cumprod", "inplace_cumprod"), _SUMMED),
     **dict.fromkeys(("cummax", "cummin"), (D.FLOAT, D.BF16, D.INT64, D.BOOL)),
 }
 
+
+def _segments(a: Mapping[str, Any]) -> Any:
+    """From running sums: those of segments are differences of two."""
+    sums = wide(a["self"]).cumsum(-1)
+    return (sums[..., :, None] - sums[..., None, :]).exp().tril()
+
+
 REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
+    "exp_segsum": _segments,
     "cumsum": lambda a: a["self"].cumsum(1, dtype=a["self"].dtype),
     "cumsum_v2": lambda a: a["self"].flip(0).cumsum(0, dtype=a["self"].dtype).flip(0),
     **dict.fromkeys(("cumprod", "inplace_cumprod"), lambda a: a["input"].cumprod(0, dtype=a["input"].dtype)),
@@ -53,13 +65,19 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "cummin": lambda a: tuple(a["self"].cummin(-1)),
 }
 
+EMPTY: Mapping[str, Mapping[str, Any]] = {
+    "exp_segsum": {"self": {"shape": (0, 1, 3)}, "out": {"shape": (0, 1, 3, 3)}},
+}
+
 BREAKS: Mapping[str, Breaking] = {
+    "3 to 4 dimensions": lambda o, name: Break(shape((2, 3), name), "3 to 4 dimensions"),
+    "shape is a row for each element": lambda o, name: Break(shape((2, 1, 3), name), "[2, 1, 3, 3]"),
     "dimension": lambda o, name: Break({name: scalar(D.INT64, 2) if name == "axis" else 2}, "from -2 to 1"),
 }
 
 
 class TestRunning(LibraryTests):
-    subject = Subject(running.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, breaks=BREAKS)
+    subject = Subject(running.OPERATORS, calls=CALLS, references=REFERENCES, dtypes=DTYPES, breaks=BREAKS, empty=EMPTY)
 
 
 def test_a_nan_and_the_last_of_equals_stay_the_extremes() -> None:

@@ -12,18 +12,23 @@ import numpy as np
 from aclnn.core.checks import (
     FLOATING,
     castable_from,
+    dims_between,
     dtype_in,
     elsewhere,
     has_zero,
     limited_dims,
+    listing,
     on,
     present,
     public_format,
     rule,
     same_dtype,
+    same_format,
+    shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
 from aclnn.core.promotion import castable
@@ -265,7 +270,49 @@ def _log_sum_work(call: Call) -> Library | None:
     return Library(log_sum, ("self",), ("out",)) if call["out"].size else None
 
 
+_PLANES = (Format.FORMAT_ND, Format.FORMAT_NCHW, Format.FORMAT_NCDHW)
+
+
+def _of_planes(call: Call) -> str | None:
+    got = call["self"].format
+    expected = listing(of.c_name for of in _PLANES)
+    return None if got in _PLANES else f"self: expected format {expected}, got {got.c_name}"
+
+
+def _global_pool(name: str, words: str, function: Callable[[Any], Any], dtypes: tuple[D, ...]) -> Operator:
+    def over_planes(self: Any) -> Any:
+        channels = self.shape[:2]
+        return function(self.reshape(*channels, -1)).reshape(*channels, *(1,) * (self.ndim - 2))
+
+    return library_operator(
+        f"global_{name}_pool",
+        f"out = {words} of self over all dimensions but the first two",
+        f"The {words} of each channel.",
+        (SELF, OUT),
+        (
+            present("self", "out"),
+            dtype_in(where_supported(dtypes), "self"),
+            same_dtype("out", "self"),
+            same_format("out", "self"),
+            rule("format of images: self", _of_planes),
+            dims_between(4, 8, "self"),
+            shape_is(
+                "a number for each channel",
+                lambda call: (*call["self"].shape[:2], *(1,) * (len(call["self"].shape) - 2)),
+                "out",
+            ),
+        ),
+        over_planes,
+        header=f"global_{name}_pool",
+        dtypes=dtypes,
+        stream_type="const aclrtStream ",
+        empty=("self",),
+    )
+
+
 OPERATORS = (
+    _global_pool("average", "mean", lambda values: values.mean(-1, np.float64), REAL_FLOATING),
+    _global_pool("max", "greatest", lambda values: values.max(-1), (D.FLOAT, D.FLOAT16, D.DOUBLE)),
     replace(
         _over_dims(
             "reduce_log_sum",

@@ -1,4 +1,4 @@
-"""Sums, products and extremes of all elements up to each, along a dimension."""
+"""Sums, products and extremes of all elements up to each, along a dimension; sums of all segments."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ import numpy as np
 
 from aclnn.core.checks import (
     axis,
+    dims_between,
     dtype_in,
+    floating,
     limited_dims,
     limited_dims_unless_contiguous,
     present,
     rule,
     same_dtype,
     same_shape,
+    shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
+from aclnn.core.products import A2_CLASS
 from aclnn.operators.library.common import (
     COMPLEX,
     INDEX_TYPES,
@@ -146,7 +150,31 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
     )
 
 
+def _exp_segment_sums(self: Any) -> Any:
+    """Exponentials of the sums from behind each place to each later one; 0 before."""
+    n = self.shape[-1]
+    behind = np.where(np.tri(n, k=-1, dtype=bool), self.astype(np.float64)[..., None], 0)
+    return np.exp(behind.cumsum(-2)) * np.tri(n)
+
+
 OPERATORS = (
+    library_operator(
+        "exp_segsum",
+        "out[..., i, j] = e^(sum of self[..., k] over j < k <= i) for j <= i, else 0",
+        "Exponentials of the sums of all segments along the last dimension.",
+        (SELF, OUT),
+        (
+            present("self", "out"),
+            dtype_in(floating, "self"),
+            same_dtype("out", "self"),
+            dims_between(3, 4, "self"),
+            shape_is("a row for each element", lambda call: (*call["self"].shape, *call["self"].shape[-1:]), "out"),
+        ),
+        _exp_segment_sums,
+        header="segsum",
+        dtypes=(D.FLOAT, D.FLOAT16, D.BF16),
+        products=A2_CLASS,
+    ),
     _running(
         "cumsum",
         "sums",
