@@ -14992,6 +14992,29 @@ def aclnnScatterList(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queues the work.
     """
 
+def aclnnStridedSliceAssignV2GetWorkspaceSize(
+    varRef: int | None,
+    inputValue: int | None,
+    begin: int | None,
+    end: int | None,
+    strides: int | None,
+    axesOptional: int | None,
+) -> tuple[int, int, int]:
+    """Replace slices along dimensions, in place.
+
+    Phase one: judges the arguments; the workspace's bytes, and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStridedSliceAssignV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace slices along dimensions, in place.
+
+    Phase two: queues the work.
+    """
+
 def aclnnInplaceQuantScatterGetWorkspaceSize(
     selfRef: int | None,
     indices: int | None,

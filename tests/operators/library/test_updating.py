@@ -17,7 +17,7 @@ from tests.cases.table import INVALID, NO_KERNEL, Arguments, T, dtype, shape
 from tests.helpers.library import BREAKS as OF_ALL
 from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, computed
 
-SECOND = "inplace_quant_scatter_v2"
+SECOND, ASSIGN = "inplace_quant_scatter_v2", "strided_slice_assign_v2"
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
     "scatter_nd": lambda d: {
@@ -44,6 +44,14 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "reduceOptional": "update" if d == D.FLOAT else None,
         "axis": 1,
     },
+    ASSIGN: lambda d: {
+        "varRef": T(d, (4, 3)),
+        "inputValue": T(d, (2, 2)),
+        "begin": (-9, 1),
+        "end": (2, 9),
+        "strides": (1, 2),
+        "axesOptional": (-1, 0),
+    },
     "inplace_quant_scatter": lambda d: {
         "selfRef": T(d, (3, 4, 32)),
         "indices": T(D.INT64, (2,)),
@@ -66,6 +74,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     "inplace_scatter_update": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_list": (D.FLOAT, D.FLOAT16, D.BF16, D.INT8, D.INT32),
     "scatter_nd": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL),
+    ASSIGN: (D.FLOAT16, D.FLOAT, D.BF16, D.INT32, D.INT64, D.DOUBLE, D.INT8),
     "scatter_nd_update": (D.FLOAT, D.FLOAT16, D.BF16, D.BOOL, D.INT8, D.INT16, D.INT32, D.INT64),
 }
 
@@ -74,6 +83,12 @@ def _slid(a: Mapping[str, Any]) -> Any:
     found = a["data"].clone()
     for at, place in enumerate(a["indices"].tolist()):
         found[at].narrow(-2, place, 2).copy_(a["updates"][at])
+    return found
+
+
+def _assigned(a: Mapping[str, Any]) -> Any:
+    found = a["varRef"].clone()
+    found[1:9:2, :2] = a["inputValue"]
     return found
 
 
@@ -94,6 +109,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
         for at, (data, new, start) in enumerate(zip(a["varRef"], a["updates"], a["indice"].tolist(), strict=True))
     ],
     "inplace_quant_scatter": _slid_integers,
+    ASSIGN: _assigned,
 }
 
 EMPTY: Mapping[str, Mapping[str, Any]] = {
@@ -215,9 +231,30 @@ class TestRounding(LibraryTests):
     )
 
 
+class TestAssigning(LibraryTests):
+    """Shapes are left to the tiling function."""
+
+    subject = Subject(
+        (BY_NAME[ASSIGN],),
+        calls=CALLS,
+        references=REFERENCES,
+        dtypes=DTYPES,
+        empty={ASSIGN: shape((0, 3), "varRef") | shape((0, 2), "inputValue")},
+        breaks=BREAKS
+        | {
+            "as many as begin": lambda o, name: Break({name: (1,)}, "2 numbers"),
+            "dimensions of varRef, each once": lambda o, name: Break({name: (1, -1)}, "from -2 to 1, each once"),
+            "positive, 1 at the end": lambda o, name: Break({name: (2, 2)}, "1 along the last dimension"),
+            "shape is the slices": lambda o, name: Break(shape((2, 3), name), "[2, 2]"),
+        },
+        code=ACLNN_ERR_INNER_TILING_ERROR,
+        codes=dict.fromkeys(("data type", "same data type as varRef"), INVALID),
+    )
+
+
 class TestUpdating(LibraryTests):
     subject = Subject(
-        tuple(each for each in updating.OPERATORS if each.name not in ("scatter_nd", "scatter_list", SECOND)),
+        tuple(each for each in updating.OPERATORS if each.name not in ("scatter_nd", "scatter_list", SECOND, ASSIGN)),
         calls=CALLS,
         references=REFERENCES,
         dtypes=DTYPES,
@@ -302,3 +339,10 @@ def test_nothing_to_update_has_any_shape() -> None:
     }
     index = Placed(np.zeros((), np.int64), "contiguous").tensor
     prepare(BY_NAME["scatter_nd_update"], tensors | {"indices": index}, Product.ATLAS_A2).run()
+
+
+def test_slices_without_axes_are_of_the_first_dimensions() -> None:
+    new = np.array([[-1, -2, -3], [-4, -5, -6]], np.float32)
+    call = {"varRef": np.arange(12, dtype=np.float32).reshape(4, 3), "inputValue": new, "axesOptional": None}
+    found = computed(ASSIGN, call | {"begin": (-3,), "end": (9,), "strides": (2,)})["varRef"]
+    assert found.tolist() == [[0, 1, 2], [-1, -2, -3], [6, 7, 8], [-4, -5, -6]]

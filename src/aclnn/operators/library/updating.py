@@ -222,6 +222,60 @@ def _listed_work(call: Call) -> Library:
     return Library(replace_stretches, (*names, *given), names)
 
 
+_ASSIGNED = ("varRef", "inputValue")
+_LIMITS = ("begin", "end", "strides")
+_AXES = "axesOptional"
+_ASSIGNED_TYPES = (D.FLOAT16, D.FLOAT, D.BF16, D.INT32, D.INT64, D.DOUBLE, D.INT8)
+
+
+def _axes(call: Call) -> Sequence[int]:
+    """The dimensions of slices: the first of varRef if none are given."""
+    return range(len(call["begin"])) if call[_AXES] is None else tuple(call[_AXES])
+
+
+def _equal_limits(call: Call) -> str | None:
+    expected = len(call["begin"])
+    name = next((name for name in (*_LIMITS, _AXES) if call[name] is not None and len(call[name]) != expected), None)
+    return None if name is None else f"{name}: expected {expected} numbers (as many as begin), got {len(call[name])}"
+
+
+def _axes_once(call: Call) -> str | None:
+    rank, given = len(call["varRef"].shape), _axes(call)
+    if all(-rank <= axis < rank for axis in given) and len({axis % rank for axis in given}) == len(given):
+        return None
+    return f"{_AXES}: expected dimensions from {-rank} to {rank - 1}, each once, got {extents(given)}"
+
+
+def _steps_fit(call: Call) -> str | None:
+    last, given = len(call["varRef"].shape) - 1, call["strides"]
+    steps = dict(zip((axis % (last + 1) for axis in _axes(call)), given, strict=True))
+    if all(step > 0 for step in given) and steps.get(last, 1) == 1:
+        return None
+    return f"strides: expected numbers of at least 1, and 1 along the last dimension, got {extents(given)}"
+
+
+def _slices(call: Call) -> tuple[slice, ...]:
+    taken = [slice(None)] * len(call["varRef"].shape)
+    for axis, begin, end, step in zip(_axes(call), *(call[name] for name in _LIMITS), strict=True):
+        taken[axis] = slice(begin, end, step)
+    return tuple(taken)
+
+
+def _assigned_shape(call: Call) -> tuple[int, ...]:
+    return tuple(len(range(*one.indices(n))) for one, n in zip(_slices(call), call["varRef"].shape, strict=True))
+
+
+def _assigned_work(call: Call) -> Library | None:
+    slices = _slices(call)
+
+    def assign(values: Any, new: Any) -> Any:
+        result = values.copy()
+        result[slices] = new
+        return result
+
+    return Library(assign, _ASSIGNED, _ASSIGNED[:1]) if call["inputValue"].size else None
+
+
 _QUANTISED = ("selfRef", "indices", "updates", "quantScales")
 _ZERO = "quantZeroPoints"
 
@@ -438,6 +492,35 @@ OPERATORS = (
             ),
         ),
         work=_listed_work,
+    ),
+    Operator(
+        name="strided_slice_assign_v2",
+        function=camel("strided_slice_assign_v2"),
+        summary="Replace slices along dimensions, in place.",
+        formula="varRef[begin[i] : end[i] : strides[i]] = inputValue along axesOptional[i], of each i",
+        parameters=(
+            tensor_out("varRef", "the elements, some replaced"),
+            tensor_in("inputValue", "the new elements"),
+            Parameter("begin", "begin", Kind.INT_ARRAY, "the first indices; negative ones count from the end"),
+            Parameter("end", "end", Kind.INT_ARRAY, "the indices behind the last"),
+            Parameter("strides", "strides", Kind.INT_ARRAY, "from one index to the next; 1 along the last dimension"),
+            Parameter(_AXES, "axes", Kind.INT_ARRAY, "the dimensions; null: the first ones", optional=True),
+        ),
+        support=support(_ASSIGNED_TYPES, A2_CLASS),
+        checks=(
+            present(*_ASSIGNED, *_LIMITS),
+            dtype_in(set(_ASSIGNED_TYPES), "varRef"),
+            same_dtype("inputValue", "varRef"),
+            *with_code(
+                ACLNN_ERR_INNER_TILING_ERROR,
+                dims_between(1, 8, "varRef"),
+                rule("as many as begin: end, strides, axesOptional", _equal_limits),
+                rule("dimensions of varRef, each once: axesOptional", _axes_once),
+                rule("positive, 1 at the end: strides", _steps_fit),
+                shape_is("the slices", _assigned_shape, "inputValue"),
+            ),
+        ),
+        work=_assigned_work,
     ),
     _quant_scatter(
         "inplace_quant_scatter",
