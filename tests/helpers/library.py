@@ -593,7 +593,7 @@ class LibraryTests:
         empty |= self.subject.empty.get(operator.name, {})
         call = self.subject.valid(operator, self.subject.usual(operator))
         executor = prepare(operator, described(changed(call, empty)), product_of(operator))
-        room = np.zeros(1 << 15, np.uint8)
+        room = np.zeros(1 << 16, np.uint8)
         for tensor in executor.tensors.values():
             tensor.address = room.ctypes.data
         executor.run()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,6 +49,10 @@ def _pre_back(d: D, width: int = 128) -> Arguments:
     }
     tensors = {name: T(d, of) for name, of in halves.items()} | {name: T(D.FLOAT, of) for name, of in floats.items()}
     return tensors | {"hcEps": 0.25}
+
+
+def _pre_back_shapes(width: int) -> Mapping[str, Any]:
+    return {of: {"shape": value.shape} for of, value in _pre_back(D.FLOAT, width).items() if isinstance(value, T)}
 
 
 CALLS: Mapping[str, Callable[[D], Arguments]] = {
@@ -111,15 +116,16 @@ def _scaled_back(a: Mapping[str, Any]) -> Any:
     return (grad - (grad * norms[0]).sum(-1, keepdim=True)) * norms[0]
 
 
-def _decided(a: Mapping[str, Any]) -> Any:
+def _decided(a: Mapping[str, Any], matrices: tuple[int, ...] = (4, 4)) -> Any:
     x = wide(a["x"])
     rms = x.square().mean((-1, -2)).add(EPS).rsqrt()
     mix = (x * a["gammaOptional"]).flatten(-2) @ wide(a["phi"]).T
-    numbers, bias = (mix * rms[:, None]).split((4, 4, 16), -1), a["bias"].split((4, 4, 16))
+    kinds = (4, 4, math.prod(matrices))
+    numbers, bias = (mix * rms[:, None]).split(kinds, -1), a["bias"].split(kinds)
     pre, post, res = (each * factor + added for each, factor, added in zip(numbers, a["alpha"], bias, strict=True))
     pre = pre.sigmoid() + EPS
     enters = torch.einsum("bi,bid->bd", pre, x)
-    return enters, 2 * post.sigmoid(), res.unflatten(-1, (4, 4)), rms, mix, pre
+    return enters, 2 * post.sigmoid(), res.unflatten(-1, matrices), rms, mix, pre
 
 
 def _undecided(a: Mapping[str, Any]) -> Any:
@@ -198,15 +204,13 @@ BREAKS: Mapping[str, Breaking] = {
         shape((2, 4, 120), name), "a multiple of 16", product=Product.ASCEND_950
     ),
     "a row for each number": lambda o, name: Break(shape((25, 512), name), "[24, 512] or [32, 512]"),
-    "shape is a row for each number": lambda o, name: Break(shape((25, 512), name), "[24, 512]"),
     "shape is three": lambda o, name: Break(shape((2,), name), "[3]"),
     "shape is a number": lambda o, name: Break(shape((3,), name), "[2]"),
     "shape is as many numbers": lambda o, name: Break(shape((2, 23), name), "[2, 24]"),
     "same shape as phi": lambda o, name: Break(shape((24, 3), name), "[24, 512]"),
     "same shape as gamma": lambda o, name: Break(shape((4, 3), name), "[4, 128]"),
     "streams of whole vectors": lambda o, name: Break(
-        {of: {"shape": value.shape} for of, value in _pre_back(D.FLOAT, 96).items() if isinstance(value, T)},
-        "a multiple of 64",
+        _pre_back_shapes(96), "a multiple of 64", product=Product.ASCEND_950
     ),
     "shape is one for each number": lambda o, name: Break(shape((23,), name), "[24]"),
     "shape is that of streams": lambda o, name: Break(shape((4, 64), name), "[4, 128]"),
@@ -214,7 +218,9 @@ BREAKS: Mapping[str, Breaking] = {
     "shape is a number for each stream": lambda o, name: Break(shape((2, 3), name), "[2, 4]"),
     "shape is that of matrices": lambda o, name: Break(shape((2, 24), name), "[2, 4, 4]"),
     "shape is that kept for the gradient": lambda o, name: Break(shape((2, 3), name), "[2"),
-    "streams with a kernel": lambda o, name: Break(_narrow(o.name), "4 streams of a multiple of 128"),
+    "streams with a kernel": lambda o, name: Break(
+        _pre_back_shapes(64) if o.name == PRE_BACK else _narrow(o.name), "4 streams of a multiple of 128"
+    ),
     "four streams": lambda o, name: Break(
         shape((2, 4, 64), name) if o.name == PRE else _narrow(o.name), "4 streams of a multiple of 128"
     ),
@@ -263,7 +269,7 @@ class TestHyperConnections(LibraryTests):
                 name: {of: {"shape": value.shape} for of, value in CALLS[name](D.FLOAT).items() if isinstance(value, T)}
                 for name in (SINKHORN, POST_BACK)
             },
-            PRE_BACK: {of: {"shape": value.shape} for of, value in _pre_back(D.FLOAT, 64).items() if of != "hcEps"},
+            PRE_BACK: _pre_back_shapes(128),
             PRE: shape((1, 4, 128), "x")
             | shape((8, 512), "phi")
             | shape((2,), "alpha")
@@ -287,14 +293,20 @@ class TestHyperConnections(LibraryTests):
     )
 
 
-def test_gradients_are_those_of_what_was_decided() -> None:
+@pytest.mark.parametrize(
+    ("product", "width", "matrices"),
+    [(Product.ASCEND_950, 64, (4, 4)), (Product.ATLAS_A2, 128, (4, 4)), (Product.ATLAS_A2, 128, (24,))],
+    ids=["pairs on Ascend 950", "pairs on Atlas A2", "permutations"],
+)
+def test_gradients_are_those_of_what_was_decided(product: Product, width: int, matrices: tuple[int, ...]) -> None:
     """By differentiation of the forward function, whose results are kept, without factors of x."""
     random = np.random.default_rng(3)
-    shapes = {"x": (3, 4, 64), "phi": (24, 256), "alpha": (3,), "bias": (24,)}
+    numbers = 8 + math.prod(matrices)
+    shapes = {"x": (3, 4, width), "phi": (numbers, 4 * width), "alpha": (3,), "bias": (numbers,)}
     given = {name: random.normal(size=of).astype(np.float32) / 4 for name, of in shapes.items()}
     given["x"] = given["x"].astype(np.float16)
     exact = {name: torch.from_numpy(each).double().requires_grad_() for name, each in given.items()}
-    results = _decided(exact | {"gammaOptional": torch.ones(4, 64)})
+    results = _decided(exact | {"gammaOptional": torch.ones(4, width)}, matrices)
     enters, post, res, rms, mix, pre = (each.detach().numpy().astype(np.float32) for each in results)
     arriving = [random.normal(size=each.shape).astype(np.float32) for each in (enters, post, res)]
     arriving[0] = arriving[0].astype(np.float16)
@@ -304,7 +316,7 @@ def test_gradients_are_those_of_what_was_decided() -> None:
     call |= {"invRms": rms, "hMix": mix, "hPre": pre, "hPost": post}
     outs = {f"grad{name.capitalize()}": np.zeros_like(each) for name, each in given.items()}
     nothing = dict.fromkeys(("gamma", "gradXPostOptional", "gradGamma"))
-    found = computed(PRE_BACK, call | outs | nothing | {"hcEps": EPS}, Product.ASCEND_950)
+    found = computed(PRE_BACK, call | outs | nothing | {"hcEps": EPS}, product)
     for name, of in zip(outs, wanted, strict=True):
         np.testing.assert_allclose(found[name], of.numpy(), 2e-3, 2e-3)
 

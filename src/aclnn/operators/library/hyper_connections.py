@@ -305,8 +305,8 @@ def _beside_gamma(*checks: Check) -> tuple[Check, ...]:
 
 
 def _numbers(call: Call) -> int:
-    streams: int = call["x"].shape[-2]
-    return streams * (streams + 2)
+    count: int = call["phi"].shape[0]
+    return count
 
 
 def _in_batch(last: Callable[[Call], tuple[int, ...]]) -> Callable[[Call], tuple[int, ...]]:
@@ -332,11 +332,11 @@ def _pre_gradient_work(call: Call) -> Library:
         gates = (
             (of_in[..., None, :] * x).sum(-1) * share * (1 - share),
             of_post * post * (1 - post / 2),
-            of_res.reshape(*of_res.shape[:-2], streams * streams),
+            of_res.reshape(*x.shape[:-2], len(phi) - 2 * streams),
         )
         of_numbers = np.concatenate(gates, -1)
         scaled = np.split(of_numbers * mix * rms[..., None], (streams, 2 * streams), -1)
-        of_mix = of_numbers * np.repeat(alpha, (streams, streams, streams * streams))
+        of_mix = of_numbers * np.repeat(alpha, (streams, streams, len(phi) - 2 * streams))
         of_rms = (of_mix * mix).sum(-1)
         of_mix = of_mix * rms[..., None]
         of_rows = (of_mix @ phi).reshape(x.shape)
@@ -496,12 +496,12 @@ OPERATORS = (
             *_beside_gamma(present("gradGamma")),
             not_empty("x", "phi", "alpha", *_ARRIVING, *_FOUND),
             dims_between(3, 4, "x"),
-            shape_is("a row for each number", lambda call: (_numbers(call), math.prod(call["x"].shape[-2:])), "phi"),
             shape_is("three", lambda call: (3,), "alpha", "gradAlpha"),
+            rule("a row for each number: phi", _projections),
             shape_is("that of streams", lambda call: call["x"].shape[-2:], "gamma"),
             shape_is("one stream", _in_batch(lambda call: call["x"].shape[-1:]), "gradHIn"),
             shape_is("a number for each stream", lambda call: call["x"].shape[:-1], "gradHPost", "hPre", "hPost"),
-            shape_is("that of matrices", _in_batch(lambda call: (call["x"].shape[-2],) * 2), "gradHRes"),
+            shape_is("that of matrices", _of_matrices, "gradHRes"),
             shape_is("a number", lambda call: call["x"].shape[:-2], "invRms"),
             shape_is("as many numbers", _in_batch(lambda call: (_numbers(call),)), "hMix"),
             *(same_shape(name, "x") for name in ("gradX", "gradXPostOptional")),
@@ -512,11 +512,11 @@ OPERATORS = (
             dtype_in({D.FLOAT}, "phi", "alpha", "gamma", *_ARRIVING[1:], *_FOUND, *_OF_PRE[1:], "gradGamma"),
             *(same_dtype(name, "x") for name in ("gradHIn", "gradX", "gradXPostOptional")),
             public_format("x", "phi", "alpha", "gamma", *_ARRIVING, *_FOUND),
-            *with_code(ACLNN_ERR_INNER_NULLPTR, rule("streams of whole vectors: x", _aligned_streams)),
+            *on(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, rule("streams of whole vectors: x", _aligned_streams))),
+            *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, rule("streams with a kernel: x", _four_streams))),
         ),
         _pre_gradient_work,
         dtypes=_HALVES,
-        products=CLASS_950,
     ),
     declared(
         "mhc_post",
