@@ -28,6 +28,7 @@ from aclnn.capi import (  # noqa: F401  (they fill the table)
     notifies,
     objects,
     operators,
+    product_scales,
     queries,
     runtime,
     single_operators,

@@ -51,9 +51,9 @@ class _Marshaller:
         # One step: of two threads that ask first, neither may get a text that the other's replaces.
         return self.texts.setdefault(value, self.ffi.new("char[]", value.encode("utf-8", "replace")))
 
-    def array(self, values: Sequence[int]) -> Any:
-        """A new array of int64_t that C++ releases with ``delete[]``."""
-        array = self.ffi.cast("int64_t *", self.lib.aclnn_new_array(8 * len(values)))
+    def array(self, values: Sequence[int], c_type: str) -> Any:
+        """A new array of 64-bit integers that C++ releases with ``delete[]``."""
+        array = self.ffi.cast(c_type, self.lib.aclnn_new_array(8 * len(values)))
         array[0 : len(values)] = list(values)
         return array
 
@@ -232,7 +232,11 @@ def _input(parameter: CParameter) -> str:
 
 
 def _output(parameter: CParameter) -> str:
-    found = f"_array(_{parameter.name})" if parameter.counted_by is not None else f"_{parameter.name}"
+    found = (
+        f"_array(_{parameter.name}, {parameter.element!r})"
+        if parameter.counted_by is not None
+        else f"_{parameter.name}"
+    )
     unless_null = f"if {parameter.name}: " if parameter.nullable else ""
     return f"{unless_null}{parameter.name}[0] = {found}"
 

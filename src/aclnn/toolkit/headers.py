@@ -46,6 +46,7 @@ _EXCEPTIONS = {
     ),
     ACLNN: ("aclnnInit", "aclnnFinalize"),
     "aclnnop/aclnn_npu_format_cast.h": ("aclnnNpuFormatCastCalculateSizeAndFormat",),
+    "aclnnop/aclnn_trans_quant_param.h": ("aclnnTransQuantParam",),
     "aclnnop/aclnn_trans_matmul_weight.h": ("aclnnCalculateMatmulWeightSize", "aclnnCalculateMatmulWeightSizeV2"),
 }
 _ENUMS_ELSEWHERE = {

@@ -246,6 +246,78 @@ class TestProductsOfBlocks(LibraryTests):
     subject = subject("quant_matmul_weight_nz")
 
 
+FIRST, SECOND = "quant_matmul", "quant_matmul_v2"
+
+
+def oldest_call(name: str) -> Any:
+    def arguments(d: D) -> Arguments:
+        common = {"bias": T(D.INT32, (N,)), "out": T(D.FLOAT16, (M, N))}
+        if name == FIRST:
+            return {"x1": T(d, (M, K)), "x2": T(d, (K, N)), "deqScale": 0.5} | common
+        matrices = {"x1": T(d, (K, M)), "x2": T(d, (N, K)), "adjX1": True, "adjX2": True}
+        return matrices | {"deqScale": T(D.UINT64, (16,))} | common
+
+    return arguments
+
+
+class TestOldestProducts(LibraryTests):
+    subject = Subject(
+        tuple(BY_NAME[name] for name in (FIRST, SECOND)),
+        calls={name: oldest_call(name) for name in (FIRST, SECOND)},
+        references={
+            FIRST: lambda a: (wide(a["x1"]) @ wide(a["x2"]) + wide(a["bias"])) / 2,
+            SECOND: lambda a: (wide(a["x1"]).T @ wide(a["x2"]).T + wide(a["bias"])) / 2,
+        },
+        default=(D.INT8,),
+        numbers=numbers,
+        empty={
+            FIRST: shape((0, K), "x1") | shape((K, N), "x2") | shape((N,), "bias") | shape((0, N), "out"),
+            SECOND: shape((K, 0), "x1")
+            | shape((N, K), "x2")
+            | shape((N,), "bias")
+            | shape((0, N), "out")
+            | shape((16,), "deqScale"),
+        },
+        breaks={
+            "data type": lambda o, name: Break(dtype(D.STRING, name), "data type"),
+            "2 to 3 dimensions": lambda o, name: Break(shape((K,), name), "2 to 3"),
+            "as many rows as x1 has columns": lambda o, name: Break(shape((21, 21), name), "20 rows"),
+            "leading dimensions that broadcast": lambda o, name: Break(
+                (shape((2, K, M), "x1") | shape((3, N, K), "x2"))
+                if o.name == SECOND
+                else (shape((2, M, K), "x1") | shape((3, K, N), "x2")),
+                "broadcast with",
+            ),
+            "shape is a row of the product": lambda o, name: Break(shape((1, N), name), "[8]"),
+            "shape is that of the product": lambda o, name: Break(shape((N, M), name), "[3, 8]"),
+            "shape is room for whole blocks": lambda o, name: Break(shape((N,), name), "[16]"),
+            "terms beside a bias": lambda o, name: Break(
+                (shape((0, M), "x1") | shape((N, 0), "x2"))
+                if o.name == SECOND
+                else (shape((M, 0), "x1") | shape((0, N), "x2")),
+                "sums of no terms",
+            ),
+        },
+    )
+
+
+def test_sums_of_nothing_are_zeros_and_the_first_scale_has_19_bits() -> None:
+    """The second function's batches share a weight."""
+    out = np.ones((2, 3), np.float16)
+    operator, scale = BY_NAME[FIRST], float(np.uint32(0x3F803FFF).view(np.float32))
+    nothing = {"x1": tensor(np.zeros((2, 0), np.int8)), "x2": tensor(np.zeros((0, 3), np.int8)), "bias": None}
+    prepare(operator, nothing | {"deqScale": 1.0, "out": tensor(out)}, Product.ATLAS_A2).run()
+    assert not out.any()
+    ones = {"x1": tensor(np.ones((2, 1), np.int8)), "x2": tensor(np.ones((1, 3), np.int8)), "bias": None}
+    prepare(operator, ones | {"deqScale": scale, "out": tensor(out)}, Product.ATLAS_A2).run()
+    assert (out == np.float16(np.uint32(0x3F802000).view(np.float32))).all()
+    batches, result = np.arange(12, dtype=np.int8).reshape(2, 2, 3), np.zeros((2, 2, 16), np.float16)
+    weight, scales = np.full((3, 16), 2, np.int8), np.full(16, 0x40000000, np.uint64)
+    given = {"x1": tensor(batches), "x2": tensor(weight), "bias": None, "deqScale": tensor(scales)}
+    prepare(BY_NAME[SECOND], given | {"adjX1": False, "adjX2": False, "out": tensor(result)}, Product.ATLAS_A3).run()
+    np.testing.assert_array_equal(result, np.broadcast_to(batches.sum(-1, keepdims=True) * 4, result.shape))
+
+
 def tensor(array: Any, of: D | None = None, dims: tuple[int, ...] | None = None, strides: Any = None) -> Tensor:
     array = np.ascontiguousarray(array)
     return Tensor(of or D.of_numpy(array.dtype), dims or array.shape, strides, address=array.ctypes.data, owner=array)

@@ -460,16 +460,18 @@ def _restored_work(call: Call) -> Library | None:
     return Library(restore, ("x", "scale", *given(call, "offset")), ("y",))
 
 
-def _product_scale(scale: Any, offset: Any = None, nearest: bool = False) -> Any:
-    """The bits of a scale that a device multiplies with: 19 of FLOAT, a mark, nine of an integer offset."""
+def scale_bits(scale: Any, nearest: bool = False) -> Any:
+    """The bits of a scale that a device multiplies with: 19 of FLOAT, and a mark."""
     bits = np.array(scale, np.float32, order="C").view(np.uint32).astype(np.uint64)
     if nearest:
         bits += (1 << 12) - 1 + (bits >> 13 & 1)
-    stored = bits & 0xFFFFE000 | 1 << 46
-    if offset is None:
-        return stored
+    return bits & 0xFFFFE000 | 1 << 46
+
+
+def offset_bits(offset: Any) -> Any:
+    """Nine bits of an integer, beside those of a scale."""
     integers = convert(np.clip(np.rint(offset), -256, 255), np.dtype(np.int64))
-    return stored | (integers & 0x1FF).astype(np.uint64) << 37
+    return (integers & 0x1FF).astype(np.uint64) << 37
 
 
 def product_scale(stored: Any) -> tuple[Any, Any]:
@@ -488,7 +490,8 @@ def _scales(version: int) -> Operator:
         nearest, dtype = bool(rounds and call["roundMode"]), call["out"].dtype.numpy
 
         def make(scale: Any, offset: Any = None) -> Any:
-            return _product_scale(scale, offset, nearest).view(dtype)
+            bits = scale_bits(scale, nearest)
+            return (bits if offset is None else bits | offset_bits(offset)).view(dtype)
 
         return Library(make, ("scale", *given(call, "offset")), ("out",))
 

@@ -1,4 +1,4 @@
-"""Products of quantised matrices: aclnnQuantMatmulV3, V4, V5 and aclnnQuantMatmulWeightNz.
+"""Products of quantised matrices: aclnnQuantMatmul, its V2 to V5, and aclnnQuantMatmulWeightNz.
 
 Products of integers are exact: BLAS multiplies as many numbers at a time in float32 as leave it no fraction. Those of
 MX formats are summed in float64.
@@ -14,6 +14,7 @@ import numpy as np
 
 from aclnn.core.checks import (
     FLOATING,
+    KERNEL_OF_THE_PRODUCT,
     broadcast_shape,
     dims_between,
     dtype_in,
@@ -32,17 +33,23 @@ from aclnn.core.checks import (
     restricted,
     rule,
     shape_is,
+    with_code,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Shape
-from aclnn.core.products import CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR
+from aclnn.core.products import A2_CLASS, CLASS_950, Product
+from aclnn.core.status import (
+    ACLNN_ERR_INNER_NULLPTR,
+    ACLNN_ERR_PARAM_INVALID,
+    ACLNN_ERR_PARAM_NULLPTR,
+    ACLNN_ERR_RUNTIME_ERROR,
+)
 from aclnn.operators.library.common import MODERN, attribute, camel, optional_in, support, tensor_in, tensor_out
 from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.microscaling import BLOCK as MX_BLOCK
 from aclnn.operators.library.microscaling import PAIR, factors, restored
-from aclnn.operators.library.quantization import given, product_scale
+from aclnn.operators.library.quantization import given, product_scale, scale_bits
 
 _FOUR_BITS = (D.INT4, D.INT32)
 _IN_BLOCKS = "quant_matmul_weight_nz"
@@ -59,6 +66,8 @@ class _Names(NamedTuple):
     rows: str
 
 
+_TRANSPOSING = ("transpose", "adj")
+"""How the names of flags begin, of which the first function has none."""
 _OLD = _Names("scale", "offset", "pertokenScaleOptional")
 _NEW = _Names("x2Scale", "x2Offset", "x1Scale")
 _RESERVED = ("yScale", "x1Offset", "yOffset")
@@ -98,7 +107,7 @@ class _Matrices(NamedTuple):
 
 
 def _matrices(call: Call, name: str) -> _Matrices:
-    tensor, transposed = call[name], bool(call[f"transpose{name.upper()}"])
+    tensor, transposed = call[name], any(call.arguments.get(f"{word}{name.upper()}", False) for word in _TRANSPOSING)
     shape: Shape = _swapped(tensor.shape) if tensor.is_transposed else tensor.shape
     if tensor.dtype == D.INT32:
         shape = (*shape[:-1], IN_INT32 * shape[-1])
@@ -550,7 +559,88 @@ def _operator(
     )
 
 
+_FACTOR, _ALIGNED = "deqScale", 16
+
+
+def _room(call: Call) -> Shape:
+    """One scale for each column of whole blocks."""
+    return (-(-_matrices(call, "x2").factors[-1] // _ALIGNED) * _ALIGNED,)
+
+
+def _sums(call: Call) -> str | None:
+    """Complain of a bias of sums of nothing."""
+    if call["bias"] is None or not call["out"].size or _matrices(call, "x1").factors[-1]:
+        return None
+    return "bias: expected null beside sums of no terms, got a tensor"
+
+
+def _oldest_work(call: Call) -> Library | None:
+    if call["out"].size == 0:
+        return None
+    first, second, shape, columns = _reader(call, "x1"), _reader(call, "x2"), _shape(call), call["out"].shape[-1]
+    scales = () if _is_first(call) else (_FACTOR,)
+    one, has_bias = call[_FACTOR], call["bias"] is not None
+
+    def multiply(x1: Any, x2: Any, *further: Any) -> Any:
+        total = integer_product(first(x1), second(x2), shape) + (further[0] if has_bias else 0)
+        factors, _ = product_scale(further[-1][:columns] if scales else scale_bits(one))
+        return total * factors
+
+    return Library(multiply, ("x1", "x2", *(("bias",) if has_bias else ()), *scales), ("out",))
+
+
+def _is_first(call: Call) -> bool:
+    return call.operator.name == "quant_matmul"
+
+
+def _oldest(name: str) -> Operator:
+    """Declare one of the two functions before scales of FLOAT."""
+    is_first = name == "quant_matmul"
+    tensors = ("x1", "x2", *(() if is_first else (_FACTOR,)), "out")
+    flags = [attribute(f"adj{each}", Kind.BOOL, f"{each.lower()} is taken transposed") for each in ("X1", "X2")]
+    scale = (
+        attribute(_FACTOR, Kind.FLOAT, "the factor, of which 19 bits count")
+        if is_first
+        else tensor_in(_FACTOR, "the factors of columns, as aclnnTransQuantParam makes them")
+    )
+    return Operator(
+        name=name,
+        function=camel(name),
+        summary="Multiply matrices of INT8 and scale the products.",
+        formula="out = (x1 @ x2 + bias) * deqScale",
+        parameters=(
+            tensor_in("x1", "the left operand"),
+            tensor_in("x2", "the right operand"),
+            optional_in("bias", "what is added to each row; INT32"),
+            scale,
+            *(() if is_first else flags),
+            tensor_out("out", "the result; FLOAT16"),
+        ),
+        support=support({D.INT8}, A2_CLASS),
+        checks=(
+            present(*tensors),
+            dtype_in({D.INT8}, "x1", "x2"),
+            dtype_in({D.INT32}, "bias"),
+            *(() if is_first else (dtype_in({D.UINT64}, _FACTOR),)),
+            dtype_in({D.FLOAT16}, "out"),
+            public_format(*tensors, "bias"),
+            dims_between(2, 3, "x1", "x2"),
+            rule("as many rows as x1 has columns: x2", _inner),
+            rule("leading dimensions that broadcast: x2", _batches),
+            shape_is("a row of the product", lambda call: _shape(call)[-1:], "bias"),
+            shape_is("that of the product", _shape, "out"),
+            *(() if is_first else (shape_is("room for whole blocks", _room, _FACTOR),)),
+            rule("terms beside a bias: bias", _sums),
+            *with_code(ACLNN_ERR_RUNTIME_ERROR, KERNEL_OF_THE_PRODUCT),
+        ),
+        work=_oldest_work,
+        stream_type="const aclrtStream ",
+        in_header_of="quant_matmul",
+    )
+
+
 OPERATORS = (
+    *(_oldest(name) for name in ("quant_matmul", "quant_matmul_v2")),
     _operator("quant_matmul_v3", rows=False),
     _operator("quant_matmul_v4"),
     _operator("quant_matmul_v5", *on(CLASS_950, one_of("groupSize", 0)), code=ACLNN_ERR_PARAM_NULLPTR),
