@@ -19,11 +19,12 @@ from aclnn.core.tensor import Tensor
 from aclnn.execution.executor import prepare
 from aclnn.operators.library import weights
 from tests.cases.table import INVALID, NO_KERNEL, NULL, SOC_NAMES, Arguments, T, dtype, shape
-from tests.helpers.library import Break, LibraryTests, Subject, wide
+from tests.helpers.library import Break, LibraryTests, Subject, torch, wide
 
-MULTIPLY, PRECISE, LAY_OUT, CAST = weights.OPERATORS
+MULTIPLY, PRECISE, BLOCKS, PACK, LAY_OUT, CAST = weights.OPERATORS
 OFFSET, BIAS = "antiquantOffsetOptional", "biasOptional"
 QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
+PACKED = "weightInt4Pack"
 NZ = {"format": Format.FORMAT_FRACTAL_NZ}
 
 
@@ -40,6 +41,21 @@ def call(d: D) -> Arguments:
     }
 
 
+def blocks_call(d: D) -> Arguments:
+    scales = dict.fromkeys(("antiquantScale", OFFSET), T(d, (6,)))
+    return call(d) | scales | {"weight": T(D.INT8, (80, 6), Format.FORMAT_FRACTAL_NZ), "antiquantGroupSize": 0}
+
+
+def by_columns(a: Mapping[str, Any]) -> Any:
+    return wide(a["x"]) @ ((wide(a["weight"]) + wide(a[OFFSET])) * wide(a["antiquantScale"])) + wide(a[BIAS])
+
+
+def words(a: Mapping[str, Any]) -> Any:
+    """Eight numbers in each INT32, the first in its lowest bits."""
+    fours = (a["weight"].long() & 15).unflatten(-1, (-1, 8)) << 4 * torch.arange(8)
+    return fours.sum(-1).to(torch.int32)
+
+
 def product(a: Mapping[str, Any]) -> Any:
     scale, offset = (wide(a[name]).repeat_interleave(32, 0)[:80] for name in ("antiquantScale", OFFSET))
     return wide(a["x"]) @ ((wide(a["weight"]) + offset) * scale) + wide(a[BIAS])
@@ -48,28 +64,37 @@ def product(a: Mapping[str, Any]) -> Any:
 class TestWeights(LibraryTests):
     subject = Subject(
         weights.OPERATORS,
-        calls={MULTIPLY.name: call, PRECISE.name: lambda d: call(d) | {"innerPrecise": 1}},
+        calls={
+            MULTIPLY.name: call,
+            PRECISE.name: lambda d: call(d) | {"innerPrecise": 1},
+            BLOCKS.name: blocks_call,
+            PACK.name: lambda d: {"weight": T(d, (3, 16)), PACKED: T(d, (3, 2))},
+        },
         references={
             **dict.fromkeys((MULTIPLY.name, PRECISE.name), product),
+            BLOCKS.name: by_columns,
+            PACK.name: words,
             LAY_OUT.name: lambda a: a["mmWeightRef"],
             CAST.name: lambda a: a["srcTensor"],
         },
         dtypes={
-            **dict.fromkeys((MULTIPLY.name, PRECISE.name), (D.FLOAT16, D.BF16)),
+            **dict.fromkeys((MULTIPLY.name, PRECISE.name, BLOCKS.name), (D.FLOAT16, D.BF16)),
+            PACK.name: (D.INT32,),
             LAY_OUT.name: (D.FLOAT16, D.BF16, D.INT8),
             CAST.name: (D.FLOAT16, D.FLOAT, D.BF16, D.INT8, D.INT32),
         },
-        plain=(MULTIPLY.name, PRECISE.name, CAST.name),
+        plain=(MULTIPLY.name, PRECISE.name, BLOCKS.name, PACK.name, CAST.name),
         # Neither takes an empty tensor.
         empty={
             name: {
                 of: None if value is None else {"shape": value.shape}
-                for of, value in call(D.FLOAT16).items()
+                for of, value in found(D.FLOAT16).items()
                 if of != "antiquantGroupSize"
             }
-            for name in (MULTIPLY.name, PRECISE.name)
+            for name, found in ((MULTIPLY.name, call), (PRECISE.name, call), (BLOCKS.name, blocks_call))
         }
         | {
+            PACK.name: {"weight": {"shape": (3, 16)}, PACKED: {"shape": (3, 2)}},
             LAY_OUT.name: {"mmWeightRef": {"shape": (2, 3)}},
         },
         breaks={
@@ -82,12 +107,15 @@ class TestWeights(LibraryTests):
             "2 dimensions": lambda o, name: Break(shape((2, 80, 6), name), "2 dimensions"),
             "as many rows as x has columns": lambda o, name: Break(shape((64, 6), name), "80 rows"),
             "few enough": lambda o, name: Break(
-                shape((80, 1 << 16), name) if name == "weight" else shape((0, 80), name), "expected 1 to"
+                shape((80, 0 if o is BLOCKS else 1 << 16), name) if name == "weight" else shape((0, 80), name),
+                "expected 1 to",
             ),
             "shape is that of the product": lambda o, name: Break(shape((6, 3), name), "[3, 6]"),
             "group size": lambda o, name: Break({name: 96}, "from 32 to 79"),
-            "shape of scales": lambda o, name: Break(shape((2, 6), name), "[3, 6]"),
-            "same shape as antiquantScale": lambda o, name: Break(shape((1, 6), name), "[3, 6]"),
+            "shape of scales": lambda o, name: Break(shape((2, 6), name), "[6] or [1, 6]" if o is BLOCKS else "[3, 6]"),
+            "same shape as antiquantScale": lambda o, name: Break(
+                shape((1, 6), name), "[6]" if o is BLOCKS else "[3, 6]"
+            ),
             "a row": lambda o, name: Break(shape((6, 1), name), "[6] or [1, 6]"),
             "contiguous": lambda o, name: Break(
                 {name: Tensor(D.FLOAT16, (3, 80), (1, 3))}, "a contiguous matrix", product=Product.ASCEND_950
@@ -97,13 +125,30 @@ class TestWeights(LibraryTests):
             "same shape as srcTensor": lambda o, name: Break(shape((3, 2), name), "[2, 3]"),
             "format": lambda o, name: Break({name: {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_FRACTAL_NZ"),
             "contiguous or transposed": lambda o, name: Break(
-                {name: Tensor(*call(D.FLOAT16)[name][:2], (200, 2))}, "a contiguous or a transposed matrix"
+                {name: gaps(blocks_call if o is BLOCKS else call, name)}, "a contiguous or a transposed matrix"
             ),
             "even": lambda o, name: Break(
-                {name: T(D.INT4, (80, 5)), "antiquantScale": T(D.FLOAT16, (3, 5)), OFFSET: T(D.FLOAT16, (3, 5))}
+                {name: T(D.INT4, (80, 5), Format.FORMAT_FRACTAL_NZ if o is BLOCKS else Format.FORMAT_ND)}
+                | dict.fromkeys(("antiquantScale", OFFSET), T(D.FLOAT16, (5,) if o is BLOCKS else (3, 5)))
                 | {BIAS: T(D.FLOAT16, (5,)), "y": T(D.FLOAT16, (3, 5))},
                 "even",
             ),
+            "data type of scales": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16 beside x"),
+            "of integers alone": lambda o, name: Break(
+                {"weight": T(D.FLOAT4_E2M1, (80, 6), Format.FORMAT_FRACTAL_NZ)}, "null beside"
+            ),
+            "data type beside both": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT beside", D.BF16),
+            "groups of the data type": lambda o, name: Break({name: 32}, "expected 0 beside"),
+            "transposed where it may be": lambda o, name: Break(
+                {name: Tensor(D.INT4, (80, 6), (1, 80), format=Format.FORMAT_FRACTAL_NZ)}, "no transposition"
+            ),
+            "format ACL_FORMAT_FRACTAL_NZ": lambda o, name: Break({name: {"format": Format.FORMAT_ND}}, "FRACTAL_NZ"),
+            "data type of four bits": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_INT4 or ACL_INT32"),
+            "format of a weight": lambda o, name: Break({name: {"format": Format.FORMAT_NC1HWC0}}, "ACL_FORMAT_ND or"),
+            "2 to 3 dimensions": lambda o, name: Break(shape((16,), name), "2 to 3"),
+            "not empty": lambda o, name: Break(shape((0, 16), name), "elements"),
+            "whole elements": lambda o, name: Break(shape((3, 12), name), "a multiple of 8"),
+            "shape is that of the weight": lambda o, name: Break(shape((3, 3), name), "[3, 2]"),
             "format ACL_FORMAT_ND": lambda o, name: Break({name: NZ}, "ACL_FORMAT_ND"),
             "dimensions of a weight": lambda o, name: Break(shape((2, 2, 2, 3), name), "2 to 3", D.FLOAT16),
             "no dimension of 0": lambda o, name: Break(shape((0, 3), name), "no dimension of 0"),
@@ -111,6 +156,11 @@ class TestWeights(LibraryTests):
         },
         codes={"not computed": NO_KERNEL},
     )
+
+
+def gaps(found: Any, name: str) -> Tensor:
+    value = found(D.FLOAT16)[name]
+    return Tensor(*value[:2], (200, 2)[-len(value.shape) :], format=value.format)
 
 
 def packed(numbers: Any, transposed: bool) -> Any:
@@ -191,6 +241,78 @@ def test_a_weight_by_channels_may_be_laid_out() -> None:
     prepare(MULTIPLY, tensors, Product.ATLAS_A2)
     with pytest.raises(AclnnError, match="weight: expected format ACL_FORMAT_ND, got ACL_FORMAT_FRACTAL_NZ"):
         prepare(MULTIPLY, tensors, Product.ASCEND_950)
+
+
+@pytest.mark.parametrize("of", [D.INT4, D.INT32])
+def test_a_transposed_weight_of_four_bits_is_packed_into_blocks(of: D) -> None:
+    """As the example of aclnnConvertWeightToINT4Pack has it before Ascend 950."""
+    random = np.random.default_rng(1)
+    m, k, n = 3, 72, 17
+    numbers, x = random.integers(-8, 8, (n, k)).astype(np.int32), random.normal(size=(m, k)).astype(np.float16)
+    in_one = 8 if of == D.INT32 else 1
+    stored, y = np.zeros(n * k // 2, np.uint8), np.zeros((m, n), np.float16)
+    blocks = {"format": Format.FORMAT_FRACTAL_NZ, "address": stored.ctypes.data, "owner": stored}
+    target = Tensor(of, (n, k // in_one), **blocks)
+    prepare(PACK, {"weight": strided(numbers, False), PACKED: target}, Product.ATLAS_A2).run()
+    arguments = call(D.FLOAT16) | {
+        "x": strided(x, False),
+        "weight": Tensor(of, (k // in_one, n), (1, k // in_one), **blocks),
+        "antiquantScale": strided(np.full(n, 0.5, np.float16), False),
+        **dict.fromkeys((OFFSET, BIAS)),
+        "antiquantGroupSize": 0,
+        "y": strided(y, False),
+    }
+    prepare(MULTIPLY, arguments, Product.ATLAS_A2).run()
+    np.testing.assert_allclose(arguments["y"].owner, x.astype(float) @ numbers.T / 2, rtol=1e-3, atol=2e-3)
+    one = arguments | {"antiquantScale": strided(np.ones(1, np.float16), False)}
+    with pytest.raises(AclnnError, match="expected format ACL_FORMAT_ND, got"):
+        prepare(MULTIPLY, one, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(("group", "columns", "taken"), [(64, 64, True), (32, 64, False), (64, 32, False)])
+def test_groups_that_blocks_may_have(group: int, columns: int, taken: bool) -> None:
+    """64 or 128 rows, of whole blocks of columns, before Ascend 950."""
+    arguments = call(D.FLOAT16) | {
+        "x": Tensor(D.FLOAT16, (3, 128)),
+        "weight": Tensor(D.INT4, (128, columns), format=Format.FORMAT_FRACTAL_NZ),
+        "antiquantScale": Tensor(D.FLOAT16, (128 // group, columns)),
+        **dict.fromkeys((OFFSET, BIAS)),
+        "antiquantGroupSize": group,
+        "y": Tensor(D.FLOAT16, (3, columns)),
+    }
+    if taken:
+        prepare(MULTIPLY, arguments, Product.ATLAS_A2)
+        return
+    with pytest.raises(AclnnError, match="expected format ACL_FORMAT_ND, got"):
+        prepare(MULTIPLY, arguments, Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize("of", [D.FLOAT4_E2M1, D.FLOAT])
+@pytest.mark.parametrize("powers", [False, True])
+def test_numbers_of_four_bits_are_cut_off_and_multiplied(of: D, powers: bool) -> None:
+    """Numbers that FLOAT4_E2M1 has not lose what is less, and from 8 on all; scales may be powers of two."""
+    given = np.array([0.0, 0.5, -0.75, 1.2, -1.5, 2.9, 3.0, -4.5, 5.9, 7.9, 8.0, np.inf, np.nan, 0.4, -6, -0.0])
+    kept = np.array([0.0, 0.5, -0.5, 1.0, -1.5, 2.0, 3.0, -4.0, 4.0, 6.0, 0.0, 0.0, 0.0, 0.0, -6.0, 0.0])
+    weight = np.resize(given, (64, 16)).astype(np.float32)
+    stored, y = np.zeros(64 * 8, np.uint8), np.zeros((64, 16), np.float16)
+    blocks = {"format": Format.FORMAT_FRACTAL_NZ, "address": stored.ctypes.data, "owner": stored}
+    target = Tensor(of, (64, 2 if of == D.FLOAT else 16), **blocks)
+    prepare(PACK, {"weight": strided(weight, False), PACKED: target}, Product.ASCEND_950).run()
+    scale = np.array([[0.5], [2.0]]).repeat(16, 1)
+    bits = (np.log2(scale) + 127).astype(np.uint8)
+    arguments = blocks_call(D.FLOAT16) | {
+        "x": strided(np.eye(64, dtype=np.float16), False),
+        "weight": target,
+        "antiquantScale": Tensor(D.FLOAT8_E8M0, (2, 16), address=bits.ctypes.data, owner=bits)
+        if powers
+        else strided(scale.astype(np.float16), False),
+        **dict.fromkeys((OFFSET, BIAS)),
+        "antiquantGroupSize": 32,
+        "y": strided(y, False),
+    }
+    prepare(BLOCKS, arguments, Product.ASCEND_950).run()
+    expected = np.resize(kept, (64, 16)) * scale.repeat(32, 0)
+    np.testing.assert_array_equal(arguments["y"].owner, expected)
 
 
 def on_device(array: Any) -> int:

@@ -1,12 +1,18 @@
-"""Weights of few bits, aclnnWeightQuantBatchMatmulV2, and laid out, aclnnTransMatmulWeight, aclnnNpuFormatCast."""
+"""Weights of few bits, aclnnWeightQuantBatchMatmulV2, V3 and Nz, and how weights are laid out for them.
+
+aclnnConvertWeightToINT4Pack, aclnnTransMatmulWeight and aclnnNpuFormatCast leave elements in their order under every
+format: programs read weights by their strides, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from aclnn.core.checks import (
+    KERNEL_OF_THE_PRODUCT,
     dims_between,
     dtype_in,
     each,
@@ -16,6 +22,7 @@ from aclnn.core.checks import (
     format_is,
     listing,
     no_zero_dims,
+    not_empty,
     on,
     one_of,
     present,
@@ -29,17 +36,27 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
-from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import A2_CLASS, CLASS_950, Product
-from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR
-from aclnn.operators.library.common import MODERN, camel, support, tensor_in, tensor_out
-from aclnn.operators.library.four_bits import IN_INT32, unpacked, unpacked_words
+from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_RUNTIME_ERROR
+from aclnn.operators.library.common import MODERN, camel, on_950, support, tensor_in, tensor_out
+from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpacked_words
+from aclnn.operators.library.microscaling import powers, restored
 
 _OFFSET, _BIAS = "antiquantOffsetOptional", "biasOptional"
 _QUANTIZATION = ("quantScaleOptional", "quantOffsetOptional")
+_PACKED = "weightInt4Pack"
 _MOST_INNER = 2**16 - 1
 _LARGEST = 2**31 - 1
 _GROUP_STEP = 32
+
+_IN_WORDS = {D.INT32: D.INT4, D.FLOAT: D.FLOAT4_E2M1}
+"""What elements hold eight of."""
+_FEW = (D.FLOAT4_E2M1, D.FLOAT)
+"""Weights of floating-point numbers of four bits."""
+_NZ = "weight_quant_batch_matmul_nz"
+_GROUPS_IN_BLOCKS, _COLUMNS_IN_BLOCKS = (64, 128), 64
+"""Rows that have a scale, and what columns are a multiple of, where blocks hold four bits before Ascend 950."""
 
 _BLOCK = 1 << 18
 """Elements of a weight that stay in the cache as float32."""
@@ -81,19 +98,30 @@ def _none(call: Call, name: str) -> str | None:
 
 def _weight_format(call: Call) -> str | None:
     got = call["weight"].format
-    per_channel = call["antiquantGroupSize"] == 0 and call["antiquantScale"].size > 1
-    reordered = call["weight"].dtype == D.INT8 and per_channel and call.product in A2_CLASS
+    reordered = call.product in A2_CLASS and _fits_blocks(call)
     if not got.private or (reordered and got == Format.FORMAT_FRACTAL_NZ):
         return None
     further = " or ACL_FORMAT_FRACTAL_NZ" if reordered else ""
     return f"weight: expected format ACL_FORMAT_ND{further}, got {got.c_name}"
 
 
+def _fits_blocks(call: Call) -> bool:
+    """Tell whether blocks may hold such a weight before Ascend 950."""
+    weight, group = call["weight"], call["antiquantGroupSize"]
+    if group == 0:
+        return call["antiquantScale"].size > 1 and (weight.dtype == D.INT8 or weight.is_transposed)
+    turned = weight.is_transposed or call["x"].is_transposed
+    if weight.dtype == D.INT8 or turned or group not in _GROUPS_IN_BLOCKS:
+        return False
+    rows, columns = _shape(call)
+    return rows % group == 0 and columns % _COLUMNS_IN_BLOCKS == 0
+
+
 def _shape(call: Call) -> tuple[int, int]:
-    """Return the rows and columns of the weight, eight in a number of INT32 along what lies in memory as one."""
+    """Return the rows and columns of the weight, eight in a word along what lies in memory as one."""
     weight = call["weight"]
     rows, columns = weight.shape
-    if weight.dtype != D.INT32:
+    if weight.dtype not in _IN_WORDS:
         return rows, columns
     return (IN_INT32 * rows, columns) if weight.is_transposed else (rows, IN_INT32 * columns)
 
@@ -186,22 +214,84 @@ def weighted_product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, 
     return y
 
 
-def _weight_work(call: Call) -> Library:
+def _numbers(call: Call) -> Callable[[Any], Any]:
+    """Return what reads the numbers of the weight."""
     dtype, shape, strides, _ = call["weight"].layout
-    groups, size, turned = _groups(call), call["antiquantGroupSize"] or _shape(call)[0], call["weight"].is_transposed
+    turned, whole = call["weight"].is_transposed, _shape(call)
+
+    def read(weight: Any) -> Any:
+        if dtype == D.INT4:
+            return unpacked(weight, shape, strides)
+        if dtype == D.INT32:
+            return unpacked_words(weight.T).T if turned else unpacked_words(weight)
+        if dtype in _FEW:
+            stored = weight if dtype == D.FLOAT4_E2M1 else np.ascontiguousarray(weight, np.float32).view(np.uint8)
+            return restored(stored, D.FLOAT4_E2M1, whole)
+        return weight
+
+    return read
+
+
+def _weight_work(call: Call) -> Library:
+    groups, size, read = _groups(call), call["antiquantGroupSize"] or _shape(call)[0], _numbers(call)
     optional = [name for name in (_OFFSET, _BIAS) if call[name] is not None]
+    by_powers = call["antiquantScale"].dtype == D.FLOAT8_E8M0
 
     def multiply(x: Any, weight: Any, scale: Any, *further: Any) -> Any:
         given = dict(zip(optional, further, strict=True))
-        numbers = weight
-        if dtype == D.INT4:
-            numbers = unpacked(weight, shape, strides)
-        elif dtype == D.INT32:
-            numbers = unpacked_words(weight.T).T if turned else unpacked_words(weight)
-        y = weighted_product(x, numbers, scale, given.get(_OFFSET), groups, size)
+        scales = powers(scale).astype(x.dtype) if by_powers else scale
+        y = weighted_product(x, read(weight), scales, given.get(_OFFSET), groups, size)
         return y + given[_BIAS] if _BIAS in given else y
 
     return Library(multiply, ("x", "weight", "antiquantScale", *optional), ("y",))
+
+
+def _nz_bias_dtype(call: Call, name: str) -> str | None:
+    x, weight, got = call["x"].dtype, call["weight"].dtype, call[name].dtype
+    allowed: tuple[D, ...] = (x,)
+    if x == D.BF16 and weight not in _FEW:
+        allowed = (D.FLOAT,) if weight == D.INT8 else (D.BF16, D.FLOAT)
+    if got in allowed:
+        return None
+    names = listing(dtype.c_name for dtype in allowed)
+    return f"expected data type {names} beside {x.c_name} and {weight.c_name}, got {got.c_name}"
+
+
+def _nz_scale_dtype(call: Call, name: str) -> str | None:
+    x, got, few = call["x"].dtype, call[name].dtype, call["weight"].dtype in _FEW
+    if got == x or (few and got == D.FLOAT8_E8M0):
+        return None
+    return f"expected data type {x.c_name}{' or ACL_FLOAT8_E8M0' * few} beside x, got {got.c_name}"
+
+
+def _no_offset(call: Call, name: str) -> str | None:
+    dtype = call["weight"].dtype
+    return f"expected null beside a weight of {dtype.c_name}, got a tensor" if dtype in _FEW else None
+
+
+def _nz_group(call: Call) -> str | None:
+    """Complain of groups that the data types do not have, beside what ``_group_size`` says."""
+    got, dtype = call["antiquantGroupSize"], call["weight"].dtype
+    if dtype == D.INT8 and got:
+        return f"antiquantGroupSize: expected 0 beside a weight of ACL_INT8, got {got}"
+    if dtype in _FEW and (not got or (call["antiquantScale"].dtype == D.FLOAT8_E8M0 and got != _GROUP_STEP)):
+        return f"antiquantGroupSize: expected {_GROUP_STEP} beside such scales of four bits, got {got}"
+    return None
+
+
+def _nz_scale_shape(call: Call) -> str | None:
+    n, got = _shape(call)[1], call["antiquantScale"].shape
+    allowed = [(_groups(call), n)] if call["antiquantGroupSize"] else [(n,), (1, n)]
+    if got in allowed:
+        return None
+    return f"antiquantScale: expected shape {listing(map(extents, allowed))}, got {extents(got)}"
+
+
+def _nz_turned(call: Call) -> str | None:
+    weight = call["weight"]
+    if weight.dtype == D.INT8 or not weight.is_transposed:
+        return None
+    return f"weight: expected no transposition of {weight.dtype.c_name}, got strides {extents(weight.strides)}"
 
 
 def _laid_out_dims(call: Call) -> str | None:
@@ -212,6 +302,7 @@ def _laid_out_dims(call: Call) -> str | None:
 
 
 def _weight_product(name: str, *precise: Parameter) -> Operator:
+    in_blocks = name == _NZ
     return Operator(
         name=name,
         function=camel(name),
@@ -219,7 +310,7 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
         formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
         parameters=(
             tensor_in("x", "the left operand"),
-            tensor_in("weight", "the right operand; INT32 holds eight of INT4"),
+            tensor_in("weight", "the right operand; INT32 holds eight of INT4" + ", FLOAT of FLOAT4_E2M1" * in_blocks),
             tensor_in("antiquantScale", "the factors of the weight"),
             Parameter(_OFFSET, _OFFSET, Kind.INPUT, "what is added to the weight before", optional=True),
             *(Parameter(name, name, Kind.INPUT, "null", optional=True) for name in _QUANTIZATION),
@@ -230,32 +321,105 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
             *precise,
             tensor_out("y", "the result", const=True),
         ),
-        support=support((D.FLOAT16, D.BF16), MODERN),
+        support=support((D.FLOAT16, D.BF16), CLASS_950 if in_blocks else MODERN),
         checks=(
             present("x", "weight", "antiquantScale", "y"),
             dtype_in(lambda product: floating(product) - {D.FLOAT}, "x"),
-            dtype_in({D.INT8, D.INT4, D.INT32}, "weight"),
-            *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET, "y")),
-            each("data type beside x", (_BIAS,), _bias_dtype),
-            *on(CLASS_950, each("null", _QUANTIZATION, _none)),
-            *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, each("not computed", _QUANTIZATION, _none))),
+            dtype_in({D.INT8, D.INT4, D.INT32, *(_FEW if in_blocks else ())}, "weight"),
+            same_dtype("y", "x"),
+            *(_of_blocks_types() if in_blocks else _types()),
             public_format("x", "antiquantScale", _OFFSET, _BIAS, "y"),
-            rule("format of the weight: weight", _weight_format),
             dims_between(2, 2, "x", "weight", "y"),
+            format_is(Format.FORMAT_FRACTAL_NZ, "weight")
+            if in_blocks
+            else rule("format of the weight: weight", _weight_format),
             rule("as many rows as x has columns: weight", _inner),
             rule("few enough: x, weight", _extents),
             shape_is("that of the product", lambda call: (call["x"].shape[0], _shape(call)[1]), "y"),
             rule("group size: antiquantGroupSize", _group_size),
+            *((rule("groups of the data type: antiquantGroupSize", _nz_group),) if in_blocks else ()),
             *(one_of(parameter.name, 0, 1) for parameter in precise),
-            rule("shape of scales: antiquantScale", _scale_shape),
+            rule("shape of scales: antiquantScale", _nz_scale_shape if in_blocks else _scale_shape),
             same_shape(_OFFSET, "antiquantScale"),
             each("a row", (_BIAS,), _bias_shape),
             *on(CLASS_950, each("contiguous", ("x",), _contiguous)),
-            each("contiguous or transposed", ("x", "weight", "antiquantScale", _OFFSET), laid),
+            *((rule("transposed where it may be: weight", _nz_turned),) if in_blocks else ()),
+            each("contiguous or transposed", ("x", "weight", "antiquantScale", _OFFSET)[in_blocks:], laid),
             each("even", ("weight",), packed_evenly),
+            *(with_code(ACLNN_ERR_RUNTIME_ERROR, KERNEL_OF_THE_PRODUCT) if in_blocks else ()),
         ),
         work=_weight_work,
+        # Arrays have no format.
+        has_golden_values=not in_blocks,
     )
+
+
+def _types() -> tuple[Check, ...]:
+    return (
+        *(same_dtype(name, "x") for name in ("antiquantScale", _OFFSET)),
+        each("data type beside x", (_BIAS,), _bias_dtype),
+        *on(CLASS_950, each("null", _QUANTIZATION, _none)),
+        *elsewhere(CLASS_950, *with_code(ACLNN_ERR_INNER_NULLPTR, each("not computed", _QUANTIZATION, _none))),
+    )
+
+
+def _of_blocks_types() -> tuple[Check, ...]:
+    return (
+        each("data type of scales", ("antiquantScale",), _nz_scale_dtype),
+        each("of integers alone", (_OFFSET,), _no_offset),
+        same_dtype(_OFFSET, "x"),
+        each("data type beside both", (_BIAS,), _nz_bias_dtype),
+        each("null", _QUANTIZATION, _none),
+    )
+
+
+def _codes(numbers: Any) -> Any:
+    """FLOAT4_E2M1 from FLOAT as the host cuts it off, 0 from 8 on."""
+    sizes = np.abs(numbers)
+    found = np.where(sizes < 8, np.searchsorted(_LEVELS, sizes, "right"), 0)
+    return (found | np.signbit(numbers) * ((found > 0) | (sizes == 0)) * 8).astype(np.int8)
+
+
+_LEVELS = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+
+
+def _packed_types(call: Call) -> str | None:
+    weight, got = call["weight"].dtype, call[_PACKED].dtype
+    if got in (weight, _IN_WORDS[weight]):
+        return None
+    return f"{_PACKED}: expected {_IN_WORDS[weight].c_name} or {weight.c_name} beside {weight.c_name}, got {got.c_name}"
+
+
+def _packed_format(call: Call) -> str | None:
+    got = call[_PACKED].format
+    if got in (Format.FORMAT_ND, Format.FORMAT_FRACTAL_NZ):
+        return None
+    return f"{_PACKED}: expected format ACL_FORMAT_ND or ACL_FORMAT_FRACTAL_NZ, got {got.c_name}"
+
+
+def _in_one(call: Call) -> int:
+    """How many numbers an element of the result holds in the view of it."""
+    return IN_INT32 if call[_PACKED].dtype in _IN_WORDS else 1
+
+
+def _whole_words(call: Call) -> str | None:
+    got, step = call["weight"].shape[-1], max(2, _in_one(call))
+    return f"weight: expected a multiple of {step} columns, got {got}" if got % step else None
+
+
+def _packed_shape(call: Call) -> tuple[int, ...]:
+    shape: tuple[int, ...] = call["weight"].shape
+    return *shape[:-1], shape[-1] // _in_one(call)
+
+
+def _pack_work(call: Call) -> Library:
+    dtype, shape = call[_PACKED].dtype, call[_PACKED].shape
+
+    def pack(weight: Any) -> Any:
+        stored = packed(weight.astype(np.int8) if weight.dtype.kind == "i" else _codes(weight)).reshape(-1)
+        return stored.view(dtype.numpy).reshape(shape) if dtype in _IN_WORDS else stored
+
+    return Library(pack, ("weight",), (_PACKED,))
 
 
 OPERATORS = (
@@ -263,6 +427,34 @@ OPERATORS = (
     _weight_product(
         "weight_quant_batch_matmul_v3",
         Parameter("innerPrecise", "inner_precise", Kind.INT32, "1: for speed; computed alike", c_type="int "),
+    ),
+    _weight_product(_NZ),
+    Operator(
+        name="convert_weight_to_int4_pack",
+        function="aclnnConvertWeightToINT4Pack",
+        summary="Pack numbers of four bits that have an element each.",
+        formula="weightInt4Pack = weight",
+        parameters=(
+            tensor_in("weight", "numbers from -8 to 7 of INT32, of FLOAT4_E2M1 of FLOAT"),
+            tensor_out(_PACKED, "two in each byte, or eight in an element of the type of weight"),
+        ),
+        support={
+            **support((D.INT32,), MODERN),
+            **support((D.INT32, D.FLOAT), CLASS_950),
+        },
+        checks=(
+            present("weight", _PACKED),
+            each("contiguous", ("weight", _PACKED), _contiguous),
+            dtype_in(on_950((D.FLOAT,), (D.INT32,)), "weight"),
+            rule(f"data type of four bits: {_PACKED}", _packed_types),
+            format_is(Format.FORMAT_ND, "weight"),
+            rule(f"format of a weight: {_PACKED}", _packed_format),
+            dims_between(2, 3, "weight"),
+            not_empty("weight"),
+            rule("whole elements: weight", _whole_words),
+            shape_is("that of the weight", _packed_shape, _PACKED),
+        ),
+        work=_pack_work,
     ),
     Operator(
         name="trans_matmul_weight",
