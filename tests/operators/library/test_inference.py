@@ -198,7 +198,12 @@ BREAKS: Mapping[str, Breaking] = {
     ),
     "allowed value": lambda o, name: Break(
         {name: "TND" if name == "inputLayout" else 4},
-        {"inputLayout": "'BSH'", "pseType": "0"}.get(name, " or "),
+        {"inputLayout": "'BSH'"}.get(name, " or "),
+    ),
+    "data type of slopes": lambda o, name: Break({"pseType": 2}, "ACL_FLOAT beside"),
+    "slopes": lambda o, name: Break({name: None, "pseType": 2}, "expected slopes"),
+    "distance": lambda o, name: Break(
+        {name: (1 << 21,), "pseType": 2, "pseShiftOptional": T(D.FLOAT, (N,)), LENGTHS[1]: (Q,)}, "at most 1048576"
     ),
     "heads": lambda o, name: Break(
         {name: 0 if name == "numHeads" else 3}, "from 1 to" if name == "numHeads" else "a div"
@@ -265,7 +270,7 @@ SUBJECT = Subject(
     breaks={title: _spelt(breaking) for title, breaking in BREAKS.items()},
     numbers=_unmasked_first,
     code=ACLNN_ERR_INNER_TILING_ERROR,
-    codes=dict.fromkeys((*INVALID, "same data type as query"), ACLNN_ERR_PARAM_INVALID)
+    codes=dict.fromkeys((*INVALID, "same data type as query", "data type of slopes"), ACLNN_ERR_PARAM_INVALID)
     | {"wanted": ACLNN_ERR_PARAM_NULLPTR, "not computed": ACLNN_ERR_INNER_NULLPTR},
 )
 #: With interfaces that are generated: what the tiling function refuses has its code.
@@ -683,6 +688,30 @@ def test_one_query_of_the_latest_has_lengths_and_a_mode(mode: int) -> None:
     assert_close(found, given.expected((slice(1), slice(0)), masked=masked))
 
 
+@pytest.mark.parametrize("kind", [2, 3])
+@pytest.mark.parametrize("starts", [(), (3,)])
+def test_slopes_of_the_latest_are_multiplied_with_distances(starts: tuple[int, ...], kind: int) -> None:
+    """As the example of aclnnFusedInferAttentionScoreV5 has them."""
+    given = Given(18, queries=K)
+    slopes = np.array([0.5, 0.25, 0.125, 2], np.float32)
+    far = np.abs(np.arange(K)[:, None] - np.arange(K) + (starts or (0,))[0] - 1)
+    more: Arguments = {"pseType": kind, "pseShiftOptional": slopes, "kvStartIdxOptional": (1,)}
+    found = computed(
+        *(given.q, [given.k], [given.v]),
+        **more | {"qStartIdxOptional": starts},
+        of=V5,
+        queries=K,
+        product=Product.ASCEND_950,
+    )
+    assert_close(found, given.expected(bias=-slopes[:, None, None] * (far if kind == 2 else np.sqrt(far))))
+
+
+def _sloped(**change: Any) -> Arguments:
+    query = T(D.FLOAT16, (B, N, K, E))
+    given = {"query": query, "attentionOut": query, "pseType": 2, "pseShiftOptional": T(D.FLOAT, (N,))}
+    return _call(**given, softmaxLse=T(D.FLOAT, (B, N, K, 1)), attenMaskOptional=None) | change
+
+
 def _blocks_of(elements: int, queries: int, size: int) -> Arguments:
     query, keys = T(D.FLOAT16, (B, N, queries, elements)), _list((3, KV, size, elements))
     given = {"query": query, "attentionOut": query, "softmaxLse": T(D.FLOAT, (B, N, queries, 1))}
@@ -713,6 +742,12 @@ def test_the_latest_takes_any_number_of_heads_and_of_elements() -> None:
     [
         (r"attenMaskOptional: expected shape \[1, 3, 5\]", _call(attenMaskOptional=T(D.BOOL, (Q, K)))),
         (f"{SINK}: expected none beside an innerPrecise of 1", _sunk(innerPrecise=1)),
+        (r"pseShiftOptional: expected shape \[4\]", _sloped(pseShiftOptional=T(D.FLOAT, (1,)))),
+        ("pseShiftOptional: expected as many keys as queries", _sloped(actualSeqLengthsKvOptional=(K, 2))),
+        (
+            f"pseShiftOptional: expected no slopes beside {PADDINGS[0]}",
+            _sloped(**{PADDINGS[0]: T(D.INT64, (1,))}),
+        ),
         (
             "query: expected heads of a multiple of 16",
             _call(query=T(D.FLOAT16, (B, N, Q, 15)), inputLayout="BNSD_BSND"),

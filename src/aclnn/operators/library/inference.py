@@ -46,7 +46,7 @@ from aclnn.core.status import (
 from aclnn.operators.library.attention import FAR, given
 from aclnn.operators.library.common import attribute, camel, expect_within, optional_in, support
 from aclnn.operators.library.lists import each_of, not_null, of_same_shape, public
-from aclnn.operators.library.scores import ALL, BAND, GIVEN, Form, Shape, attend
+from aclnn.operators.library.scores import ALL, BAND, GIVEN, ROOTS, SLOPES, Form, Shape, attend
 
 _LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
 """Dimensions of query, keys and values; ``BNSD_BSND`` has those of BSND in its output."""
@@ -63,6 +63,8 @@ _PREFIXES, _PREFIX_LENGTH = ("keySharedPrefixOptional", "valueSharedPrefixOption
 _ROTARY = "queryRopeOptional", "keyRopeOptional", "keyRopeAntiquantScaleOptional"
 _QUERY_SCALE, _SINK = "dequantScaleQueryOptional", "learnableSinkOptional"
 _STARTS = "qStartIdxOptional", "kvStartIdxOptional"
+_FARTHEST = 1 << 20
+"""By how much the first key may lie ahead of the first query, or behind."""
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
 """Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
@@ -167,6 +169,17 @@ def _padded(call: Call) -> tuple[str, ...]:
     )
 
 
+def _has_slopes(call: Call) -> bool:
+    """Tell whether the bias is a slope a head, to be multiplied with distances."""
+    return call.arguments.get("pseType") in (SLOPES, ROOTS)
+
+
+def _ahead(call: Call) -> int:
+    """By how much the first key lies ahead of the first query."""
+    query, key = (next(iter(call.arguments.get(name) or ()), 0) for name in _STARTS)
+    return int(key) - int(query)
+
+
 def _form(call: Call) -> Form:
     sizes, mode = _sizes(call), call["sparseMode"]
     if _is_single(call) or (mode == ALL and _padded(call)):
@@ -182,8 +195,8 @@ def _form(call: Call) -> Form:
         before=before,
         after=after,
         mode=mode,
-        bias_type=0,
-        starts=0,
+        bias_type=call.arguments.get("pseType") or 0,
+        starts=_ahead(call),
         prefix=(),
         transposed=False,
     )
@@ -229,6 +242,7 @@ def _work(call: Call) -> Library | None:
     layouts = _LAYOUTS[call["inputLayout"]], _page_layout(call), call["inputLayout"].rpartition("_")[2]
     shape, is_compressed = call["attentionOut"].shape, form.mode not in (ALL, GIVEN)
     lists = [f"{name}[{at}]" for name in ("key", "value") for at in range(count)]
+    has_slopes = _has_slopes(call)
     shared, prefixes = _shared(call), _PREFIXES[: 2 * given(call, _PREFIXES[0])]
     names = [*(name for name in (_BIAS, _MASK, _TABLE, _SINK) if given(call, name)), *_padded(call), *prefixes]
 
@@ -261,7 +275,7 @@ def _work(call: Call) -> Library | None:
                     own[word] = np.concatenate((first, own[word]), 2)
             columns = slice(columns.start, columns.stop + shared)
             if bias is not None:
-                own["bias"] = _of_sample(bias, at)[..., rows, columns]
+                own["bias"] = bias if has_slopes else _of_sample(bias, at)[..., rows, columns]
             if mask is not None:
                 own["mask"] = mask if is_compressed else _of_sample(mask, at)[..., rows, columns]
             statistic = 1, heads, rows.stop - rows.start, 1
@@ -506,10 +520,38 @@ def _bias_shape(call: Call) -> str | None:
     if not given(call, _BIAS):
         return None
     sizes, got = _sizes(call), call[_BIAS].shape
+    if _has_slopes(call):
+        slopes = (sizes["N"],)
+        return None if got == slopes else f"{_BIAS}: expected shape {extents(slopes)} (slopes), got {extents(got)}"
     expected = [(b, sizes["N"], sizes["S"], _columns(call)) for b in (sizes["B"], 1)]
     if any(_covers(got, shape) for shape in expected):
         return None
     return f"{_BIAS}: expected shape {listing(dict.fromkeys(map(extents, expected)))} at least, got {extents(got)}"
+
+
+def _slopes(call: Call) -> str | None:
+    if not _has_slopes(call):
+        return None
+    kind, queries, keys = call["pseType"], _lengths(call, 0), _lengths(call, 1)
+    if not given(call, _BIAS):
+        return f"{_BIAS}: expected slopes (pseType {kind}), got none"
+    if list(queries) != list(keys):
+        return f"{_BIAS}: expected as many keys as queries (pseType {kind}), got {keys} and {queries}"
+    beside = next((name for name in (*_PADDINGS, *_PREFIXES) if given(call, name)), None)
+    return None if beside is None else f"{_BIAS}: expected no slopes beside {beside}, got pseType {kind}"
+
+
+def _slope_type(call: Call, name: str) -> str | None:
+    got = call[name].dtype
+    if got == D.FLOAT or not _has_slopes(call):
+        return None
+    return f"expected data type ACL_FLOAT beside pseType {call['pseType']}, got {got.c_name}"
+
+
+def _starts(call: Call) -> str | None:
+    if not _has_slopes(call) or abs(_ahead(call)) <= _FARTHEST:
+        return None
+    return f"{_STARTS[1]}: expected at most {_FARTHEST} from {_STARTS[0]}, got {_ahead(call)}"
 
 
 def _sink(call: Call) -> str | None:
@@ -568,7 +610,8 @@ _PARAMETERS = (
     _lengths_of(_PREFIX_LENGTH, "how many there are"),
     *(optional_in(name, _UNUSED) for name in (*_ROTARY, _QUERY_SCALE)),
     optional_in(_SINK, "a score a head beside those of its keys, with a value of 0"),
-    *(_lengths_of(name, "ignored") for name in _STARTS),
+    _lengths_of(_STARTS[0], "the place of the first query, where there are slopes"),
+    _lengths_of(_STARTS[1], "the place of the first key"),
     attribute("numHeads", Kind.INT64, "heads of query"),
     attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
@@ -581,7 +624,7 @@ _PARAMETERS = (
     attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
     attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
     *(attribute(name, Kind.INT64, "ignored") for name in (*_DEQUANTIZATIONS[1:], "queryQuantMode")),
-    attribute("pseType", Kind.INT64, "how pseShiftOptional is added, 0"),
+    attribute("pseType", Kind.INT64, "0: pseShiftOptional is added; 2, 3: distances times slopes, or their roots"),
     _result("attentionOut", "the attention"),
     _result("softmaxLse", "the logarithm of each row's sum of powers, infinite without keys; FLOAT", optional=True),
 )
@@ -595,6 +638,7 @@ def _checks(
     further: Sequence[Check] = (),
     absent: Sequence[str] = (*_QUANTIZED, *_ROTARY, _QUERY_SCALE),
     latest: Sequence[Check] = (),
+    further_types: Sequence[Check] = (),
     unpaired: int = ACLNN_ERR_PARAM_INVALID,
 ) -> Iterator[Check]:
     """Yield the requirements; ``unpaired`` is the code of keys and values in lists of unlike lengths."""
@@ -606,7 +650,9 @@ def _checks(
     yield each_of("no private format each", ("key", "value"), public, ACLNN_ERR_PARAM_INVALID)
     yield dtype_in(_TYPES, "query")
     yield each_of("data type of query each", ("key", "value"), _type, ACLNN_ERR_PARAM_INVALID)
-    yield from (same_dtype(name, "query") for name in (_BIAS, *_PREFIXES, _SINK, "attentionOut"))
+    yield only_if(same_dtype(_BIAS, "query"), "unless it is slopes", lambda call: not _has_slopes(call))
+    yield from (same_dtype(name, "query") for name in (*_PREFIXES, _SINK, "attentionOut"))
+    yield from further_types
     yield dtype_in({D.BOOL, D.INT8, D.UINT8}, _MASK)
     yield dtype_in({D.INT32}, _TABLE)
     yield dtype_in({D.INT64}, *_PADDINGS)
@@ -771,7 +817,13 @@ OPERATORS = (
         _LATEST,
         _V5,
         _checks(
-            latest=(one_of("pseType", 0), rule("beside preTokens: nextTokens", _tokens)),
+            latest=(
+                one_of("pseType", 0, SLOPES, ROOTS),
+                rule(f"slopes: {_BIAS}", _slopes),
+                rule(f"distance: {_STARTS[1]}", _starts),
+                rule("beside preTokens: nextTokens", _tokens),
+            ),
+            further_types=(each("data type of slopes", (_BIAS,), _slope_type),),
             unpaired=ACLNN_ERR_INNER_TILING_ERROR,
         ),
         without=("several queries", "modes of dequantisation"),
