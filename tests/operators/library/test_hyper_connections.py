@@ -21,7 +21,7 @@ from tests.helpers.library import BY_NAME, Break, Breaking, LibraryTests, Subjec
 SINKHORN, SINKHORN_BACK, POST, POST_BACK = (
     f"mhc_{name}" for name in ("sinkhorn", "sinkhorn_backward", "post", "post_backward")
 )
-PRE, PRE_BACK = "mhc_pre", "mhc_pre_backward"
+PRE, PRE_V2, PRE_BACK = "mhc_pre", "mhc_pre_v2", "mhc_pre_backward"
 STEPS, EPS = 3, 1e-6
 MATRICES, STREAMS = (5, 4, 4), (2, 4, 128)
 
@@ -84,6 +84,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
         "hMixOptional": T(D.FLOAT, (2, 24)),
         "hPreOptional": T(D.FLOAT, (2, 4)),
     },
+    PRE_V2: lambda d: CALLS[PRE](d) | {"opImplMode": 0},
     POST: lambda d: _post(d) | {"out": T(d, STREAMS)},
     POST_BACK: lambda d: (
         _post(d)
@@ -221,8 +222,9 @@ BREAKS: Mapping[str, Breaking] = {
     "streams with a kernel": lambda o, name: Break(
         _pre_back_shapes(64) if o.name == PRE_BACK else _narrow(o.name), "4 streams of a multiple of 128"
     ),
+    "allowed value": lambda o, name: Break({name: 2}, "0 or 1"),
     "four streams": lambda o, name: Break(
-        shape((2, 4, 64), name) if o.name == PRE else _narrow(o.name), "4 streams of a multiple of 128"
+        shape((2, 4, 64), name) if o.name in (PRE, PRE_V2) else _narrow(o.name), "4 streams of a multiple of 128"
     ),
     "as many streams as there may be": lambda o, name: Break(_three(o.name), "4, 6 or 8", product=Product.ASCEND_950),
 }
@@ -247,6 +249,19 @@ def _three(name: str) -> Mapping[str, Any]:
     return _reshaped(name, 3, 128)
 
 
+_TWO_KINDS = (
+    shape((1, 4, 128), "x")
+    | shape((8, 512), "phi")
+    | shape((2,), "alpha")
+    | shape((8,), "bias")
+    | shape((1, 128), "hIn")
+    | shape((1, 4), "hPost", "hPreOptional")
+    | shape((1,), "hRes", "invRmsOptional")
+    | shape((4, 128), "gammaOptional")
+    | shape((1, 8), "hMixOptional")
+)
+
+
 class TestHyperConnections(LibraryTests):
     subject = Subject(
         hyper_connections.OPERATORS,
@@ -255,6 +270,7 @@ class TestHyperConnections(LibraryTests):
             SINKHORN: _scaled,
             SINKHORN_BACK: _scaled_back,
             PRE: _decided,
+            PRE_V2: _decided,
             PRE_BACK: _undecided,
             POST: lambda a: _connected(*_streams(a)).detach(),
             POST_BACK: _gradients,
@@ -270,15 +286,8 @@ class TestHyperConnections(LibraryTests):
                 for name in (SINKHORN, POST_BACK)
             },
             PRE_BACK: _pre_back_shapes(128),
-            PRE: shape((1, 4, 128), "x")
-            | shape((8, 512), "phi")
-            | shape((2,), "alpha")
-            | shape((8,), "bias")
-            | shape((1, 128), "hIn")
-            | shape((1, 4), "hPost", "hPreOptional")
-            | shape((1,), "hRes", "invRmsOptional")
-            | shape((4, 128), "gammaOptional")
-            | shape((1, 8), "hMixOptional"),
+            PRE: _TWO_KINDS,
+            PRE_V2: _TWO_KINDS,
         },
         breaks=BREAKS,
         numbers=lambda operator, name, array: (

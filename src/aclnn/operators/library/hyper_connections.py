@@ -1,4 +1,4 @@
-"""Streams of a layer beside one another (mHC): aclnnMhcPre, aclnnMhcSinkhorn, aclnnMhcPost, and their gradients."""
+"""Streams of a layer beside one another (mHC): aclnnMhcPre to V2, aclnnMhcSinkhorn, aclnnMhcPost, their gradients."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from aclnn.core.checks import (
     listing,
     not_empty,
     on,
+    one_of,
     present,
     public_format,
     restricted,
@@ -29,10 +30,10 @@ from aclnn.core.checks import (
     with_code,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.operator import Call, Check, Kind, Library, Operator
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import attribute, declared, logistic, optional_in, tensor_in, tensor_out
+from aclnn.operators.library.common import MODERN, attribute, declared, logistic, optional_in, tensor_in, tensor_out
 from aclnn.operators.library.quantized_norms import reciprocal_rms
 
 _HALVES = (D.FLOAT16, D.BF16)
@@ -361,6 +362,61 @@ _BESIDE = (
     tensor_in("hPost", "how much each stream takes of it; FLOAT"),
 )
 
+
+def _pre(version: int) -> Operator:
+    """aclnnMhcPre, or the version that says how precise the product is."""
+    mode = () if version == 1 else (attribute("opImplMode", Kind.INT64, "0: FLOAT, 1: HFLOAT32; computed alike"),)
+    return declared(
+        "mhc_pre" + f"_v{version}" * (version > 1),
+        "hMix = (x * gammaOptional) @ phi^T, p = hMix * invRms * alpha + bias, invRms = (mean(x^2) + normEps)^-0.5; "
+        "hPre = sigmoid(p[:n]) + hcEps, hPost = 2 * sigmoid(p[n:2n]), hRes = p[2n:], hIn = sum of hPre[i] * x[i]",
+        "Decide how streams enter a layer, take what it answers, and mix.",
+        (
+            tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
+            tensor_in("phi", "a row for each number that is decided; FLOAT"),
+            tensor_in("alpha", "factors of the two or three kinds of numbers; FLOAT"),
+            tensor_in("bias", "what is added to each number; FLOAT"),
+            optional_in("gammaOptional", "(streams, elements): factors of x for phi; FLOAT; null: 1"),
+            attribute("normEps", Kind.DOUBLE, "is added to the mean of squares"),
+            attribute("hcEps", Kind.DOUBLE, "is added to hPre, with two kinds to hPost"),
+            *mode,
+            tensor_out("hIn", "what enters the layer"),
+            tensor_out("hPost", "how much each stream takes of its answer; FLOAT"),
+            tensor_out("hRes", "how streams mix, before Sinkhorn's scaling; FLOAT; 0 with two kinds", optional=True),
+            tensor_out("invRmsOptional", "for the gradient; FLOAT", optional=True),
+            tensor_out("hMixOptional", "for the gradient; FLOAT", optional=True),
+            tensor_out("hPreOptional", "for the gradient; FLOAT", optional=True),
+        ),
+        (
+            present("x", "phi", "alpha", "bias", "hIn", "hPost"),
+            rule("matrices of three kinds: hRes", _wanted_matrices, ACLNN_ERR_PARAM_NULLPTR),
+            *(one_of(parameter.name, 0, 1) for parameter in mode),
+            dtype_in(set(_HALVES), "x"),
+            dtype_in({D.FLOAT}, "phi", "alpha", "bias", "gammaOptional", "hPost", "hRes", *_BEFORE),
+            same_dtype("hIn", "x"),
+            dims_between(3, 4, "x"),
+            not_empty("x"),
+            rule("two or three: alpha", _factors),
+            *on(CLASS_950, rule("streams that the product takes: x", _wide_streams)),
+            *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
+            rule("a row for each number: phi", _projections),
+            shape_is("one for each number", lambda call: call["phi"].shape[:1], "bias"),
+            shape_is("that of streams", lambda call: call["x"].shape[-2:], "gammaOptional"),
+            shape_is("one stream", lambda call: (*call["x"].shape[:-2], call["x"].shape[-1]), "hIn"),
+            shape_is("a number for each stream", lambda call: call["x"].shape[:-1], "hPost"),
+            *restricted("with three kinds", _has_matrices, shape_is("that of matrices", _of_matrices, "hRes")),
+            *restricted(
+                "with all three",
+                _keeps_all,
+                *(shape_is("that kept for the gradient", _before_shape(name), name) for name in _BEFORE),
+            ),
+        ),
+        _pre_work,
+        dtypes=_HALVES,
+        products=MODERN if version == 1 else CLASS_950,
+    )
+
+
 OPERATORS = (
     declared(
         "mhc_sinkhorn",
@@ -421,52 +477,8 @@ OPERATORS = (
         dtypes=(D.FLOAT,),
         products=CLASS_950,
     ),
-    declared(
-        "mhc_pre",
-        "hMix = (x * gammaOptional) @ phi^T, p = hMix * invRms * alpha + bias, invRms = (mean(x^2) + normEps)^-0.5; "
-        "hPre = sigmoid(p[:n]) + hcEps, hPost = 2 * sigmoid(p[n:2n]), hRes = p[2n:], hIn = sum of hPre[i] * x[i]",
-        "Decide how streams enter a layer, take what it answers, and mix.",
-        (
-            tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
-            tensor_in("phi", "a row for each number that is decided; FLOAT"),
-            tensor_in("alpha", "factors of the two or three kinds of numbers; FLOAT"),
-            tensor_in("bias", "what is added to each number; FLOAT"),
-            optional_in("gammaOptional", "(streams, elements): factors of x for phi; FLOAT; null: 1"),
-            attribute("normEps", Kind.DOUBLE, "is added to the mean of squares"),
-            attribute("hcEps", Kind.DOUBLE, "is added to hPre, with two kinds to hPost"),
-            tensor_out("hIn", "what enters the layer"),
-            tensor_out("hPost", "how much each stream takes of its answer; FLOAT"),
-            tensor_out("hRes", "how streams mix, before Sinkhorn's scaling; FLOAT; 0 with two kinds", optional=True),
-            tensor_out("invRmsOptional", "for the gradient; FLOAT", optional=True),
-            tensor_out("hMixOptional", "for the gradient; FLOAT", optional=True),
-            tensor_out("hPreOptional", "for the gradient; FLOAT", optional=True),
-        ),
-        (
-            present("x", "phi", "alpha", "bias", "hIn", "hPost"),
-            rule("matrices of three kinds: hRes", _wanted_matrices, ACLNN_ERR_PARAM_NULLPTR),
-            dtype_in(set(_HALVES), "x"),
-            dtype_in({D.FLOAT}, "phi", "alpha", "bias", "gammaOptional", "hPost", "hRes", *_BEFORE),
-            same_dtype("hIn", "x"),
-            dims_between(3, 4, "x"),
-            not_empty("x"),
-            rule("two or three: alpha", _factors),
-            *on(CLASS_950, rule("streams that the product takes: x", _wide_streams)),
-            *elsewhere(CLASS_950, rule("four streams: x", _four_streams)),
-            rule("a row for each number: phi", _projections),
-            shape_is("one for each number", lambda call: call["phi"].shape[:1], "bias"),
-            shape_is("that of streams", lambda call: call["x"].shape[-2:], "gammaOptional"),
-            shape_is("one stream", lambda call: (*call["x"].shape[:-2], call["x"].shape[-1]), "hIn"),
-            shape_is("a number for each stream", lambda call: call["x"].shape[:-1], "hPost"),
-            *restricted("with three kinds", _has_matrices, shape_is("that of matrices", _of_matrices, "hRes")),
-            *restricted(
-                "with all three",
-                _keeps_all,
-                *(shape_is("that kept for the gradient", _before_shape(name), name) for name in _BEFORE),
-            ),
-        ),
-        _pre_work,
-        dtypes=_HALVES,
-    ),
+    _pre(1),
+    _pre(2),
     declared(
         "mhc_pre_backward",
         "back through aclnnMhcPre: gradX = gradHIn * hPre + gradients of hMix and invRms + gradXPostOptional",
