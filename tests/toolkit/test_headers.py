@@ -125,6 +125,11 @@ def test_samples_find_numbers_of_16_bits_and_copies_that_know_their_room(compile
     assert run(compiled("sample_headers.cpp")).stdout == "ok\n"
 
 
+def test_samples_find_the_runtime_through_the_header_of_hccl(headers: dict[str, str]) -> None:
+    """That of aclnnMatmulReduceScatterV2 includes no header of the runtime itself."""
+    assert '#include "acl/acl.h"' in headers["hccl/hccl.h"]
+
+
 def test_every_status_and_enumeration_is_there(headers: dict[str, str]) -> None:
     text = "\n".join(headers.values())
     assert {name for name in CODES if not re.search(rf"\b{name} = {CODES[name]};", text)} == set()

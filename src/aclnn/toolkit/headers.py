@@ -344,7 +344,7 @@ def _aclnn(functions: list[CFunction]) -> str:
 
 
 def _hccl(functions: list[CFunction]) -> str:
-    return "\n".join([_includes(BASE, HCCL_TYPES), _declarations(functions, _described), _HCCL_CONFIG_INIT])
+    return "\n".join([_includes(ACL, HCCL_TYPES), _declarations(functions, _described), _HCCL_CONFIG_INIT])
 
 
 def _hccl_types(functions: list[CFunction]) -> str:
