@@ -57,7 +57,6 @@ REFUSED = {
     r"lstm_cell do not have aclnn implementation": "torch_npu has no function for it on this product",
     r"elements of kernels beyond it": "CANN pads transposed volumes no further than their kernels reach",
     r"dilation: expected only 1": "CANN dilates windows of maxima on Ascend 950 only",
-    r"aclStft": "aclStft is not here",
     r"is not differentiable with respect to": "torch_npu has no gradient for this argument",
 }
 #: Reasons by the operator's name, for what is refused and what differs.

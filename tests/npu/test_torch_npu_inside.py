@@ -307,6 +307,9 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
         1, x.argmax(1), x[:, :4]
     ),
     "no dimension": lambda x: x.sum().flip(0) + x[:, :0].sum(),
+    "spectra of parts": lambda x: torch.stft(
+        x.reshape(2, 12), 8, 3, window=x.detach()[0].repeat(2)[:8], return_complex=True
+    ).abs(),
 }
 if ON_950:  # elsewhere torch_npu calls some of them by their operators' names
     FUNCTIONS |= {

@@ -393,8 +393,9 @@ class Operator:
 
     @property
     def header(self) -> str:
-        """Name of the C header: aclnn_silu_backward.h."""
-        return f"aclnn_{self.in_header_of or self.name}.h"
+        """Name of the C header: aclnn_silu_backward.h, acl_stft.h."""
+        prefix = "aclnn" if self.function.startswith("aclnn") else "acl"
+        return f"{prefix}_{self.in_header_of or self.name}.h"
 
 
 _SELF = Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result")

@@ -60,7 +60,7 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
             by_type = _BY_TYPE.match(record.arguments) if name.startswith("aclop") else None
             if record.arguments in (REFUSED, ABSENT) or (by_type and record.status == _UNKNOWN_TYPE):
                 missing[by_type[1] if by_type else name] = None
-            elif name.startswith("aclnn"):
+            elif record.name.endswith(PHASE_ONE) or name in uses:
                 used = uses.get(name, OperatorUse(name, 0, 0.0))
                 calls = used.calls + record.name.endswith(PHASE_ONE)
                 uses[name] = OperatorUse(name, calls, used.microseconds + record.microseconds)

@@ -106,7 +106,7 @@ def _unused(names: Iterable[str]) -> str:
 
 
 def _trampoline(function: CFunction) -> str:
-    if function.name.startswith("aclnn") and function.name.endswith(PHASE_ONE):
+    if function.name.endswith(PHASE_ONE):
         return _phase_one(function)
     if f"{function.name}{PHASE_ONE}" in FUNCTIONS:
         return _phase_two(function)
