@@ -20,7 +20,14 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
-from aclnn.operators.library import of_box_types, of_layer_types, of_types, recurrent
+from aclnn.operators.library import (
+    of_array_types,
+    of_box_types,
+    of_layer_types,
+    of_optimizer_types,
+    of_types,
+    recurrent,
+)
 from aclnn.operators.registry import BY_FUNCTION
 from aclnn.support.process import PerProcess
 
@@ -288,16 +295,16 @@ def _integers(given: Given) -> tuple[int, ...]:
     return given.integers(1)
 
 
-def _dim(given: Given) -> int:
-    """The only integer of the second input.
+def _only_integer(place: int) -> Value:
+    """The only integer of an input in the host's memory."""
 
-    Raises:
-        AclnnError: there are none, or several, or an attribute asks for sums of other elements.
-    """
-    found = given.integers(1)
-    if len(found) != 1 or given.attribute("exclusive", False) or given.attribute("reverse", False):
-        raise _invalid(f"axis: expected one dimension, neither exclusive nor reverse, got {list(found)}")
-    return found[0]
+    def integer(given: Given) -> int:
+        found = given.integers(place)
+        if len(found) != 1:
+            raise _invalid(f"inputs[{place}]: expected one integer, got {list(found)}")
+        return found[0]
+
+    return integer
 
 
 def _real(given: Given, place: int) -> float:
@@ -587,6 +594,46 @@ _OF_LOGARITHMS = {
     "shift": _attribute("shift", 0.0),
 }
 
+_RUNNING = {
+    "axis": _only_integer(1),
+    "exclusive": _attribute("exclusive", False),
+    "reverse": _attribute("reverse", False),
+}
+_NORM = {
+    "axes": _attribute("axes", ()),
+    "keepdim": _attribute("keepdim", False),
+    "epsilon": _attribute("epsilon", 1e-12),
+}
+_RESIZED = {
+    "size": _integers,
+    "align_corners": _attribute("align_corners", False),
+    "half_pixel_centers": _attribute("half_pixel_centers", False),
+}
+
+
+def _stepping(operator: Operator, **others: Value) -> ByType:
+    """Call an operator of ``of_optimizer_types``, which writes to the inputs that its outputs are named after."""
+    places = {p.name: place for place, p in enumerate(operator.inputs)}
+    return _updating(operator, {p.name: places[p.name.removesuffix("_out")] for p in operator.outputs}, **others)
+
+
+def _fill(given: Given) -> Tensor:
+    """What lies outside; without it, as where elements of the input do, any number."""
+    value = given.inputs[2] if len(given.inputs) > 2 else None
+    return _view(given.tensor(), (1,)) if value is None else value
+
+
+def _matrix_diagonal(given: Given) -> dict[str, Any]:
+    return {
+        "x": given.tensor(0),
+        "k": given.tensor(1),
+        "padding_value": given.tensor(4),
+        "align": given.attribute("align", "RIGHT_LEFT"),
+        "shape": given.output().shape,
+        "y": given.output(),
+    }
+
+
 TYPES: dict[str, ByType] = {
     # Activations and norms.
     "Elu": _function(
@@ -650,13 +697,13 @@ TYPES: dict[str, ByType] = {
     # What torch_npu calls for tensors in private formats.
     **{name: _function(f"aclnn{name}") for name in _OF_ONE.split()},
     **{name: _function(f"aclnn{function}", "self other") for name, function in _OF_TWO.items()},
-    "Addcdiv": _function("aclnnAddcdiv", "self tensor1 tensor2", value=_on_host(3)),
-    "Addcmul": _function("aclnnAddcmul", "self tensor1 tensor2", value=_on_host(3)),
+    "Addcdiv": _layer(of_array_types.ADDCDIV),
+    "Addcmul": _layer(of_array_types.ADDCMUL),
     "AxpyV2": _function("aclnnAdd", "self other", alpha=_on_host(2)),
     "ClipByValue": _limited(),
     "ClipByValueV2": _limited(),
     "ConcatD": _joined("aclnnCat", "concat_dim"),
-    "Cumsum": _function("aclnnCumsum", dim=_dim, dtype=_type_of_output),
+    "Cumsum": _layer(of_array_types.CUM_SUM, **_RUNNING),
     "DropOutDoMask": _layer(of_layer_types.DROP_OUT_DO_MASK),
     "Exp": _operator(of_types.EXP, "x", "y", **_OF_LOGARITHMS),
     "GatherElements": _function("aclnnGather", "self index", dim=_attribute("dim", 0)),
@@ -698,13 +745,16 @@ TYPES: dict[str, ByType] = {
     "AddN": _operator(
         of_layer_types.ADD_N, "", "y", x=lambda given: tuple(map(given.tensor, range(len(given.inputs))))
     ),
-    "AdaptiveAvgPool2D": _by_name(
-        "aclnnAdaptiveAvgPool2d",
-        lambda given: {
-            "self": _image(given.tensor()),
-            "outputSize": given.attribute("output_size", (), required=True),
-            "out": _image(given.output()),
-        },
+    **dict.fromkeys(
+        ("AdaptiveAvgPool2D", "CustAdaptiveAvgPool2D"),
+        _by_name(
+            "aclnnAdaptiveAvgPool2d",
+            lambda given: {
+                "self": _image(given.tensor()),
+                "outputSize": given.attribute("output_size", (), required=True),
+                "out": _image(given.output()),
+            },
+        ),
     ),
     "AdamApplyOneWithDecayAssign": _updating(
         of_layer_types.ADAM_WITH_DECAY, {f"output{place}": place for place in (1, 2, 3)}
@@ -803,6 +853,97 @@ TYPES: dict[str, ByType] = {
         of_layer_types.UNSORTED_SEGMENT_SUM, "x segment_ids", "y", num_segments=lambda given: given.integers(2)[0]
     ),
     "Unpack": _by_name("aclnnSplitTensor", _unstacked),
+    # Arrays of MindSpore's.
+    **{name: _layer(operator) for name, operator in of_array_types.SINGLES.items()},
+    **{name: _layer(operator) for name, operator in of_array_types.PAIRS.items()},
+    **{name: _updating(operator, {"var_out": 0}) for name, operator in of_array_types.SCATTERED.items()},
+    **{name: _layer(operator) for name, operator in of_array_types.TENSOR_SCATTERED.items()},
+    **{
+        name: _function(f"aclnn{name[:6]}", dim=_only_integer(1), keepdim=lambda given: False)
+        for name in ("ArgMaxV2", "ArgMin")
+    },
+    "ApplyAdadeltaD": _stepping(of_optimizer_types.ADA_DELTA),
+    "ApplyAdaMaxD": _stepping(of_optimizer_types.ADA_MAX),
+    "ApplyAdagradV2D": _stepping(of_optimizer_types.ADA_GRAD_V2, epsilon=_required("epsilon", 0.0)),
+    "ApplyAdamWithAmsgradV2": _stepping(of_optimizer_types.AMSGRAD),
+    "ApplyCenteredRMSProp": _stepping(of_optimizer_types.CENTERED_RMS_PROP),
+    "ApplyFtrl": _stepping(of_optimizer_types.FTRL),
+    "ApplyProximalAdagradD": _stepping(of_optimizer_types.PROXIMAL_ADA_GRAD),
+    "LambApplyOptimizerAssign": _updating(
+        of_optimizer_types.LAMB, {"inputv_out": 1, "inputm_out": 2}, output0=Given.output
+    ),
+    "LambApplyWeightAssign": _stepping(of_optimizer_types.LAMB_WEIGHTS),
+    "CustAdaptiveAvgPool2DGrad": _by_name(
+        "aclnnAdaptiveAvgPool2dBackward",
+        lambda given: {
+            "gradOutput": _image(given.tensor()),
+            "self": _image(given.output()),
+            "out": _image(given.output()),
+        },
+    ),
+    "Complex": _function("aclnnComplex", "real imag"),
+    "Concat": _function(
+        "aclnnCat",
+        "",
+        tensors=lambda given: tuple(map(given.tensor, range(1, len(given.inputs)))),
+        dim=_only_integer(0),
+    ),
+    **{
+        name: _function(f"aclnn{name}", "self", "valuesOut indicesOut", dim=_required("axis", 0))
+        for name in ("Cummax", "Cummin")
+    },
+    "Cumprod": _layer(of_array_types.CUM_PROD, **_RUNNING),
+    "CumulativeLogsumexp": _layer(of_array_types.CUM_LOG_SUM_EXP, **_RUNNING),
+    "Diag": _layer(of_array_types.DIAG),
+    "IsInf": _layer(of_array_types.IS_INF),
+    "IsNan": _layer(of_array_types.IS_NAN),
+    "L2Loss": _layer(of_array_types.L2_LOSS),
+    "L2Normalize": _layer(of_array_types.L2_NORMALIZE, axis=_attribute("axis", ()), eps=_attribute("eps", 1e-4)),
+    "L2NormalizeGrad": _layer(of_array_types.L2_NORMALIZE_GRAD, dim=_attribute("dim", ()), eps=_attribute("eps", 1e-4)),
+    "LinSpace": _operator(of_array_types.LIN_SPACE, "start stop", "output", num=_only_integer(2)),
+    "LpNorm": _layer(of_array_types.LP_NORM, p=_attribute("p", 2), **_NORM),
+    "LpNormV2": _layer(of_array_types.LP_NORM_V2, p=_attribute("p", 2.0), **_NORM),
+    "MatrixDiagV3": ByType(of_array_types.MATRIX_DIAG, _matrix_diagonal),
+    "MatrixSetDiagV3": _layer(of_array_types.MATRIX_SET_DIAG, align=_attribute("align", "RIGHT_LEFT")),
+    "MirrorPad": _operator(
+        of_array_types.PAD, "x", "y", paddings=_integers, mode=lambda given: _required("mode", "")(given).lower()
+    ),
+    "Pad": _operator(of_array_types.PAD, "x", "y", paddings=_integers, mode=lambda given: "constant"),
+    "PadV3Grad": _operator(of_array_types.PAD_GRAD, "x", "y", paddings=_integers, mode=_attribute("mode", "reflect")),
+    "PadV3": _operator(
+        of_array_types.PAD_WITH_VALUE,
+        "x",
+        "y",
+        constant_values=_fill,
+        paddings=_integers,
+        mode=_attribute("mode", "constant"),
+    ),
+    "RandomUniform": _function(
+        "aclnnInplaceUniform", "", "selfRef", low=lambda given: 0.0, high=lambda given: 1.0, **_DRAWN
+    ),
+    "Range": _layer(of_array_types.RANGE, count=lambda given: given.output().size),
+    "ReduceProd": _operator(
+        of_array_types.REDUCE_PROD, "x", "y", axes=_integers, keepdim=_attribute("keep_dims", False)
+    ),
+    "ReduceStd": _layer(
+        of_array_types.REDUCE_STD,
+        axes=_attribute("dim", ()),
+        unbiased=_attribute("unbiased", True),
+        keepdim=_attribute("keepdim", False),
+    ),
+    "Relu6": _function("aclnnHardtanh", clipValueMin=_constant(0), clipValueMax=_constant(6)),
+    "Relu6Grad": _function("aclnnHardtanhBackward", "gradOutput self", min=_constant(0), max=_constant(6)),
+    "ResizeBilinearV2": _operator(of_array_types.RESIZE_BILINEAR, "x", "y", **_RESIZED),
+    "ResizeBilinearV2Grad": _operator(
+        of_array_types.RESIZE_BILINEAR_GRAD, "x", "y", **_RESIZED | {"size": lambda given: given.tensor(1).shape[2:]}
+    ),
+    "ResizeNearestNeighborV2": _operator(of_array_types.RESIZE_NEAREST, "x", "y", **_RESIZED),
+    "ResizeNearestNeighborV2Grad": _operator(of_array_types.RESIZE_NEAREST_GRAD, "x", "y", **_RESIZED),
+    "SigmoidCrossEntropyWithLogits": _layer(of_array_types.SIGMOID_CROSS_ENTROPY),
+    "SigmoidCrossEntropyWithLogitsGrad": _layer(of_array_types.SIGMOID_CROSS_ENTROPY_GRAD),
+    "Sort": _layer(of_array_types.SORT, axis=_attribute("axis", -1), descending=_attribute("descending", False)),
+    "SparseSoftmaxCrossEntropyWithLogits": _layer(of_array_types.SPARSE_CROSS_ENTROPY),
+    "SqrtGrad": _layer(of_array_types.SQRT_GRAD),
     # Copies.
     "Assign": _copied(lambda given: given.tensor(1)),
     "BroadcastTo": _copied(),

@@ -1,0 +1,632 @@
+"""Operators of arrays that have a type in CANN's graphs and no ``aclnn`` function, as MindSpore's ``ops`` call them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aclnn.core.checks import (
+    FLOATING,
+    broadcast_shape_of,
+    broadcastable,
+    dims_between,
+    dtype_in,
+    limited_dims,
+    listing,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+    where_supported,
+)
+from aclnn.core.dtypes import DataType as D
+from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.operators.library.common import (
+    INDEX_TYPES,
+    INTEGERS,
+    MODERN,
+    NUMBERS,
+    REAL,
+    REAL_FLOATING,
+    expect_within,
+    library_operator,
+    logistic,
+    tensor_in,
+    tensor_out,
+)
+
+Array = np.ndarray[Any, Any]
+Shape = Callable[[Call], Sequence[int]]
+_COMPUTED = tuple(dtype for dtype in REAL if dtype != D.BOOL)
+#: NumPy's words for those of padding.
+_MODES = {"constant": "constant", "reflect": "reflect", "symmetric": "symmetric", "edge": "edge", "circular": "wrap"}
+#: The number that stands for infinity where the order of a norm is an integer.
+_INFINITE_ORDER = 2**31 - 1
+
+
+class Result(NamedTuple):
+    """An output: its shape where a check of its own does not say it, and its data types if not the first input's."""
+
+    shape: Shape | None
+    dtypes: Collection[D] = ()
+
+
+def _operator(
+    op_type: str,
+    formula: str,
+    inputs: Mapping[str, Collection[D]],
+    outputs: Mapping[str, Result],
+    function: Callable[..., Any],
+    attributes: Mapping[str, Kind] | None = None,
+    checks: Sequence[Check] = (),
+) -> Operator:
+    """An operator whose function takes the inputs, then the attributes.
+
+    Args:
+        op_type: the type, which is the name too.
+        formula: as text.
+        inputs: their names and data types; none stands for the first's.
+        outputs: their names.
+        function: of arrays, float32 for 16-bit types.
+        attributes: their names and kinds.
+        checks: further ones.
+    """
+    attributes = attributes or {}
+    first, dtypes = next(iter(inputs.items()))
+    own = {name: each for name, each in inputs.items() if each and name != first}
+    own |= {name: result.dtypes for name, result in outputs.items() if result.dtypes}
+    alike = [name for name in (*inputs, *outputs) if name not in (first, *own)]
+    return replace(
+        library_operator(
+            op_type,
+            formula,
+            f"The operator of type {op_type}.",
+            (
+                *(tensor_in(name, "an input") for name in inputs),
+                *(Parameter(name, name, kind, "an attribute") for name, kind in attributes.items()),
+                *map(tensor_out, outputs),
+            ),
+            (
+                present(*inputs, *outputs),
+                dtype_in(where_supported(dtypes), first),
+                *(same_dtype(name, first) for name in alike),
+                *(dtype_in(where_supported(each), name) for name, each in own.items()),
+                limited_dims(*inputs),
+                *checks,
+                *(shape_is("the result", each.shape, name) for name, each in outputs.items() if each.shape),
+            ),
+            function,
+            header="",
+            dtypes=dtypes,
+            products=MODERN,
+            attributes=tuple(attributes),
+        ),
+        function=op_type,
+    )
+
+
+def _as(name: str) -> Shape:
+    return lambda call: call[name].shape
+
+
+def _of_two(
+    op_type: str, formula: str, function: Callable[..., Any], dtypes: Collection[D], names: str = "x1 x2"
+) -> Operator:
+    """An operator of the elements of two inputs that broadcast."""
+    first, second = names.split()
+    checks = broadcastable(first, second), broadcast_shape_of("y", first, second)
+    return _operator(op_type, formula, {first: dtypes, second: ()}, {"y": Result(None)}, function, None, checks)
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def _axes(call: Call) -> list[int]:
+    rank = len(call["x"].shape)
+    return [axis % rank for axis in call["axes"]] if call["axes"] else [*range(rank)]
+
+
+def _reduced(call: Call) -> Sequence[int]:
+    axes = _axes(call)
+    return [1 if axis in axes else n for axis, n in enumerate(call["x"].shape) if call["keepdim"] or axis not in axes]
+
+
+def _norm(x: Array, p: float, axes: Sequence[int], keepdim: bool, epsilon: float) -> Array:
+    """Norms, epsilon where they are smaller."""
+    size = np.abs(_wide(x))
+    order = math.copysign(math.inf, p) if abs(p) >= _INFINITE_ORDER else p
+    along = tuple(axes) or None
+    if math.isinf(order):
+        found = (size.max if order > 0 else size.min)(along, keepdims=keepdim)
+    elif order == 0:
+        found = np.count_nonzero(size, along, keepdims=keepdim)
+    else:
+        found = (size**order).sum(along, keepdims=keepdim) ** (1 / order)
+    return np.maximum(found, epsilon)
+
+
+def _lp_norm(op_type: str, order: Kind) -> Operator:
+    return _operator(
+        op_type,
+        "y = (the sum of |x|^p along axes)^(1 / p), at least epsilon",
+        {"x": FLOATING},
+        {"y": Result(_reduced)},
+        _norm,
+        {"p": order, "axes": Kind.INT_ARRAY, "keepdim": Kind.BOOL, "epsilon": Kind.DOUBLE},
+    )
+
+
+def _running(op_type: str, formula: str, ufunc: np.ufunc, neutral: float, dtypes: Collection[D]) -> Operator:
+    """An operator that combines each element with those before it."""
+
+    def run(x: Array, axis: int, exclusive: bool, reverse: bool) -> Array:
+        ordered = np.flip(x, axis) if reverse else x
+        found = ufunc.accumulate(_wide(ordered), axis, dtype=None if x.dtype.kind == "f" else x.dtype)
+        if exclusive:
+            along = np.moveaxis(found, axis, 0)
+            along[1:] = along[:-1].copy()
+            along[:1] = neutral
+        return np.flip(found, axis) if reverse else found
+
+    attributes = {"axis": Kind.INT64, "exclusive": Kind.BOOL, "reverse": Kind.BOOL}
+    return _operator(op_type, formula, {"x": dtypes}, {"y": Result(_as("x"))}, run, attributes)
+
+
+def _sorted(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
+    """Elements in order and their places, of equal ones the first first."""
+    if descending:
+        places = np.flip(x.shape[axis] - 1 - np.argsort(np.flip(x, axis), axis, kind="stable"), axis)
+    else:
+        places = np.argsort(x, axis, kind="stable")
+    return np.take_along_axis(x, places, axis), places
+
+
+def _band(shape: Sequence[int], k: Array, align: str) -> Iterator[tuple[int, slice, slice, slice]]:
+    """For each diagonal from the highest on: its row in the packed tensor, its part of that, its rows and columns."""
+    rows, columns = shape[-2:]
+    low, high = int(k.flat[0]), int(k.flat[-1])
+    lengths = {d: max(0, min(rows + min(d, 0), columns - max(d, 0))) for d in range(high, low - 1, -1)}
+    longest = max(lengths.values(), default=0)
+    above, below = align.split("_")
+    for place, (d, n) in enumerate(lengths.items()):
+        is_left = (d >= 0 and above == "LEFT") or (d <= 0 and below == "LEFT")
+        start = 0 if is_left else longest - n
+        yield place, slice(start, start + n), slice(max(-d, 0), max(-d, 0) + n), slice(max(d, 0), max(d, 0) + n)
+
+
+def _set_band(matrices: Array, diagonal: Array, k: Array, align: str) -> Array:
+    """Matrices with other diagonals; of a single one the packed tensor has no dimension of diagonals."""
+    found = matrices.copy()
+    low, high = int(k.flat[0]), int(k.flat[-1])
+    packed = diagonal if low != high else np.expand_dims(diagonal, -2)
+    for place, part, rows, columns in _band(matrices.shape, k, align):
+        corner = found[..., rows, columns]
+        each = np.arange(corner.shape[-1])
+        corner[..., each, each] = packed[..., place, part]
+    return found
+
+
+def _broadcast_three(call: Call) -> Sequence[int]:
+    return np.broadcast_shapes(*(call[name].shape for name in ("x", "x1", "x2")))
+
+
+def _diagonal(x: Array) -> Array:
+    return np.diag(x.reshape(-1)).reshape(x.shape * 2)
+
+
+def _quotient(x1: Array, x2: Array) -> Array:
+    found = _wide(x1) / np.where(x2 == 0, 1, x2)
+    return np.where(x2 == 0, 0, np.trunc(found) if x1.dtype.kind in "iu" else found)
+
+
+def _product(x1: Array, x2: Array) -> Array:
+    return np.where(x2 == 0, 0, np.where(x2 == 0, 0, x1) * x2)
+
+
+def _logarithms(x1: Array, x2: Array) -> Array:
+    return np.where(x1 == 0, 0, x1 * np.log(np.where(x1 == 0, 1, _wide(x2))))
+
+
+def _log_gamma(x: float) -> float:
+    if math.isinf(x) or (x <= 0 and x == int(x)):
+        return math.inf
+    return math.lgamma(x)
+
+
+def _interpolated(size: int, count: int, align_corners: bool, half_pixel: bool, is_nearest: bool) -> Array:
+    """The matrix whose rows hold the shares of ``size`` elements in each of ``count`` new ones."""
+    scale = (size - 1) / (count - 1) if align_corners and count > 1 else size / count
+    places = np.arange(count, dtype=np.float64)
+    shares = np.zeros((count, size))
+    rows = np.arange(count)
+    if is_nearest:
+        at = (places + 0.5 * half_pixel) * scale
+        nearest = np.floor(at + 0.5) if align_corners else np.floor(at)
+        shares[rows, np.clip(nearest, 0, size - 1).astype(int)] = 1
+        return shares
+    at = np.clip((places + 0.5) * scale - 0.5 if half_pixel else places * scale, 0, size - 1)
+    before = np.floor(at).astype(int)
+    shares[rows, before] += 1 - (at - before)
+    shares[rows, np.minimum(before + 1, size - 1)] += at - before
+    return shares
+
+
+def _resized(is_nearest: bool, is_gradient: bool) -> Callable[..., Array]:
+    def resize(x: Array, size: Sequence[int], align_corners: bool, half_pixel_centers: bool) -> Array:
+        small, large = (size, x.shape[2:]) if is_gradient else (x.shape[2:], size)
+        rows, columns = (
+            _interpolated(n, m, align_corners, half_pixel_centers, is_nearest)
+            for n, m in zip(small, large, strict=True)
+        )
+        if is_gradient:
+            rows, columns = rows.T, columns.T
+        return np.asarray(rows @ _wide(x) @ columns.T)
+
+    return resize
+
+
+def _resize(op_type: str, formula: str, is_nearest: bool, is_gradient: bool = False) -> Operator:
+    return _operator(
+        op_type,
+        formula,
+        {"x": FLOATING},
+        {"y": Result(lambda call: (*call["x"].shape[:2], *call["size"]))},
+        _resized(is_nearest, is_gradient),
+        {"size": Kind.INT_ARRAY, "align_corners": Kind.BOOL, "half_pixel_centers": Kind.BOOL},
+        (dims_between(4, 4, "x"),),
+    )
+
+
+def _padded_shape(call: Call) -> Sequence[int]:
+    pairs = zip(call["x"].shape, call["paddings"][::2], call["paddings"][1::2], strict=True)
+    return [n + before + behind for n, before, behind in pairs]
+
+
+def _cut_shape(call: Call) -> Sequence[int]:
+    pairs = zip(call["x"].shape, call["paddings"][::2], call["paddings"][1::2], strict=True)
+    return [n - before - behind for n, before, behind in pairs]
+
+
+def _known_mode(call: Call) -> str | None:
+    if call["mode"] in _MODES:
+        return None
+    return f"mode: expected {listing(_MODES)}, got {call['mode']}"
+
+
+def _margins(paddings: Sequence[int]) -> list[tuple[int, int]]:
+    return [*zip(paddings[::2], paddings[1::2], strict=True)]
+
+
+def _pad(x: Array, paddings: Sequence[int], mode: str, value: Any = 0) -> Array:
+    if mode == "constant":
+        return np.pad(x, _margins(paddings), constant_values=value)
+    return np.pad(x, _margins(paddings), _MODES[mode])  # type: ignore[call-overload]  # one of NumPy's words
+
+
+def _pad_gradient(x: Array, paddings: Sequence[int], mode: str) -> Array:
+    found = _wide(x)
+    for axis, margin in enumerate(_margins(paddings)):
+        count = x.shape[axis] - sum(margin)
+        total = np.zeros((count, *np.delete(found.shape, axis)))
+        np.add.at(total, _pad(np.arange(count), margin, mode), np.moveaxis(found, axis, 0))
+        found = np.moveaxis(total, 0, axis)
+    return found
+
+
+def _cross_entropy(predict: Array, target: Array) -> Array:
+    x = _wide(predict)
+    return np.asarray(np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x))))
+
+
+def _sparse_cross_entropy(features: Array, labels: Array) -> tuple[Array, Array]:
+    x = _wide(features)
+    x = x - x.max(1, keepdims=True)
+    logarithms = x - np.log(np.exp(x).sum(1, keepdims=True))
+    expect_within("labels", labels, 0, x.shape[1] - 1)
+    rows = np.arange(len(x))
+    shares = np.exp(logarithms)
+    shares[rows, labels] -= 1
+    return -logarithms[rows, labels], shares
+
+
+def _unit(x: Array, axis: Sequence[int], eps: float) -> Array:
+    size = np.sqrt(np.square(_wide(x)).sum(tuple(axis), keepdims=True))
+    return np.asarray(x / np.maximum(size, eps))
+
+
+def _unit_gradient(x: Array, y: Array, dy: Array, dim: Sequence[int], eps: float) -> Array:
+    axes = tuple(dim)
+    size = np.maximum(np.sqrt(np.square(_wide(x)).sum(axes, keepdims=True)), eps)
+    return np.asarray((dy - y * (_wide(y) * dy).sum(axes, keepdims=True)) / size)
+
+
+def _deviation(x: Array, axes: Sequence[int], unbiased: bool, keepdim: bool) -> tuple[Array, Array]:
+    along, wide = tuple(axes) or None, _wide(x)
+    return wide.std(along, ddof=int(unbiased), keepdims=keepdim), wide.mean(along, keepdims=keepdim)
+
+
+def _at(x: Array, indices: Array, is_nd: bool) -> Any:
+    """Indices of rows, or of the elements or parts that the last dimension of ``indices`` addresses."""
+    for place, numbers in enumerate(np.moveaxis(indices, -1, 0) if is_nd else (indices,)):
+        expect_within("indices", numbers, 0, x.shape[place] - 1)
+    return tuple(np.moveaxis(indices, -1, 0)) if is_nd else indices
+
+
+def _scattering(combine: np.ufunc | None, is_nd: bool) -> Callable[..., Array]:
+    """Combine parts of a tensor with updates, in their order; without a function put them there."""
+
+    def scatter(x: Array, indices: Array, updates: Array) -> Array:
+        found, at = (x.copy() if combine is None else _wide(x).copy()), _at(x, indices, is_nd)
+        if combine is None:
+            found[at] = updates
+        elif combine is np.divide and x.dtype.kind in "iu":
+            np.floor_divide.at(found, at, updates)
+        else:
+            combine.at(found, at, updates)
+        return found
+
+    return scatter
+
+
+def _scattered(is_nd: bool) -> Shape:
+    def shape(call: Call) -> Sequence[int]:
+        x, indices = call.arguments.get("var") or call["x"], call["indices"].shape
+        return (*indices[:-1], *x.shape[indices[-1] :]) if is_nd else (*indices, *x.shape[1:])
+
+    return shape
+
+
+def _scatter(op_type: str, word: str, combine: np.ufunc | None, is_nd: bool, is_updated: bool) -> Operator:
+    x, y = ("var", "var_out") if is_updated else ("x", "y")
+    return _operator(
+        op_type,
+        f"{y} = {x}, its parts at indices {word} updates",
+        {x: _COMPUTED, "indices": INDEX_TYPES, "updates": ()},
+        {y: Result(_as(x))},
+        _scattering(combine, is_nd),
+        checks=(dims_between(1, 8, x), shape_is("of the parts", _scattered(is_nd), "updates")),
+    )
+
+
+def _counted(call: Call) -> Sequence[int]:
+    return call["y"].shape if len(call["y"].shape) == 1 else ()
+
+
+LP_NORM = _lp_norm("LpNorm", Kind.INT64)
+LP_NORM_V2 = _lp_norm("LpNormV2", Kind.DOUBLE)
+CUM_SUM = _running("Cumsum", "y = running sums of x along axis", np.add, 0, NUMBERS)
+CUM_PROD = _running("Cumprod", "y = running products of x along axis", np.multiply, 1, NUMBERS)
+CUM_LOG_SUM_EXP = _running(
+    "CumulativeLogsumexp", "y = log(running sums of e^x along axis)", np.logaddexp, -math.inf, REAL_FLOATING
+)
+SORT = _operator(
+    "Sort",
+    "y1 = x in order along axis, y2 = where it was",
+    {"x": _COMPUTED},
+    {"y1": Result(_as("x")), "y2": Result(_as("x"), (D.INT32,))},
+    _sorted,
+    {"axis": Kind.INT64, "descending": Kind.BOOL},
+)
+MATRIX_SET_DIAG = _operator(
+    "MatrixSetDiagV3",
+    "output = input, but its diagonals from k[0] to k[-1] are those of diagonal",
+    {"input": NUMBERS, "diagonal": (), "k": (D.INT32,)},
+    {"output": Result(_as("input"))},
+    _set_band,
+    {"align": Kind.STRING},
+)
+MATRIX_DIAG = _operator(
+    "MatrixDiagV3",
+    "y = padding_value, but its diagonals from k[0] to k[-1] are those of x",
+    {"x": NUMBERS, "k": (D.INT32,), "padding_value": ()},
+    {"y": Result(None)},
+    lambda x, k, padding, align, shape: _set_band(np.full(shape, padding.reshape(())), x, k, align),
+    {"align": Kind.STRING, "shape": Kind.INT_ARRAY},
+)
+ADDCMUL, ADDCDIV = (
+    _operator(
+        op_type,
+        f"y = x + value * x1 {sign} x2",
+        {"x": dtypes, "x1": (), "x2": (), "value": ()},
+        {"y": Result(_broadcast_three)},
+        function,
+        checks=(broadcastable("x1", "x"), broadcastable("x2", "x"), broadcastable("x1", "x2")),
+    )
+    for op_type, sign, dtypes, function in (
+        ("Addcmul", "*", _COMPUTED, lambda x, x1, x2, value: x + _wide(value.reshape(())) * _wide(x1) * _wide(x2)),
+        ("Addcdiv", "/", REAL_FLOATING, lambda x, x1, x2, value: x + _wide(value.reshape(())) * _wide(x1) / _wide(x2)),
+    )
+)
+DIAG = _operator(
+    "Diag", "y[i, i] = x[i], 0 elsewhere", {"x": NUMBERS}, {"y": Result(lambda call: call["x"].shape * 2)}, _diagonal
+)
+IS_NAN = _operator("IsNan", "y = x is NaN", {"x": NUMBERS}, {"y": Result(_as("x"), (D.BOOL,))}, np.isnan)
+IS_INF = _operator("IsInf", "y = x is infinite", {"x": NUMBERS}, {"y": Result(_as("x"), (D.BOOL,))}, np.isinf)
+SQRT_GRAD = _operator(
+    "SqrtGrad",
+    "z = dy / (2 * y)",
+    {"y": REAL_FLOATING, "dy": ()},
+    {"z": Result(_as("y"))},
+    lambda y, dy: 0.5 * _wide(dy) / y,
+)
+RANGE = _operator(
+    "Range",
+    "y[i] = start + i * delta",
+    {"start": _COMPUTED, "limit": (), "delta": ()},
+    {"y": Result(_counted)},
+    lambda start, limit, delta, count: _wide(start.reshape(())) + np.arange(count) * _wide(delta.reshape(())),
+    {"count": Kind.INT64},
+)
+
+_BILINEAR, _NEAREST = "y = x, interpolated to other extents", "y = x, the nearest of its elements each"
+RESIZE_BILINEAR = _resize("ResizeBilinearV2", _BILINEAR, False)
+RESIZE_BILINEAR_GRAD = _resize("ResizeBilinearV2Grad", "the gradient of ResizeBilinearV2", False, True)
+RESIZE_NEAREST = _resize("ResizeNearestNeighborV2", _NEAREST, True)
+RESIZE_NEAREST_GRAD = _resize("ResizeNearestNeighborV2Grad", "the gradient of ResizeNearestNeighborV2", True, True)
+_MODE = (rule("a known mode: mode", _known_mode),)
+_PADDING = {"paddings": Kind.INT_ARRAY, "mode": Kind.STRING}
+PAD = _operator(
+    "MirrorPad",
+    "y = x, with elements before and behind along each dimension",
+    {"x": NUMBERS},
+    {"y": Result(_padded_shape)},
+    _pad,
+    _PADDING,
+    _MODE,
+)
+PAD_WITH_VALUE = _operator(
+    "PadV3",
+    "y = x, with constant_values, or elements of x, before and behind along each dimension",
+    {"x": NUMBERS, "constant_values": ()},
+    {"y": Result(_padded_shape)},
+    lambda x, value, paddings, mode: _pad(x, paddings, mode, value.reshape(())),
+    _PADDING,
+    _MODE,
+)
+PAD_GRAD = _operator(
+    "PadV3Grad",
+    "the gradient of PadV3 where elements of x are before and behind",
+    {"x": FLOATING},
+    {"y": Result(_cut_shape)},
+    _pad_gradient,
+    _PADDING,
+    _MODE,
+)
+LIN_SPACE = _operator(
+    "LinSpace",
+    "output[i] = start + i * (stop - start) / (num - 1)",
+    {"start": (D.FLOAT, D.DOUBLE), "stop": ()},
+    {"output": Result(lambda call: (call["num"],))},
+    lambda start, stop, num: np.linspace(_wide(start.reshape(())), _wide(stop.reshape(())), num),
+    {"num": Kind.INT64},
+)
+SIGMOID_CROSS_ENTROPY = _operator(
+    "SigmoidCrossEntropyWithLogits",
+    "loss = max(predict, 0) - predict * target + log(1 + e^-|predict|)",
+    {"predict": FLOATING, "target": ()},
+    {"loss": Result(_as("predict"))},
+    _cross_entropy,
+    checks=(shape_is("as predict has", _as("predict"), "target"),),
+)
+SIGMOID_CROSS_ENTROPY_GRAD = _operator(
+    "SigmoidCrossEntropyWithLogitsGrad",
+    "gradient = (sigmoid(predict) - target) * dout",
+    {"predict": FLOATING, "target": (), "dout": ()},
+    {"gradient": Result(_as("predict"))},
+    lambda predict, target, dout: (logistic(_wide(predict)) - target) * dout,
+    checks=(shape_is("as predict has", _as("predict"), "target", "dout"),),
+)
+SPARSE_CROSS_ENTROPY = _operator(
+    "SparseSoftmaxCrossEntropyWithLogits",
+    "loss = -log(softmax(features)[labels]), backprop its gradient",
+    {"features": FLOATING, "labels": INDEX_TYPES},
+    {"loss": Result(_as("labels")), "backprop": Result(_as("features"))},
+    _sparse_cross_entropy,
+    checks=(
+        dims_between(2, 2, "features"),
+        shape_is("one for each row", lambda call: call["features"].shape[:1], "labels"),
+    ),
+)
+L2_NORMALIZE = _operator(
+    "L2Normalize",
+    "y = x / max(sqrt(the sum of x^2 along axis), eps)",
+    {"x": FLOATING},
+    {"y": Result(_as("x"))},
+    _unit,
+    {"axis": Kind.INT_ARRAY, "eps": Kind.DOUBLE},
+)
+L2_NORMALIZE_GRAD = _operator(
+    "L2NormalizeGrad",
+    "dx = the gradient of L2Normalize",
+    {"x": FLOATING, "y": (), "dy": ()},
+    {"dx": Result(_as("x"))},
+    _unit_gradient,
+    {"dim": Kind.INT_ARRAY, "eps": Kind.DOUBLE},
+    (shape_is("as x has", _as("x"), "y", "dy"),),
+)
+L2_LOSS = _operator(
+    "L2Loss",
+    "y = half the sum of x^2",
+    {"x": FLOATING},
+    {"y": Result(lambda call: ())},
+    lambda x: np.square(_wide(x)).sum() / 2,
+)
+REDUCE_PROD = _operator(
+    "ReduceProd",
+    "y = the product of x along axes",
+    {"x": _COMPUTED},
+    {"y": Result(_reduced)},
+    lambda x, axes, keepdim: np.prod(_wide(x), tuple(axes) or None, keepdims=keepdim),
+    {"axes": Kind.INT_ARRAY, "keepdim": Kind.BOOL},
+)
+REDUCE_STD = _operator(
+    "ReduceStd",
+    "y1 = the standard deviation of x along axes, y2 = its mean",
+    {"x": FLOATING},
+    {"y1": Result(_reduced), "y2": Result(_reduced)},
+    _deviation,
+    {"axes": Kind.INT_ARRAY, "unbiased": Kind.BOOL, "keepdim": Kind.BOOL},
+)
+
+_WAYS: Mapping[str, tuple[str, np.ufunc | None]] = {
+    "Add": ("plus", np.add),
+    "Div": ("divided by", np.divide),
+    "Max": ("or, if greater,", np.maximum),
+    "Min": ("or, if less,", np.minimum),
+    "Mul": ("times", np.multiply),
+    "Sub": ("minus", np.subtract),
+    "Update": ("replaced by", None),
+}
+#: Those that write to their first input.
+SCATTERED = {
+    f"Scatter{kind}{way}": _scatter(f"Scatter{kind}{way}", *each, is_nd=bool(kind), is_updated=True)
+    for kind in ("", "Nd")
+    for way, each in _WAYS.items()
+}
+TENSOR_SCATTERED = {
+    f"TensorScatter{way}": _scatter(f"TensorScatter{way}", *each, is_nd=True, is_updated=False)
+    for way, each in _WAYS.items()
+}
+
+_PAIRS: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
+    "BitwiseAnd": ("y = x1 & x2", np.bitwise_and, INTEGERS),
+    "BitwiseOr": ("y = x1 | x2", np.bitwise_or, INTEGERS),
+    "BitwiseXor": ("y = x1 ^ x2", np.bitwise_xor, INTEGERS),
+    "DivNoNan": ("y = x1 / x2, 0 where x2 is 0", _quotient, _COMPUTED),
+    "LeftShift": ("y = x1 << x2", np.left_shift, INTEGERS),
+    "MulNoNan": ("y = x1 * x2, 0 where x2 is 0", _product, _COMPUTED),
+    "NextAfter": ("y = the number after x1 in the direction of x2", np.nextafter, (D.FLOAT, D.DOUBLE)),
+    "RightShift": ("y = x1 >> x2", np.right_shift, INTEGERS),
+    "SquaredDifference": ("y = (x1 - x2)^2", lambda x1, x2: np.square(_wide(x1) - x2), _COMPUTED),
+    "Xdivy": ("y = x1 / x2, 0 where x1 is 0", lambda x1, x2: np.where(x1 == 0, 0, _wide(x1) / x2), REAL_FLOATING),
+    "Xlogy": ("y = x1 * log(x2), 0 where x1 is 0", _logarithms, REAL_FLOATING),
+}
+"""Of each type of two inputs that broadcast: formula, function, data types."""
+PAIRS = {op_type: _of_two(op_type, *each) for op_type, each in _PAIRS.items()}
+
+_SINGLES: Mapping[str, tuple[str, Callable[..., Any], Collection[D]]] = {
+    "Acosh": ("y = arcosh(x)", np.arccosh, REAL_FLOATING),
+    "Asinh": ("y = arsinh(x)", np.arcsinh, REAL_FLOATING),
+    "Atanh": ("y = artanh(x)", np.arctanh, REAL_FLOATING),
+    "BesselI0e": ("y = e^-|x| I0(x)", lambda x: np.i0(x) * np.exp(-np.abs(x)), REAL_FLOATING),
+    "Inv": ("y = 1 / x", lambda x: 1 / x, REAL_FLOATING),
+    "Lgamma": ("y = log|gamma(x)|", np.vectorize(_log_gamma, otypes=[np.float64]), REAL_FLOATING),
+    "Rint": ("y = x rounded to an integer, halves to an even one", np.rint, REAL_FLOATING),
+    "Softsign": ("y = x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), REAL_FLOATING),
+}
+"""Of each type of one input, whose function takes float64: formula, function, data types."""
+SINGLES = {
+    op_type: _operator(
+        op_type,
+        formula,
+        {"x": dtypes},
+        {"y": Result(_as("x"))},
+        lambda x, function=function: function(x.astype(np.float64)),
+    )
+    for op_type, (formula, function, dtypes) in _SINGLES.items()
+}
