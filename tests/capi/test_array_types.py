@@ -92,7 +92,7 @@ def scattered(way: str) -> Any:
 ARRAYS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
     "Acosh": ((POSITIVE + 1,), {}, np.arccosh(POSITIVE + 1)),
     "Addcdiv": ((X, DY, POSITIVE, one(0.25)), {}, X + 0.25 * DY / POSITIVE),
-    "Addcmul": ((X, DY, ROW, one(0.25)), {}, X + 0.25 * DY * ROW),
+    "Addcmul": ((X, DY, ROW, np.array(2)), {}, X + 2 * DY * ROW),
     "ArgMaxV2": ((X, OnHost(np.int32(1))), {}, X.argmax(1)),
     "ArgMin": ((X, OnHost(np.int32(0))), {}, X.argmin(0)),
     "Asinh": ((X,), {}, np.arcsinh(X)),
@@ -133,6 +133,7 @@ ARRAYS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
     ),
     "MatrixSetDiagV3": ((X[:, :3].copy(), BAND, K), {}, banded()),
     "MirrorPad": ((X, OnHost([[1, 2], [0, 3]])), {"mode": "SYMMETRIC"}, np.pad(X, ((1, 2), (0, 3)), "symmetric")),
+    "MirrorPadGrad": ((drawn(2, 3, 7, 8), PADDINGS), {"mode": "REFLECT"}, None),
     "MulNoNan": ((np.full_like(X, np.inf), ROW * 0), {}, np.zeros_like(X)),
     "NextAfter": ((X, ROW), {}, np.nextafter(X, ROW)),
     "Pad": ((X, OnHost([[1, 2], [0, 3]])), {}, np.pad(X, ((1, 2), (0, 3)))),
@@ -178,6 +179,7 @@ ARRAYS: dict[str, tuple[Sequence[Any], dict[str, Any], Any]] = {
 }
 for _name, _function in (
     ("CustAdaptiveAvgPool2DGrad", lambda x: F.adaptive_avg_pool2d(x, (2, 2))),
+    ("MirrorPadGrad", padded("reflect")),
     ("PadV3Grad", padded("replicate")),
 ):
     ARRAYS[_name] = (*ARRAYS[_name][:2], gradients(_function, ARRAYS[_name][0][0], IMAGE)[0])

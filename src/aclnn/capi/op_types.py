@@ -617,6 +617,10 @@ def _stepping(operator: Operator, **others: Value) -> ByType:
     return _updating(operator, {p.name: places[p.name.removesuffix("_out")] for p in operator.outputs}, **others)
 
 
+def _mirrored(given: Given) -> str:
+    return str(given.attribute("mode", "REFLECT", required=True)).lower()
+
+
 def _fill(given: Given) -> Tensor:
     """What lies outside; without it, as where elements of the input do, any number."""
     value = given.inputs[2] if len(given.inputs) > 2 else None
@@ -905,9 +909,10 @@ TYPES: dict[str, ByType] = {
     "LpNormV2": _layer(of_array_types.LP_NORM_V2, p=_attribute("p", 2.0), **_NORM),
     "MatrixDiagV3": ByType(of_array_types.MATRIX_DIAG, _matrix_diagonal),
     "MatrixSetDiagV3": _layer(of_array_types.MATRIX_SET_DIAG, align=_attribute("align", "RIGHT_LEFT")),
-    "MirrorPad": _operator(
-        of_array_types.PAD, "x", "y", paddings=_integers, mode=lambda given: _required("mode", "")(given).lower()
-    ),
+    **{
+        name: _operator(operator, "x", "y", paddings=_integers, mode=_mirrored)
+        for name, operator in (("MirrorPad", of_array_types.PAD), ("MirrorPadGrad", of_array_types.PAD_GRAD))
+    },
     "Pad": _operator(of_array_types.PAD, "x", "y", paddings=_integers, mode=lambda given: "constant"),
     "PadV3Grad": _operator(of_array_types.PAD_GRAD, "x", "y", paddings=_integers, mode=_attribute("mode", "reflect")),
     "PadV3": _operator(

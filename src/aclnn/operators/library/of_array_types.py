@@ -432,7 +432,7 @@ ADDCMUL, ADDCDIV = (
     _operator(
         op_type,
         f"y = x + value * x1 {sign} x2",
-        {"x": dtypes, "x1": (), "x2": (), "value": ()},
+        {"x": dtypes, "x1": (), "x2": (), "value": _COMPUTED},
         {"y": Result(_broadcast_three)},
         function,
         checks=(broadcastable("x1", "x"), broadcastable("x2", "x"), broadcastable("x1", "x2")),
