@@ -114,6 +114,23 @@ def _operators() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any] | N
     yield "nn.L1Loss", lambda: nn.L1Loss()(x, other), None
     yield "nn.BCEWithLogitsLoss", lambda: nn.BCEWithLogitsLoss()(x, mint.sigmoid(other)), None
     yield "pad", lambda: functional.pad(x, (1, 2)), lambda: np.pad(a, ((0, 0), (1, 2)))
+    rows = ms.Tensor(np.array([[4], [0]]))
+    for name, of in {
+        "addcdiv": lambda: ops.addcdiv(x, other, positive, 0.5),
+        "argmax": lambda: ops.argmax(x, 1),
+        "cummin": lambda: ops.cummin(x, 1),
+        "cumprod": lambda: ops.cumprod(x, 1),
+        "diag": lambda: ops.diag(x[0]),
+        "interpolate": lambda: ops.interpolate(image, size=(11, 5), mode="bilinear"),
+        "L2Normalize": lambda: ops.L2Normalize()(x),
+        "norm": lambda: ops.norm(x, 2, 1),
+        "pad, circular": lambda: ops.pad(image, [1, 2, 0, 3], "circular"),
+        "scatter_nd_add": lambda: ops.scatter_nd_add(ms.Parameter(x), rows, other[:2]),
+        "sort": lambda: ops.sort(x, 1, True),
+        "tensor_scatter_max": lambda: ops.tensor_scatter_max(x, rows, other[:2]),
+    }.items():
+        yield f"ops.{name}", of, None
+    yield "mint.diag", lambda: mint.diag(x, 1), lambda: np.diag(a, 1)
 
     def layer(make: Callable[[], Any], *inputs: Any) -> Callable[[], Any]:
         """A layer's result, and the gradients of its weights, which NumPy draws, and of its first input."""
@@ -153,6 +170,9 @@ def _operators() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any] | N
         ("Conv3d", lambda: nn.Conv3d(3, 4, 3, pad_mode="valid"), volume),
         ("MaxPool2d", lambda: nn.MaxPool2d(3, 2, "same"), image),
         ("AvgPool2d", lambda: nn.AvgPool2d(2, 2), image),
+        ("AdaptiveAvgPool2d", lambda: nn.AdaptiveAvgPool2d((3, 2)), image),
+        ("ReflectionPad2d", lambda: nn.ReflectionPad2d((1, 2, 0, 3)), image),
+        ("ReLU6", nn.ReLU6, image),
         ("Embedding", lambda: nn.Embedding(10, 6), tokens),
         ("LSTM", lambda: nn.LSTM(8, 16), sequence),
         ("RNN", lambda: nn.RNN(8, 16), sequence),
@@ -249,6 +269,12 @@ def _trainings() -> Iterator[tuple[str, Callable[[], Any], None]]:
         "AdamWeightDecay": lambda p: nn.AdamWeightDecay(p, 0.01),
         "RMSProp": lambda p: nn.RMSProp(p, 0.003),
         "Adagrad": lambda p: nn.Adagrad(p, learning_rate=0.05),
+        "Adadelta": lambda p: nn.Adadelta(p, 1.0),
+        "AdaMax": lambda p: nn.AdaMax(p, 0.01),
+        "Adam with AMSGrad": lambda p: nn.Adam(p, 0.01, use_amsgrad=True),
+        "centred RMSProp": lambda p: nn.RMSProp(p, 0.003, centered=True),
+        "FTRL": lambda p: nn.FTRL(p, learning_rate=0.05),
+        "ProximalAdagrad": lambda p: nn.ProximalAdagrad(p, learning_rate=0.05),
         "mint's AdamW": lambda p: mint.optim.AdamW(p, 0.01, weight_decay=0.01),
     }
     for name, make in optimizers.items():
