@@ -271,7 +271,7 @@ def expect_error(folder, words, status, text):
             ["layer_norm_backward", "--actual", "grad_bias={x}", "--reference", "{x}"],
             "--reference: expected grad_input=, grad_w",
         ),
-        (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, got it again"),
+        (["silu_backward", "--actual", "grad_input={x}", "--actual", "{x}"], "grad_input: expected once, given twice"),
         (["silu_backward", "grad_output={x}", "--actual", "{x}"], "silu_backward: expected self=FILE, got none"),
         (
             ["layer_norm_backward", "grad_out={x}", "input={x}", "--actual", "grad_bias={x}"],

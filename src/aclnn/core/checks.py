@@ -1,4 +1,4 @@
-"""Reusable checks for operators' declarations, each with a status code and a text that says what was expected."""
+"""Reusable checks for operator declarations: each has a status code and an error text that states what was expected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aclnn.core.tensor import Tensor
 
 FLOATING = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16)
 
-#: What the operators' kernels take: bfloat16 exists on the A2, A3 and 950 products only.
+#: Floating-point types of the operators' kernels: bfloat16 exists on the A2, A3 and 950 products only.
 WITH_BFLOAT16 = frozenset(FLOATING)
 WITHOUT_BFLOAT16 = frozenset({DataType.FLOAT, DataType.FLOAT16})
 
@@ -32,14 +32,14 @@ def computed(operator: Operator) -> tuple[DataType, ...]:
     return (*FLOATING, *sorted(taken - WITH_BFLOAT16))
 
 
-#: How many dimensions a tensor may have where an operator states a limit.
+#: Maximum number of dimensions of a tensor, for operators that state a limit.
 MOST_DIMS = 8
 
-#: Characters of a refused value in an error text.
+#: Maximum length of a rejected value in an error text, in characters.
 _SHOWN = 80
 _EXTENTS = 16
 
-#: An argument's complaint, given the tensor by that name.
+#: Function of a call and an argument's name: returns an error text for a violation, None otherwise.
 Complaint = Callable[[Call, str], str | None]
 
 
@@ -63,12 +63,12 @@ def extents(shape: Sequence[int]) -> str:
 
 
 def rule(name: str, complaint: Callable[[Call], str | None], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """Make a check from a function that returns a text for a violation, None otherwise."""
+    """Make a check from a function that returns an error text for a violation, None otherwise."""
     return Check(name, code, complaint)
 
 
 def each(name: str, names: Sequence[str], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """Make a check of several arguments, each once and in order; null arguments are skipped."""
+    """Make a check that applies to each of several arguments in order; null arguments are skipped."""
     names = tuple(dict.fromkeys(names))
 
     def find(call: Call) -> str | None:
@@ -92,13 +92,13 @@ def present(*names: str) -> Check:
 
 
 def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[DataType]], *names: str) -> Check:
-    """Require data types, which the current product may decide."""
+    """Require one of a set of data types, which may depend on the product."""
 
     def complain(call: Call, name: str) -> str | None:
         accepted, dtype = allowed(call.product) if callable(allowed) else allowed, call[name].dtype
         if dtype in accepted:
             return None
-        # Where this check takes bfloat16 on a product without it, a later one does not.
+        # BF16 is not listed on products without it: a later check rejects it there even if this one accepts it.
         lacks = set() if call.product.has_bfloat16 else {DataType.BF16}
         expected = listing(member.c_name for member in DataType if member in accepted and member not in lacks)
         return f"expected data type {expected} on {call.product.title}, got {dtype.c_name}"
@@ -107,7 +107,7 @@ def dtype_in(allowed: Collection[DataType] | Callable[[Product], Collection[Data
 
 
 def where_supported(dtypes: Collection[DataType]) -> Callable[[Product], frozenset[DataType]]:
-    """Return a function of the product: the data types, without BF16 on products that lack it."""
+    """Return a function that maps a product to these data types, without BF16 on products that lack it."""
     without = frozenset(dtypes) - {DataType.BF16}
     return lambda product: frozenset(dtypes) if product.has_bfloat16 else without
 
@@ -130,7 +130,7 @@ def promotable(first: str, second: str) -> Check:
 
 
 def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
-    """Require data types to which the computation's data type converts implicitly."""
+    """Require data types to which the result's data type converts implicitly."""
 
     def complain(call: Call, name: str) -> str | None:
         computed, mine = dtype(call), call[name].dtype
@@ -142,7 +142,7 @@ def castable_from(dtype: Callable[[Call], DataType], *names: str) -> Check:
 
 
 def unless_real(dtype: DataType) -> str | None:
-    """Complain of a data type other than booleans, integers and real floating-point numbers."""
+    """Return an error text for a data type that is not boolean, integer or real floating-point."""
     return None if castable(dtype, DataType.DOUBLE) else f"expected a real number, got one of {dtype.c_name}"
 
 
@@ -173,7 +173,7 @@ def same_dtype(name: str, other: str) -> Check:
 
 
 def one_dtype(first: str, second: str) -> Check:
-    """Require equal data types of two arguments where both are given."""
+    """Require equal data types of two arguments if both are given."""
 
     def complain(call: Call) -> str | None:
         if call[first] is None or call[second] is None or call[first].dtype == call[second].dtype:
@@ -185,7 +185,7 @@ def one_dtype(first: str, second: str) -> Check:
 
 
 def dtype_or_float32(other: str, *names: str) -> Check:
-    """Require another argument's data type, if that is given, or float32."""
+    """Require float32 or the data type of another argument, if that argument is given."""
 
     def complain(call: Call, name: str) -> str | None:
         if call[other] is None:
@@ -198,7 +198,7 @@ def dtype_or_float32(other: str, *names: str) -> Check:
 
 
 def has_zero(shape: Sequence[int]) -> bool:
-    """Return true if a dimension is known to be 0; a symbolic one is not."""
+    """Return True if a dimension is known to be 0; symbolic dimensions are not."""
     return any(isinstance(extent, int) and extent == 0 for extent in shape)
 
 
@@ -217,7 +217,7 @@ def _mask_of_three(call: Call) -> str | None:
     return None if length == 3 else f"outputMask: expected 3 values, got {length}"
 
 
-#: Of the gradients of input, weight and bias.
+#: Mask of the gradients of input, weight and bias.
 THREE_MASK_VALUES = rule("three mask values", _mask_of_three)
 
 
@@ -232,7 +232,7 @@ def same_shape(name: str, other: str) -> Check:
 
 
 def shape_is(what: str, shape: Callable[[Call], Sequence[int]], *names: str) -> Check:
-    """Require a shape that follows from the call; ``what`` describes it in the check's name."""
+    """Require a shape computed from the call; ``what`` describes the shape in the check's name."""
 
     def complain(call: Call, name: str) -> str | None:
         expected, got = tuple(shape(call)), call[name].shape
@@ -242,7 +242,7 @@ def shape_is(what: str, shape: Callable[[Call], Sequence[int]], *names: str) -> 
 
 
 def size_is(what: str, size: Callable[[Call], int], *names: str) -> Check:
-    """Require a number of elements that follows from the call, in any shape."""
+    """Require a number of elements computed from the call, in any shape."""
 
     def complain(call: Call, name: str) -> str | None:
         expected, got = size(call), call[name].size
@@ -302,7 +302,7 @@ def public_format(*names: str) -> Check:
 
 
 def format_of_rank(*names: str) -> Check:
-    """Require the storage format that names as many dimensions as the tensor has, as ACL_FORMAT_NCHW does four."""
+    """Require the storage format of the tensor's rank, such as ACL_FORMAT_NCHW for four dimensions."""
 
     def complain(call: Call, name: str) -> str | None:
         expected, got = Format.of_rank(len(call[name].shape)), call[name].format
@@ -339,7 +339,7 @@ def _without_kernel(call: Call) -> str | None:
     return f"product: expected one with a kernel, {expected}, got {call.product.title}"
 
 
-#: Of generated interfaces, which look for a kernel before they look at data types.
+#: First check of generated interfaces, which look for a kernel before they look at data types.
 KERNEL_OF_THE_PRODUCT = rule("kernel of the product", _without_kernel, ACLNN_ERR_INNER_FIND_KERNEL_ERROR)
 
 
@@ -353,13 +353,13 @@ def some_dims(*names: str) -> Check:
 
 
 def null(*names: str, why: str = "") -> Check:
-    """Require null, for a reason."""
+    """Require null; ``why`` gives the reason."""
     text = f"expected null{f' ({why})' if why else ''}, got a tensor"
     return each("null", names, lambda call, name: text)
 
 
 def not_empty(*names: str) -> Check:
-    """Require elements."""
+    """Require at least one element."""
 
     def complain(call: Call, name: str) -> str | None:
         return None if call[name].size else f"expected elements, got shape {extents(call[name].shape)}"
@@ -368,7 +368,10 @@ def not_empty(*names: str) -> Check:
 
 
 def axis(name: str, tensor: str) -> Check:
-    """Require an attribute to be a dimension of a tensor (0 of one without); negative numbers count from the end."""
+    """Require an attribute to be a dimension of a tensor, where a 0-dim tensor counts as one of dimension 1.
+
+    Negative numbers count from the end.
+    """
 
     def complain(call: Call) -> str | None:
         dim, rank = call[name], max(1, len(call[tensor].shape))
@@ -389,7 +392,7 @@ def limited_dims(*names: str) -> Check:
 
 
 def limited_dims_unless_contiguous(*names: str, out: str | None = None) -> Check:
-    """Require at most ``MOST_DIMS`` dimensions where not all of these tensors, and the output, are contiguous."""
+    """Require at most ``MOST_DIMS`` dimensions unless all of these tensors, and the output, are contiguous."""
     limited = limited_dims(*names)
     looked_at = names if out is None else (*names, out)
 
@@ -400,7 +403,7 @@ def limited_dims_unless_contiguous(*names: str, out: str | None = None) -> Check
 
 
 def one_of(name: str, *allowed: object) -> Check:
-    """Require an attribute to be one of the values given; case matters."""
+    """Require an attribute to be one of the given values; case matters."""
 
     def complain(call: Call, name: str) -> str | None:
         value = call[name]
@@ -410,7 +413,7 @@ def one_of(name: str, *allowed: object) -> Check:
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the shape to which shapes broadcast, aligned at the right (1 yields to 0 too); None if there is none."""
+    """Return the shape to which shapes broadcast, aligned at the right (1 and 0 give 0); None if they do not."""
     rank = max(map(len, shapes))
     aligned = ((1,) * (rank - len(shape)) + tuple(shape) for shape in shapes)
     result = tuple(reduce(_broadcast_extent, extents) for extents in zip(*aligned, strict=True))
@@ -420,7 +423,7 @@ def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...] | None:
 def _broadcast_extent(first: int | None, second: int | None) -> int | None:
     """Return the extent to which two extents broadcast, None if they do not.
 
-    Extents may be symbolic (PyTorch): an unknown one equals itself, and comparing it with a number has no answer.
+    Extents may be symbolic (PyTorch): an unknown extent equals itself, but it cannot be compared with a number.
     """
     for extent, other in ((first, second), (second, first)):
         if isinstance(extent, int) and extent == 1:
@@ -483,18 +486,18 @@ def promoted_dtype(name: str, first: str, second: str) -> Check:
 
 
 def promoted_and_broadcast(first: Tensor, second: Tensor) -> tuple[DataType, tuple[int, ...]]:
-    """Return the data type to which two tensors promote and the shape to which they broadcast; the first's for none."""
+    """Return the data type and shape that two tensors promote and broadcast to; the first tensor's if there is none."""
     dtype, shape = promote(first.dtype, second.dtype), broadcast_shape(first.shape, second.shape)
     return first.dtype if dtype is None else dtype, first.shape if shape is None else shape
 
 
 def on(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """Restrict checks to some products; their names say so."""
+    """Restrict checks to some products, which the checks' names then state."""
     return restricted(f"on {_titles(products)}", lambda call: call.product in products, *checks)
 
 
 def elsewhere(products: Collection[Product], *checks: Check) -> tuple[Check, ...]:
-    """Restrict checks to all other products; their names say so."""
+    """Restrict checks to all products but these, which the checks' names then state."""
     return restricted(f"not on {_titles(products)}", lambda call: call.product not in products, *checks)
 
 
@@ -503,29 +506,29 @@ def _titles(products: Collection[Product]) -> str:
 
 
 def only_if(check: Check, when: str, applies: Callable[[Call], bool]) -> Check:
-    """Restrict a check to some calls; ``when`` describes them in its name."""
+    """Restrict a check to calls for which ``applies`` holds; ``when`` describes these calls in the check's name."""
     return Check(f"{check.name} ({when})", check.code, lambda call: check.complaint(call) if applies(call) else None)
 
 
 def restricted(when: str, applies: Callable[[Call], bool], *checks: Check) -> tuple[Check, ...]:
-    """Restrict several checks to some calls, as ``only_if`` does one."""
+    """Restrict several checks with ``only_if``."""
     return tuple(only_if(check, when, applies) for check in checks)
 
 
 def with_code(code: int, *checks: Check) -> tuple[Check, ...]:
-    """Give checks another status code."""
+    """Return the checks with another status code."""
     return tuple(replace(check, code=code) for check in checks)
 
 
 def unless_empty(
     names: Sequence[str], *checks: Check, which: str = "", among: Callable[[Iterable[bool]], bool] = any
 ) -> tuple[Check, ...]:
-    """Restrict checks to calls in which not any, or not all, of these tensors are empty.
+    """Skip checks if any (or all) of these tensors are empty.
 
     Args:
         names: the tensors.
-        checks: may ask for what an empty tensor does not have.
-        which: the tensors in the checks' names; all of them by default.
+        checks: the checks, which may read properties that an empty tensor lacks.
+        which: description of the tensors in the checks' names; by default their names.
         among: ``any`` or ``all``.
     """
 
@@ -534,7 +537,7 @@ def unless_empty(
             if among(has_zero(call[name].shape) for name in names):
                 return None
             text = check.complaint(call)
-            # Only now, because of a symbolic size it may not be known whether it is 0.
+            # Only after a violation: it may be unknown whether a symbolic size is 0.
             return None if text is None or among(call[name].size == 0 for name in names) else text
 
         return Check(f"{check.name} (unless {which or listing(names)} is empty)", check.code, find)
@@ -542,7 +545,7 @@ def unless_empty(
     return tuple(map(spare, checks))
 
 
-#: Data types of an operator's required tensors, inputs before outputs, that have a kernel together.
+#: Data types of an operator's required tensors, inputs before outputs: one supported combination.
 Column = tuple[DataType, ...]
 
 
@@ -560,11 +563,11 @@ def generated(
     Args:
         inputs: the required input tensors, in order.
         outputs: the output tensors.
-        columns: of a product that the definition names, the data types that go together.
-        tiling: what the tiling function demands, which is not asked where every output is empty.
-        written: the tensors that count as outputs there, where some are inputs too.
-        optional: what is demanded of optional tensors' data types, after those of the others.
-        code: of what the tiling function finds.
+        columns: the supported combinations of data types on a product.
+        tiling: checks made by the tiling function, which does not run if every output is empty.
+        written: the tensors that count as outputs for that purpose, if some are inputs too.
+        optional: checks of optional tensors' data types, made after the required tensors'.
+        code: status code of the tiling function's checks.
     """
     names = (*inputs, *outputs)
 
@@ -598,7 +601,7 @@ _LARGEST_EXTENT_BYTES = 2**63 - 1
 
 
 def view_violation(name: str, tensor: Tensor) -> str | None:
-    """Return a text about a view that no memory can hold (negative dimensions, too many bytes), None otherwise."""
+    """Return an error text for a view that no memory can hold (negative dimensions, too many bytes), None otherwise."""
     if any(extent < 0 for extent in tensor.shape):
         return f"{name}: expected dimensions of 0 or more, got {extents(tensor.shape)}"
     if len(tensor.strides) != len(tensor.shape):

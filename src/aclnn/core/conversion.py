@@ -10,10 +10,10 @@ Array = np.ndarray[Any, Any]
 
 
 def convert(values: Array, dtype: np.dtype[Any]) -> Array:
-    """Convert as aclnnCast does; the array itself where it has the data type.
+    """Convert as aclnnCast does; return the array itself if it has the data type already.
 
-    Floating numbers become integers by truncation, at the ends of the range by saturation, NaN 0; integers wrap;
-    complex numbers lose their imaginary part; whatever is not 0 is true.
+    Floating-point numbers are truncated to integers and saturate, with NaN as 0; integers wrap; complex numbers lose
+    their imaginary part; every nonzero value becomes true.
     """
     if values.dtype == dtype:
         return values
@@ -26,7 +26,7 @@ def convert(values: Array, dtype: np.dtype[Any]) -> Array:
 
 def _truncated(values: Array, dtype: np.dtype[Any]) -> Array:
     wide, limits = values.astype(np.float64), np.iinfo(dtype)
-    # These two are exact in float64, unlike the limits of 64 bits.
+    # Exact in float64, unlike the largest 64-bit integers themselves.
     below, above = wide <= float(limits.min) - 1, wide >= float(limits.max) + 1
     result = np.where(below | above | np.isnan(wide), 0, wide).astype(dtype)
     return np.where(below, limits.min, np.where(above, limits.max, result)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Data types and storage formats, with their ACL numbers and their names elsewhere."""
+"""Data types and storage formats: their ACL numbers and their names in NumPy, ml_dtypes and torch."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _FOUR_BITS = (29, 40, 41)
 
 
 class DataType(IntEnum):
-    """``aclDataType``: ACL number, bytes as ``aclDataTypeSize`` reports them, NumPy's or ml_dtypes' name, torch's name.
+    """``aclDataType``: ACL number, size reported by ``aclDataTypeSize``, names in NumPy or ml_dtypes and in torch.
 
-    Any other number is accepted, as ``aclCreateTensor`` accepts it, and becomes a member without a NumPy equivalent.
+    Any other number is accepted, as ``aclCreateTensor`` does, and becomes a member without a NumPy equivalent.
     """
 
     itemsize: int
     bits: int
-    """Bits of an element in a tensor's memory, where two of four bits share a byte, the first in its lower half."""
+    """Bits per element in memory; two 4-bit elements share a byte, the first in its low half."""
     numpy_name: str | None
     torch_name: str | None
 
@@ -59,7 +59,7 @@ class DataType(IntEnum):
     FLOAT8_E5M2 = 35, 1, "float8_e5m2", "float8_e5m2"
     FLOAT8_E4M3FN = 36, 1, "float8_e4m3fn", "float8_e4m3fn"
     FLOAT8_E8M0 = 37, 1, "float8_e8m0fnu", "float8_e8m0fnu"
-    # From here on ACL's own size query answers 8, its "everything else".
+    # From here on ``aclDataTypeSize`` returns its default, 8.
     FLOAT6_E3M2 = 38, 8, "float6_e3m2fn"
     FLOAT6_E2M3 = 39, 8, "float6_e2m3fn"
     FLOAT4_E2M1 = 40, 8, "float4_e2m1fn"
@@ -81,7 +81,7 @@ class DataType(IntEnum):
 
     @property
     def numpy(self) -> np.dtype[Any]:
-        """Equivalent NumPy data type (ml_dtypes' for bfloat16 and narrower floats).
+        """Equivalent NumPy data type (from ml_dtypes for bfloat16 and narrower floats).
 
         Raises:
             TypeError: neither NumPy nor ml_dtypes has an equivalent.
@@ -105,7 +105,7 @@ class DataType(IntEnum):
         return np.frombuffer(data, self.numpy)[0]
 
     def encode(self, number: Any) -> bytes:
-        """Convert a number to the bytes of this data type; one that exceeds a floating-point type becomes infinite.
+        """Convert a number to the bytes of this data type; overflow of a floating-point type gives infinity.
 
         Raises:
             OverflowError: an integer exceeds an integer type.
@@ -119,7 +119,7 @@ class DataType(IntEnum):
         """Return the data type equivalent to a NumPy data type.
 
         Raises:
-            TypeError: there is none (object arrays, strings, other byte orders …).
+            TypeError: there is none (object arrays, strings, non-native byte orders …).
         """
         found = _by_numpy_name().get(dtype.name)
         if found is None or not dtype.isnative:
@@ -135,7 +135,7 @@ def _numpy_dtype(dtype: DataType) -> np.dtype[Any]:
         return np.dtype(name)
     import ml_dtypes
 
-    narrow = None if name is None else getattr(ml_dtypes, name, None)  # those of four and six bits came with 0.5
+    narrow = None if name is None else getattr(ml_dtypes, name, None)  # 4- and 6-bit types need ml_dtypes 0.5
     if narrow is None:
         raise TypeError(f"{dtype.c_name} has no NumPy equivalent")
     equivalent: np.dtype[Any] = np.dtype(narrow)
@@ -148,7 +148,7 @@ def _by_numpy_name() -> dict[str, DataType]:
 
 
 class Format(IntEnum):
-    """``aclFormat``: a label that checks read; no operator reorders data by it."""
+    """``aclFormat``: a label that checks read; no operator reorders data because of it."""
 
     private: bool
 
@@ -195,10 +195,10 @@ class Format(IntEnum):
 
     @classmethod
     def of_rank(cls, rank: int) -> Format:
-        """Return the label that torch_npu gives tensors of so many dimensions; functions may refuse others."""
+        """Return the format that torch_npu gives tensors of this rank; functions may reject others."""
         return {3: cls.FORMAT_NCL, 4: cls.FORMAT_NCHW, 5: cls.FORMAT_NCDHW}.get(rank, cls.FORMAT_ND)
 
 
 def float32(number: float) -> float:
-    """Round an attribute to float32, which is all that the vendor's code sees of it."""
+    """Round an attribute to float32, the precision in which the vendor's code receives it."""
     return c_float(number).value

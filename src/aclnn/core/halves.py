@@ -1,4 +1,4 @@
-"""Tensors that consist of two halves along the dimension that the attribute ``dim`` names: shapes, parts, checks."""
+"""Tensors of two halves along the dimension given by the attribute ``dim``: shapes, parts, checks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 
 
 def half_shape(call: Call, whole: str) -> Shape:
-    """Return the shape of a half of a tensor; the tensor's own for a dim that it does not have.
+    """Return the shape of half a tensor; the whole tensor's if ``dim`` is out of range.
 
-    A missing dimension counts as an empty one.
+    A 0-dim tensor counts as an empty one of one dimension.
     """
     shape, dim = call[whole].shape or (0,), call["dim"]
     if not -len(shape) <= dim < len(shape):
@@ -20,7 +20,7 @@ def half_shape(call: Call, whole: str) -> Shape:
 
 
 def halves(call: Call, tensor: str) -> tuple[Part, Part]:
-    """Return the parts of a tensor: its first half and its second half."""
+    """Return the first and the second half of a tensor."""
     shape = call[tensor].shape
     dim = call["dim"] % len(shape)
     half = shape[dim] // 2

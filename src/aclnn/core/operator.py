@@ -1,4 +1,4 @@
-"""Declarations of operators: frozen data from which C headers, entry points, torch operators and tests follow."""
+"""Operator declarations: frozen data from which C headers, entry points, torch operators and tests are generated."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Kind(Enum):
     INT32 = "int32_t "
     INT8 = "int8_t "
 
-    __hash__ = object.__hash__  # as Product's: members are singletons, and every call with attributes looks them up
+    __hash__ = object.__hash__  # faster than Enum's, and members are singletons; every call with attributes hashes them
 
     @property
     def label(self) -> str:
-        """Description for people: input tensor, int array, double."""
+        """Readable description: input tensor, int array, double."""
         spelt = self.name.lower().replace("_", " ")
         if self in LISTS:
             return spelt.replace("list", "tensor list")
@@ -63,11 +63,11 @@ class Parameter:
     kind: Kind
     meaning: str
     optional: bool = False
-    """True if null is accepted in general (checks may still require a value)."""
+    """True if the C interface accepts null (checks may still require a value)."""
     c_type: str | None = None
     """C type, if it differs from the kind's."""
     updated: bool = False
-    """True for an input that the operator also writes, or an output of which it reads what it replaces."""
+    """True for an input that the operator also writes, or an output that it also reads."""
 
     @property
     def is_tensor(self) -> bool:
@@ -92,25 +92,25 @@ class Call:
         return self.arguments[name]
 
     def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the tensors given, by name, in the order of the signature."""
+        """Yield the given tensors with their names, in the order of the signature."""
         return self.operator.tensors(self.arguments)
 
 
 @dataclass(frozen=True)
 class Check:
-    """Check of a call, with the status code of its violation."""
+    """Requirement on a call, with the status code of a violation."""
 
     name: str
     """Requirement in a few words: ``same shape: self, gradOutput``."""
     code: int
     """Status code of a violation."""
     complaint: Callable[[Call], str | None]
-    """Return a text ``argument: expected …, got …`` for a violation, None otherwise."""
+    """Function that returns an error text ``argument: expected …, got …`` for a violation, None otherwise."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Slice of a tensor along one dimension, from begin to end."""
+    """Slice of a tensor along one dimension, from ``begin`` to ``end``."""
 
     tensor: str
     dim: int
@@ -120,7 +120,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Columns:
-    """Every ``step``-th column, from begin to end, of a tensor as a matrix whose rows are the dimensions before dim."""
+    """Every ``step``-th column of a tensor, viewed as a matrix whose rows are the dimensions before ``dim``."""
 
     tensor: str
     dim: int
@@ -131,16 +131,16 @@ class Columns:
 
 @dataclass(frozen=True)
 class PerChannel:
-    """A tensor with one element for all, or one for each index along dimension 1 of the outputs, in row-major order."""
+    """Tensor with one element in all, or one per index along dimension 1 of the outputs, in row-major order."""
 
     tensor: str
 
 
 @dataclass(frozen=True)
 class View:
-    """A tensor in another shape of as many elements, in row-major order: dimensions split, merged or added.
+    """Tensor reshaped in row-major order: dimensions split, merged or added.
 
-    Of an output with more elements the first are written.
+    An output may have more elements than the shape; the first ones are written.
     """
 
     tensor: str
@@ -149,9 +149,9 @@ class View:
 
 @dataclass(frozen=True)
 class Sums:
-    """A tensor with the sums of a formula's results over the dimensions in which it has extent 1.
+    """Tensor that receives a formula's results summed over the dimensions in which its extent is 1.
 
-    They are added up in float64, in an order that depends on the shape only, and rounded once.
+    Sums are accumulated in float64, in an order that depends on the shape only, and rounded once.
     """
 
     of: str | View
@@ -167,18 +167,18 @@ class Elementwise:
     """Compute ``outputs = formula(*inputs, *numbers)`` for each element of the outputs' shape; inputs broadcast."""
 
     formula: Callable[..., Any]
-    """Scalar function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
+    """Scalar function made of the functions of ``aclnn.formula``; returns a tuple for several outputs."""
     inputs: tuple[str | Part | PerChannel | Columns, ...]
-    """All or none of inputs and outputs are ``Columns``."""
+    """``Columns`` occur in every input and output or in none."""
     outputs: tuple[str | Part | Columns, ...]
     numbers: tuple[float, ...] = ()
-    """Attributes: the formula's last arguments."""
+    """Attribute values: the formula's last arguments."""
     dtype: DataType | None = None
-    """Data type to which inputs are converted first; by default inputs that are not floating-point are promoted."""
+    """Data type to which inputs are converted first; by default, inputs that are not floating-point are promoted."""
     groups: str | None = None
-    """A tensor of integers: only as many of the matrices' first rows as they add up to are computed."""
+    """Tensor of group sizes: only as many leading rows of the matrices are computed as their sum says."""
     clears: bool = False
-    """True if the other rows become zeros; else they are left as they are."""
+    """True if the remaining rows are set to zero; by default they keep their contents."""
     on_every_product: ClassVar[bool] = False
 
 
@@ -186,8 +186,8 @@ class Elementwise:
 class Reduction:
     """Compute ``outputs = formula(*inputs, *numbers)`` over rows, whose elements lie along ``dims``.
 
-    Inputs and outputs broadcast to one common shape, as NumPy's arrays do; the other dimensions are the rows. The words
-    ``row_sum``, ``row_max`` and ``row_mean`` of ``aclnn.formula`` stand for what a row's elements have in common:
+    Inputs and outputs broadcast to one common shape, by NumPy's rules; the dimensions not in ``dims`` index the rows.
+    The functions ``row_sum``, ``row_max`` and ``row_mean`` of ``aclnn.formula`` reduce a row's elements:
 
         def layer_norm(x, w, b, eps):
             centred = x - (mean := row_mean(x))
@@ -197,8 +197,8 @@ class Reduction:
         Reduction(layer_norm, ("x", "w", "b"), ("y", View("mean", (M, 1)), View("rstd", (M, 1))), (1,), (eps,))
 
     with x of shape (M, N), w and b of (N,). GroupNorm is the same formula over views of (N, G, C/G, HW), with w and b
-    as (1, G, C/G, 1), statistics as (N, G, 1, 1) and dims (2, 3); BatchNorm that of (N, C, HW), with w as (1, C, 1)
-    and dims (0, 2). LayerNorm's gradients for w and b are sums over rows of what each element contributes:
+    as (1, G, C/G, 1), statistics as (N, G, 1, 1) and dims (2, 3); BatchNorm is the formula over (N, C, HW), with w as
+    (1, C, 1) and dims (0, 2). LayerNorm's gradients for w and b are sums over rows of each element's contribution:
 
         def layer_norm_gradients(dy, x, mean, rstd, w):
             xhat, g = (x - mean) * rstd, dy * w
@@ -210,35 +210,35 @@ class Reduction:
     """
 
     formula: Callable[..., Any]
-    """Function in the words of ``aclnn.formula``; returns a tuple for several outputs."""
+    """Function made of the functions of ``aclnn.formula``; returns a tuple for several outputs."""
     inputs: tuple[str | View | float, ...]
-    """A number stands where a tensor is absent, such as 1.0 for a weight; the formula is compiled with it."""
+    """A number replaces an absent tensor, such as 1.0 for a weight; it is compiled into the formula."""
     outputs: tuple[str | View | Sums | None, ...]
-    """One for each result: of extent 1 along ``dims`` where that is the row's; None where it is not wanted."""
+    """One per result, of extent 1 along ``dims`` if the result is one per row; None for an unwanted result."""
     dims: tuple[int, ...]
-    """Dimensions of the common shape along which a row's elements lie; all others are rows."""
+    """Dimensions of the common shape along which a row's elements lie."""
     numbers: tuple[float, ...] = ()
-    """Attributes: the formula's last arguments, with which nothing is compiled."""
+    """Attribute values: the formula's last arguments, not compiled into it."""
     on_every_product: bool = False
-    """True if the product needs no kernel."""
+    """True if the computation runs on every product, with or without a kernel for the data types."""
 
 
 @dataclass(frozen=True)
 class LayerNormBackward:
-    """Compute the gradients of LayerNorm or RMSNorm; names are None for absent and unwanted tensors."""
+    """Compute the gradients of LayerNorm or RMSNorm; None stands for an absent or unwanted tensor."""
 
     inputs: tuple[str | None, ...]
     outputs: tuple[str | None, ...]
     normalized_dims: int
     on_every_product: bool = False
-    """True if the product needs no kernel (only zeros are written)."""
+    """True if the product needs no kernel, since only zeros are written."""
     centred: bool = True
     """False for RMSNorm, which has no mean."""
 
 
 @dataclass(frozen=True)
 class LayerNorm:
-    """Compute LayerNorm or RMSNorm on a GPU; names are None for absent and unwanted tensors."""
+    """Compute LayerNorm or RMSNorm on a GPU; None stands for an absent or unwanted tensor."""
 
     inputs: tuple[str | None, ...]
     """Names of x, weight, bias."""
@@ -247,7 +247,7 @@ class LayerNorm:
     normalized_dims: int
     eps: float
     on_every_product: bool = False
-    """True if the product needs no kernel (no columns: only mean and rstd are filled)."""
+    """True if the product needs no kernel, since there are no columns and only mean and rstd are filled."""
     centred: bool = True
     """False for RMSNorm, which has neither mean nor bias."""
 
@@ -257,27 +257,27 @@ class Library:
     """Compute ``outputs = function(*inputs)`` with NumPy; results are converted to the outputs' types and broadcast."""
 
     function: Callable[..., Any]
-    """Function of arrays, float32 for 16-bit floating-point types; returns an array, or one for each output."""
+    """Function of arrays, with 16-bit floating-point types as float32; returns an array or one per output."""
     inputs: tuple[str, ...]
     """Names of tensors, elements of tensor lists (``x[0]``) and scalars."""
     outputs: tuple[str, ...]
     dtype: DataType | None = None
-    """Data type to which inputs and results are converted; None keeps theirs."""
+    """Data type to which inputs and results are converted; None converts nothing."""
     sized_by_result: bool = False
-    """True if the output takes the shape of the result, which depends on data."""
+    """True if the output takes the shape of the result, which depends on the inputs' values."""
     on_every_product: bool = False
-    """True if the product needs no kernel."""
+    """True if the computation runs on every product, with or without a kernel for the data types."""
     fills: bool = False
-    """True if the function takes ``out``, where it may put its only result, after it has read what lies there."""
+    """True if the function accepts ``out``: memory for its only result, whose old contents it may read first."""
     communicator: Any = None
-    """The communicator with whose other ranks the function exchanges data (see ``aclnn.runtime.communicators``)."""
+    """Communicator over whose ranks the function exchanges data (see ``aclnn.runtime.communicators``)."""
 
 
 Work = Elementwise | Reduction | LayerNorm | LayerNormBackward | Library
 Shape = tuple[int, ...]
 
 
-#: What follows an operator's name in the name of its first phase.
+#: Suffix of the first phase's function name.
 PHASE_ONE = "GetWorkspaceSize"
 
 
@@ -286,7 +286,7 @@ class Operator:
     """Declaration of an aclnn operator: two-phase C interface, checks, computation."""
 
     name: str
-    """Name in snake case, everywhere but in C: Python function, torch operator, test, benchmark, command."""
+    """Name in snake case outside C: Python function, torch operator, test, benchmark, command."""
     function: str
     """Name in C: aclnnSiluBackward."""
     summary: str
@@ -294,27 +294,27 @@ class Operator:
     """Formula in plain text, from the operator's document."""
     parameters: tuple[Parameter, ...]
     support: Mapping[Product, frozenset[DataType]]
-    """Data types for which a product has a kernel."""
+    """Data types for which each product has a kernel."""
     checks: tuple[Check, ...]
-    """Checks in order: the first violation decides the status."""
+    """Checks in order: the first violation determines the status."""
     work: Callable[[Call], Work | None] = field(repr=False)
-    """Return the computation for checked arguments, None if there is nothing to do."""
+    """Function that returns the computation for checked arguments, None if there is nothing to compute."""
     infer: Callable[[Call], Mapping[str, tuple[DataType, Shape]]] = field(repr=False, default=lambda call: {})
-    """Return data type and shape of each wanted output for the inputs; for functions of arrays."""
+    """Function that returns data type and shape of each wanted output, given the inputs; for functions of arrays."""
     gpu_work: Callable[[Call], LayerNorm | None] | None = field(repr=False, default=None)
-    """Return the computation on a GPU, where that is not ``work``."""
+    """Function that returns the computation on a GPU, if it differs from ``work``."""
     numbers: tuple[str, ...] = ()
-    """Scalars, and lists of them, whose values decide nothing but results: neither a check nor the plan."""
+    """Scalars and scalar lists whose values affect the results only, neither a check nor the plan."""
     stream_type: str = "aclrtStream "
     leaves: bool = False
-    """True if elements of outputs may be left as they are; new outputs are zeros then."""
+    """True if some elements of outputs may be left unwritten; newly allocated outputs are then zeroed."""
     has_golden_values: bool = True
-    """False where float64 operands do not do, as those whose bytes hold numbers of another's data type."""
+    """False if float64 operands make no sense, such as bytes that encode numbers of another data type."""
     in_header_of: str | None = None
-    """Name of the C header that declares it, without ``aclnn_``; None for one of its own."""
+    """Stem of the C header that declares the function, without ``aclnn_``; None for a header of its own."""
 
     def operands(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor | Scalar]]:
-        """Yield a call's tensors and ``numbers`` by name, in the order of the signature; ``x[0]`` for a list's."""
+        """Yield the tensors and ``numbers`` with their names, in the order of the signature; list items as ``x[0]``."""
         for parameter in self.parameters:
             given = arguments[parameter.name]
             if given is None:
@@ -325,11 +325,11 @@ class Operator:
                 yield from ((f"{parameter.name}[{at}]", item) for at, item in enumerate(given) if item is not None)
 
     def tensors(self, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Tensor]]:
-        """Yield a call's tensors by name, in the order of the signature; ``x[0]`` for a list's."""
+        """Yield the tensors with their names, in the order of the signature; list items as ``x[0]``."""
         return ((name, given) for name, given in self.operands(arguments) if not isinstance(given, Scalar))
 
     def inferred(self, call: Call) -> dict[str, Tensor]:
-        """Return what ``infer`` does as tensors without memory, labelled as arrays of their ranks are."""
+        """Return the outputs of ``infer`` as tensors without memory, each in the format of its rank."""
         described = self.infer(call).items()
         return {name: Tensor(dtype, shape, format=Format.of_rank(len(shape))) for name, (dtype, shape) in described}
 
@@ -349,7 +349,9 @@ class Operator:
         return tuple(p for p in self.parameters if p.kind in ATTRIBUTES)
 
     def parameter(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter:
-        """Find a parameter by its C or Python name; a lone output also by no name, a gradient's also as grad_input.
+        """Find a parameter by its C or Python name.
+
+        A lone output is also found by the empty name, and a lone gradient by grad_input.
 
         Raises:
             ValueError: there is none of those kinds.
@@ -362,7 +364,7 @@ class Operator:
         raise ValueError(f"{self.name}: expected {expected}, got {repr(name) if name else 'no name'}")
 
     def find(self, name: str, kinds: Collection[Kind] = tuple(Kind)) -> Parameter | None:
-        """Find a parameter as ``parameter`` does; None where there is none."""
+        """Find a parameter as ``parameter`` does; return None if there is none."""
         fitting = [p for p in self.parameters if p.kind in kinds]
         for parameter in fitting:
             if name in (parameter.name, parameter.python_name):
@@ -372,17 +374,17 @@ class Operator:
         return outputs[0] if lone else None
 
     def by_name(self, values: Iterable[tuple[str, T]], kinds: Collection[Kind] = tuple(Kind)) -> dict[str, T]:
-        """Return values by their parameters' Python names.
+        """Key values by the Python names of their parameters.
 
         Raises:
-            ValueError: an unknown name, or a parameter twice.
+            ValueError: an unknown name, or a parameter given twice.
         """
         found: dict[str, T] = {}
         for given, value in values:
             name = self.parameter(given, kinds).python_name
             if name in found:
-                again = f" as {given!r}" if given else ""
-                raise ValueError(f"{self.name}: {name}: expected once, got it again{again}")
+                again = f", the second time as {given!r}" if given else ""
+                raise ValueError(f"{self.name}: {name}: expected once, given twice{again}")
             found[name] = value
         return found
 
@@ -402,12 +404,12 @@ _SELF = Parameter("selfRef", "self", Kind.OUTPUT, "x, replaced by the result")
 
 
 def in_place(forward: Operator, checks: tuple[Check, ...], target: Parameter = _SELF) -> Operator:
-    """Return the variant of a function of one tensor, its first parameter, that replaces that tensor by the result.
+    """Return the in-place variant of a function whose first parameter is its only tensor.
 
     Args:
         forward: the operator, whose only output is its last parameter.
-        checks: those of the variant.
-        target: the tensor.
+        checks: checks of the variant.
+        target: the parameter for the tensor that is read and overwritten.
     """
     x, *attributes, out = forward.parameters
     written = (target.name,)

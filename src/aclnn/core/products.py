@@ -14,17 +14,17 @@ DEFAULT_SOC_NAME = "Ascend910B2"
 
 
 class Product(Enum):
-    """Product family: title, architecture number, pattern of its SoC names, an example."""
+    """Product family: title, architecture number, pattern of its SoC names, an example of one."""
 
     ASCEND_950 = "Ascend 950PR / 950DT", 3510, r"Ascend950(PR|DT)_\w+", "Ascend950DT_9571"
     ATLAS_A3 = "Atlas A3", 2201, r"Ascend910_93\d\d", "Ascend910_9391"
     ATLAS_A2 = "Atlas A2", 2201, r"Ascend910B\d\w*(-\d)?", DEFAULT_SOC_NAME
     ATLAS_200I_500_A2 = "Atlas 200I/500 A2", 3002, r"Ascend310B\d", "Ascend310B4"
     ATLAS_INFERENCE = "Atlas inference", 2002, r"Ascend310P\d", "Ascend310P3"
-    # The bare long name Ascend910B is a training part; A2 parts always carry a digit.
+    # The name Ascend910B without a digit is a training part; A2 parts always end in a digit.
     ATLAS_TRAINING = "Atlas training", 1001, r"Ascend910(A|B|ProA|ProB|PremiumA)", "Ascend910A"
 
-    __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code, on every call's path
+    __hash__ = object.__hash__  # faster than Enum's, and members are singletons; every call hashes them
 
     def __init__(self, title: str, architecture: int, long_names: str, example: str) -> None:
         self.title = title
@@ -34,7 +34,7 @@ class Product(Enum):
 
     @property
     def has_bfloat16(self) -> bool:
-        """True on the architectures with BF16, 2201 and 3510."""
+        """True on architectures 2201 and 3510, which have BF16."""
         return self in A2_CLASS or self in CLASS_950
 
 
@@ -43,7 +43,7 @@ CLASS_950 = frozenset({Product.ASCEND_950})
 
 
 _MIB = 1 << 20
-# Of the chips whose numbers are published: AI cores, vector cores, bytes of the second-level cache.
+# AI cores, vector cores and bytes of L2 cache, for chips whose numbers are published.
 _CORES: dict[str, tuple[int, int, int | None]] = {
     r"Ascend910B(1|2|2C)|Ascend910_93[89]\d": (24, 48, 192 * _MIB),
     r"Ascend910B3|Ascend910_93[67]\d": (20, 40, 192 * _MIB),
@@ -58,13 +58,13 @@ _CORES: dict[str, tuple[int, int, int | None]] = {
 
 
 def cores(soc_name: str) -> tuple[int | None, int | None, int | None]:
-    """Return a chip's AI cores, vector cores and bytes of L2 cache; None for unpublished numbers."""
+    """Return a chip's AI cores, vector cores and bytes of L2 cache; None for each unpublished number."""
     found = (numbers for names, numbers in _CORES.items() if re.fullmatch(names, soc_name))
     return next(found, (None, None, None))
 
 
 def product_of(soc_name: str) -> Product:
-    """Return the family of a SoC name, such as ``Ascend910B2`` or ``Ascend950DT_9571``.
+    """Return the product family of a SoC name such as ``Ascend910B2`` or ``Ascend950DT_9571``.
 
     Raises:
         AclnnError: 161002, the name belongs to no product.
@@ -79,7 +79,7 @@ def product_of(soc_name: str) -> Product:
     )
 
 
-#: Called when another product may have been chosen.
+#: Called after a product has been selected.
 when_chosen: list[Callable[[], object]] = []
 
 _selected: tuple[str, Product] | None = None
@@ -88,7 +88,7 @@ _lock = threading.RLock()
 
 def _selection() -> tuple[str, Product]:
     if _selected is None:
-        # Locked: the default must not replace what another thread chooses meanwhile.
+        # Locked: the default must not overwrite a concurrent selection.
         with _lock:
             if _selected is None:
                 set_soc_name(os.environ.get("ACLNN_SOC_NAME") or DEFAULT_SOC_NAME)
@@ -111,7 +111,7 @@ def set_soc_name(name: str) -> None:
 
 
 def soc_name() -> str:
-    """Return the SoC name: of the last ``set_soc_name``, else ``ACLNN_SOC_NAME``, else Ascend910B2."""
+    """Return the SoC name: the last ``set_soc_name``, else ``ACLNN_SOC_NAME``, else Ascend910B2."""
     return _selection()[0]
 
 

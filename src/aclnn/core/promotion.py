@@ -6,7 +6,7 @@ from aclnn.core.dtypes import DataType as D
 
 _COMPLEX = (D.COMPLEX32, D.COMPLEX64, D.COMPLEX128)
 _FLOATING = (D.FLOAT16, D.BF16, D.FLOAT, D.DOUBLE)
-# Narrow to wide; u8 counts as narrower than s16.
+# From narrow to wide; uint8 counts as narrower than int16.
 _INTEGERS = (D.BOOL, D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
 _ALONE = (D.UINT16, D.UINT32, D.UINT64)
 _COMPLEX_OF = {D.DOUBLE: D.COMPLEX128, D.FLOAT: D.COMPLEX64}
@@ -20,7 +20,7 @@ def _rank(dtype: D) -> int | None:
 
 
 def castable(source: D, target: D) -> bool:
-    """Return True if values convert implicitly: within, or upwards in, BOOL, integers, floating-point, complex."""
+    """Return True if values convert implicitly: within or upwards in the order BOOL, integers, floats, complex."""
     first, second = _rank(source), _rank(target)
     return source == target or (first is not None and second is not None and first <= second)
 
@@ -31,12 +31,12 @@ def is_floating(dtype: D) -> bool:
 
 
 def is_integer(dtype: D) -> bool:
-    """Return True for integers; BOOL is none."""
+    """Return True for integer types, which exclude BOOL."""
     return dtype != D.BOOL and dtype in (*_INTEGERS, *_ALONE)
 
 
 def promote(first: D, second: D) -> D | None:
-    """Return the data type to which both promote, None if the table has none."""
+    """Return the data type to which both promote, None if the table has no entry."""
     if first == second:
         return first if first in (*_COMPLEX, *_FLOATING, *_INTEGERS, *_ALONE) else None
     pair = {first, second}

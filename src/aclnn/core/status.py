@@ -1,8 +1,8 @@
 """Status codes and the exception that carries one.
 
 Two families of signed 32-bit integers meet in a program: ``aclnnStatus`` (operators, tensor objects) and ``aclError``
-(runtime). Zero is success in both, and a runtime code may leave an operator's second phase unchanged. The first digit
-tells who is at fault: 1 the caller, 2 a resource, 3 the runtime under an operator, 5 the implementation.
+(runtime). Zero is success in both, and the second phase of an operator may return a runtime code unchanged. The first
+digit tells the cause: 1 the caller, 2 a resource, 3 the runtime under an operator, 5 the implementation.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ ACL_ERROR_RT_EVENT_SYNC_TIMEOUT = CODES["ACL_ERROR_RT_EVENT_SYNC_TIMEOUT"]
 
 
 class HcclResult(IntEnum):
-    """The third family of statuses, that of collective communication."""
+    """Third family of status codes: collective communication."""
 
     HCCL_SUCCESS = 0
     HCCL_E_PARA = 1
@@ -189,12 +189,12 @@ def name_of(code: int) -> str:
 
 
 class AclnnError(RuntimeError):
-    """A status code and a text that names the argument, what was expected and what came.
+    """A status code and a text that names the argument, what was expected and what was given.
 
     Args:
         code: the status.
         text: the text.
-        function: the C function that fails, which the message then begins with; None leaves it to the caller.
+        function: the failing C function, prefixed to the message; None leaves the prefix to the caller.
     """
 
     def __init__(self, code: int, text: str, function: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Tensors: typed, strided views of memory that they do not own."""
+"""Tensors: typed, strided views of memory that is owned elsewhere."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 
 
 class Layout(NamedTuple):
-    """Description of a tensor without its address, all that phase one knows."""
+    """Description of a tensor without its address: all that phase one may depend on."""
 
     dtype: DataType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    """Strides in elements, of any sign."""
+    """Strides in elements, positive, zero or negative."""
     offset: int = 0
     """Offset in elements from the address to the first element."""
 
@@ -28,7 +28,7 @@ class Layout(NamedTuple):
 
     @property
     def span(self) -> tuple[int, int]:
-        """Half-open range of the bytes that the elements occupy, from the address; (0, 0) if there are none."""
+        """Half-open byte range of the elements relative to the address; (0, 0) for an empty tensor."""
         if 0 in self.shape:
             return 0, 0
         reach = [(extent - 1) * stride for extent, stride in zip(self.shape, self.strides, strict=True)]
@@ -38,7 +38,7 @@ class Layout(NamedTuple):
 
     @property
     def stored(self) -> Layout:
-        """The layout that NumPy can view: of bytes where several elements share one, or are numbers it has not."""
+        """Layout that NumPy can view: bytes for sub-byte types and for types that NumPy lacks."""
         if self.dtype is DataType.HIFLOAT8:
             return self._replace(dtype=DataType.UINT8)
         if self.dtype.bits >= 8:
@@ -48,9 +48,9 @@ class Layout(NamedTuple):
 
     @property
     def distinct(self) -> bool:
-        """True if no two elements share memory, judging by sorted strides: each exceeds the span of those before.
+        """True if no two elements share memory: each stride exceeds the reach of all smaller ones.
 
-        False also for some layouts that interleave, such as one of shape (2, 3) with strides (3, 2).
+        Conservative: False for some interleaved layouts without overlap, such as shape (2, 3) with strides (3, 2).
         """
         if 0 in self.shape:
             return True
@@ -63,7 +63,7 @@ class Layout(NamedTuple):
 
 
 class Scalar(NamedTuple):
-    """``aclScalar``: one number, as the bytes of its data type."""
+    """``aclScalar``: one number, stored as the bytes of its data type."""
 
     dtype: DataType
     data: bytes
@@ -95,7 +95,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class ColumnsLayout(NamedTuple):
-    """Some columns of a tensor as a matrix, whose rows are the indices of the dimensions before ``dim``."""
+    """Columns of a tensor, viewed as a matrix whose rows are the dimensions before ``dim``."""
 
     tensor: Layout
     dim: int
@@ -108,7 +108,7 @@ class ColumnsLayout(NamedTuple):
 
     @property
     def layout(self) -> Layout | None:
-        """The columns as a view of the tensor's memory, None if there is none: rows or columns lie unevenly."""
+        """View of the tensor's memory that holds the columns, None if the rows or columns are not evenly spaced."""
         dtype, shape, strides, offset = self.tensor
         row, column = _step(shape[: self.dim], strides[: self.dim]), _step(shape[self.dim :], strides[self.dim :])
         if row is None or column is None:
@@ -118,22 +118,22 @@ class ColumnsLayout(NamedTuple):
 
     @property
     def packed(self) -> ColumnsLayout:
-        """Place these columns in a contiguous tensor of that shape."""
+        """The same columns of a contiguous tensor of the same shape."""
         return self._replace(tensor=Layout(self.tensor.dtype, self.tensor.shape, contiguous_strides(self.tensor.shape)))
 
 
 def _step(shape: Sequence[int], strides: Sequence[int]) -> int | None:
-    """The stride of dimensions walked in row-major order as one, None if that is uneven; 1 of a single element."""
+    """Return the stride of dimensions flattened in row-major order; None if uneven, 1 for a single element."""
     moving = [(extent, stride) for extent, stride in zip(shape, strides, strict=True) if extent > 1]
     even = all(outer == inner * extent for (_, outer), (extent, inner) in itertools.pairwise(moving))
     return None if not even else moving[-1][1] if moving else 1
 
 
 class Tensor:
-    """``aclTensor``: a view (shape, strides, offset) of a storage at ``address``. It never owns the memory.
+    """``aclTensor``: a view (shape, strides, offset) of a storage at ``address``, which the tensor never owns.
 
-    Element (i0, i1, …) lies ``offset + Σ ik·stridek`` elements after ``address``. ``owner`` is whatever keeps the
-    memory alive for tensors over host arrays; device tensors leave it None and are recognised by their address.
+    Element (i0, i1, …) lies ``offset + Σ ik·stridek`` elements after ``address``. ``owner`` keeps the memory of a host
+    array alive; it is None for device tensors, which are recognised by their address.
     """
 
     __slots__ = ("address", "dtype", "format", "offset", "owner", "shape", "storage_shape", "strides")
@@ -171,12 +171,12 @@ class Tensor:
     @property
     def is_contiguous(self) -> bool:
         """True if the elements lie in row-major order without gaps."""
-        laid = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=False)  # ``view_violation`` counts
+        laid = zip(self.shape, self.strides, contiguous_strides(self.shape), strict=False)  # see ``view_violation``
         return all(extent == 1 or stride == step for extent, stride, step in laid)
 
     @property
     def is_transposed(self) -> bool:
-        """True if the columns of the matrices in the last two dimensions lie as the rows of contiguous ones do."""
+        """True if the last two dimensions are stored as the transpose of contiguous matrices."""
         rows, columns = self.shape[-2:]
         return self.strides[-2:] == (1, rows) and rows * columns > 1
 
@@ -199,7 +199,7 @@ class Tensor:
         return self.address + self.offset_bytes
 
     def extent(self) -> tuple[int, int]:
-        """Half-open byte range [begin, end) of the addresses that the view touches."""
+        """Return the half-open range of addresses [begin, end) that the view touches."""
         begin, end = self.layout.span
         return self.first + begin, self.first + end
 
