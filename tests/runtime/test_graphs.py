@@ -152,7 +152,7 @@ def test_streams_must_join_the_first_again(device: None) -> None:
     after(third, first)
     queue(second).enqueue(lambda: None)
     assert cann.aclmdlRICaptureEnd(first) == (107025, 0)
-    assert "1 astray" in refusal()
+    assert "1 unjoined" in refusal()
     # It is over for all the same.
     assert cann.aclmdlRICaptureGetInfo(second)[1] == 0
     first, second, third = begin(), stream(), stream()

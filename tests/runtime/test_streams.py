@@ -143,7 +143,7 @@ def test_dropped_tasks_are_told_as_a_failure() -> None:
         stream.enqueue(lambda: None)
     stream.drop()
     gate.set()
-    with pytest.raises(AclnnError, match="dropped before their turn: 2") as caught:
+    with pytest.raises(AclnnError, match="tasks dropped before they started: 2") as caught:
         stream.synchronize()
     assert caught.value.code == 507000
     assert stream.synchronize()

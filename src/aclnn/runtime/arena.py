@@ -1,8 +1,8 @@
-"""A reserved range of addresses in which device memory is handed out.
+"""A reserved address range from which device memory is allocated.
 
-The range is reserved once and never given back, so an address in it is the device's for as long as the process lives:
-a stale or foreign device pointer is recognised, never mistaken for host memory. Blocks are placed after the last one
-given out (next fit), so that a freed address returns as late as possible and use after free is found.
+The range is reserved once and never released, so its addresses belong to the device for the life of the process: a
+stale or foreign device pointer is recognised, never mistaken for host memory. Each block is placed after the block
+allocated last (next fit), which delays the reuse of freed addresses, so that use after free is detected.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from aclnn.runtime.locks import Lock
 from aclnn.support import cgroups
 from aclnn.support.env import integer
 
-# Python names it from 3.13 on only. macOS never reserves swap for untouched pages.
+# Python defines the constant from 3.13 on only. macOS never reserves swap for untouched pages.
 _NO_RESERVE = 0x4000 if sys.platform == "linux" else 0
 _LEAST_BYTES = 1 << 26
 
-#: Alignment of small blocks: real devices' too, and what clients round addresses up to.
+#: Alignment of small blocks: that of real devices, and the multiple to which clients round addresses up.
 SMALL_GRANULE = 512
 #: Alignment and size unit of large blocks: one huge page.
 LARGE_GRANULE = 1 << 21
 
-# Programs need room beside the device's memory.
+# Leave memory for the program itself.
 _SHARE_OF_RAM = 3 / 4
-# Reserved addresses cost nothing but page tables (1/512 of what was touched); the more of them, the later one returns.
+# Reserving addresses costs page tables only (1/512 of the touched bytes); a larger range delays the reuse of addresses.
 _ADDRESSES_PER_BYTE = 4
 
 
 def memory_bytes() -> int:
-    """ACLNN_MEMORY_BYTES, or three quarters of what this process may use of the machine's memory."""
+    """Return ACLNN_MEMORY_BYTES, or three quarters of the memory available to this process."""
     ram = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return integer("ACLNN_MEMORY_BYTES", int(min(ram, cgroups.memory_bytes() or ram) * _SHARE_OF_RAM))
 
 
 class Block:
-    """Some bytes of an arena, given back when the last reference goes."""
+    """Bytes of an arena, returned to it when the last reference is dropped."""
 
     __slots__ = ("__weakref__", "address", "nbytes")
 
@@ -51,7 +51,7 @@ class Block:
 
 
 class _Lease(weakref.ref[Block]):
-    """The bytes to reclaim when a block dies; empty if it got none."""
+    """Bytes to reclaim when a block dies; an empty range if the allocation failed."""
 
     __slots__ = ("begin", "end")
 
@@ -60,18 +60,18 @@ class _Lease(weakref.ref[Block]):
 
 
 class Arena:
-    """A range of addresses with one granule.
+    """An address range with one alignment.
 
     Args:
-        nbytes: how much to reserve; where the system refuses (limited address space) half of it, and so on.
-        granule: alignment of every block, to which sizes are rounded up.
+        nbytes: how much to reserve; halved until the system agrees, if address space is limited.
+        granule: alignment of every block, and the unit to which sizes are rounded up.
         huge_pages: advise the system to back the range with huge pages.
     """
 
     def __init__(self, nbytes: int, granule: int, huge_pages: bool = False) -> None:
         self._mapping = _reserve(nbytes + granule)
         self._begin = ctypes.addressof(ctypes.c_char.from_buffer(self._mapping))
-        # The mapping outlives everything: a kernel may still be writing while the interpreter shuts down.
+        # Keep the mapping forever: a kernel may still be writing while the interpreter shuts down.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._mapping))
         if huge_pages and hasattr(mmap, "MADV_HUGEPAGE"):
             self._mapping.madvise(mmap.MADV_HUGEPAGE)
@@ -80,8 +80,8 @@ class Arena:
         self._granule = granule
         self._lock = Lock()
         self._cursor = self.base
-        # Free intervals, sorted: the only record of what is free. An interrupt or a finalizer may come between any two
-        # calls, so each change is one assignment to it.
+        # Sorted free intervals: the only record of free memory. An interrupt or a finalizer may come between any two
+        # calls, so each update is a single assignment.
         self._free = [(self.base, self.end)]
         self._leases: set[_Lease] = set()
         self._ended: deque[_Lease] = deque()
@@ -90,16 +90,15 @@ class Arena:
         return self.base <= address < self.end
 
     def allocate(self, nbytes: int) -> Block | None:
-        """A block of at least ``nbytes``.
+        """Allocate a block of at least ``nbytes``.
 
-        None when no free interval is long enough, or when called by a finalizer that interrupted this thread inside the
-        arena.
+        Return None if no free interval is long enough, or if a finalizer calls this while its thread is in the arena.
         """
         need = -(-nbytes // self._granule) * self._granule
         if self._lock.is_mine():
             return None
         block = Block()
-        # Appending is all that happens when a block ends, and nothing can interrupt it.
+        # The end of a block only appends here, which nothing can interrupt.
         lease = _Lease(block, self._ended.append)
         lease.begin = lease.end = 0
         self._leases.add(lease)
@@ -110,7 +109,7 @@ class Arena:
                 return None
             start, end = self._free[at]
             begin = self._cursor if start <= self._cursor <= end - need else start
-            # No call from here on: the block is taken and its owner known, or neither.
+            # No call from here on: an interrupt must not separate the block from its owner.
             before = [(start, begin)] if start < begin else []
             behind = [(begin + need, end)] if begin + need < end else []
             self._free[at : at + 1] = before + behind
@@ -120,7 +119,7 @@ class Arena:
         return block
 
     def reclaim(self) -> None:
-        """Hand the pages of the blocks that have ended back to the system."""
+        """Return the pages of dead blocks to the system."""
         if self._ended and not self._lock.is_mine():
             with self._lock:
                 self._take_back()
@@ -131,11 +130,11 @@ class Arena:
             if lease.begin < lease.end:
                 self._merge(lease.begin, lease.end)
             self._leases.discard(lease)
-            # Last: an interrupt before it has the same lease looked at again.
+            # Last: after an interrupt before this line the same lease is processed again.
             del self._ended[0]
 
     def _place(self, need: int) -> int | None:
-        """The free interval to take, the first from the cursor on that is long enough."""
+        """Return the index of the free interval to use: the first one, from the cursor on, that is long enough."""
         free = self._free
         at = bisect_right(free, (self._cursor, self.end)) - 1
         if at >= 0 and free[at][1] - self._cursor >= need:
@@ -148,18 +147,18 @@ class Arena:
         before = self._free[at - 1] if at else (0, 0)
         after = self._free[at] if at < len(self._free) else (self.end, self.end)
         if before[1] >= end:
-            return  # already done when an interrupt came
+            return  # merged before an interrupt
         joins_before, joins_after = before[1] == begin, after[0] == end
         whole = before[0] if joins_before else begin, after[1] if joins_after else end
         self._return_pages(begin, end, *whole)
         self._free[at - joins_before : at + joins_after] = [whole]
 
     def discard(self, begin: int, end: int) -> None:
-        """Hand the pages of a block's part back to the system; the block stays."""
+        """Return the pages of a part of a block to the system; the block stays allocated."""
         self._return_pages(begin, end, begin, end)
 
     def _return_pages(self, begin: int, end: int, free_begin: int, free_end: int) -> None:
-        """Hand back the pages of the bytes just freed that lie wholly in the free interval around them."""
+        """Return the pages of newly freed bytes that lie wholly within the surrounding free interval."""
         page = mmap.PAGESIZE
         first = max(-(-free_begin // page), begin // page) * page
         last = min(free_end // page, -(-end // page)) * page
@@ -168,30 +167,30 @@ class Arena:
 
 
 class Arenas:
-    """Ranges for small blocks and, backed by huge pages, for large ones; each reserved when first needed."""
+    """One arena for small blocks and one, with huge pages, for large blocks; each is reserved on first use."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._arenas: dict[int, Arena] = {}
 
     def __contains__(self, address: int) -> bool:
-        # A copy: another thread may be reserving the second range.
+        # A copy: another thread may be adding the second arena.
         return any(address in arena for arena in tuple(self._arenas.values()))
 
     def allocate(self, nbytes: int, huge: bool) -> Block | None:
-        """A block, in huge pages if wanted and it fills one; None when there is no more."""
+        """Allocate a block, in huge pages if wanted and large enough; return None if memory is exhausted."""
         try:
             return self._arena(LARGE_GRANULE if huge and nbytes >= LARGE_GRANULE else SMALL_GRANULE).allocate(nbytes)
-        except OSError:  # No addresses left to reserve.
+        except OSError:  # no address space left
             return None
 
     def reclaim(self) -> None:
-        """Hand the pages of the blocks that have ended back to the system."""
+        """Return the pages of dead blocks to the system."""
         for arena in tuple(self._arenas.values()):
             arena.reclaim()
 
     def discard(self, begin: int, end: int) -> None:
-        """Hand the pages of a block's part back to the system; the block stays."""
+        """Return the pages of a part of a block to the system; the block stays allocated."""
         for arena in tuple(self._arenas.values()):
             if begin in arena:
                 arena.discard(begin, end)

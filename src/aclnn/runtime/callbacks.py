@@ -1,4 +1,4 @@
-"""Callbacks: functions of a program that streams call, in their own thread or in one that the program subscribes."""
+"""Callbacks: host functions called by streams, in the stream's own thread or in a subscribed thread of the program."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class Subscriptions:
-    """Threads of the program, each with the streams whose functions it calls."""
+    """Threads of the program that are subscribed to streams, whose functions they call."""
 
     def __init__(self, function: str) -> None:
         self._function = function
@@ -30,16 +30,16 @@ class Subscriptions:
         self._reports: dict[int, queue.SimpleQueue[Task]] = {}
 
     def subscribe(self, thread: int, stream: Stream) -> None:
-        """Let a thread call what the stream launches, in ``process``.
+        """Subscribe a thread, which calls the stream's functions in ``process``.
 
         Raises:
-            AclnnError: 107011, a thread does already.
+            AclnnError: 107011, the stream has a subscribed thread already.
         """
         with self._lock:
             if stream in self._threads:
                 raise AclnnError(
                     ACL_ERROR_RT_STREAM_SUBSCRIBE,
-                    f"stream: expected one without a thread, got one of {self._threads[stream]:#x}",
+                    f"stream: expected one without a subscribed thread, got one with {self._threads[stream]:#x}",
                 )
             self._threads[stream] = thread
             self._reports.setdefault(thread, queue.SimpleQueue())
@@ -48,7 +48,7 @@ class Subscriptions:
         """Undo ``subscribe``.
 
         Raises:
-            AclnnError: 107015, no thread is subscribed; 107012, another one.
+            AclnnError: 107015, no thread is subscribed; 107012, another thread is.
         """
         with self._lock:
             subscribed = self._thread_of(stream)
@@ -61,26 +61,29 @@ class Subscriptions:
                 del self._reports[thread]
 
     def has(self, stream: Stream) -> bool:
-        """True where a thread calls what the stream launches."""
+        """Return True if a thread is subscribed to the stream."""
         return stream in self._threads
 
     def _thread_of(self, stream: Stream) -> int:
         thread = self._threads.get(stream)
         if thread is None:
-            raise AclnnError(ACL_ERROR_RT_STREAM_NO_CB_REG, f"stream: expected one with a thread ({self._function})")
+            raise AclnnError(
+                ACL_ERROR_RT_STREAM_NO_CB_REG,
+                f"stream: expected one with a subscribed thread ({self._function}), got none",
+            )
         return thread
 
     def report(self, function: int, data: int, stream: Stream, blocks: bool) -> None:
-        """Have the stream's thread call the function when the stream comes to it.
+        """Queue a call of the function by the stream's subscribed thread.
 
         Args:
-            function: its address.
-            data: its argument.
+            function: address of the function.
+            data: argument of the function.
             stream: the stream.
-            blocks: the stream waits for the function's end.
+            blocks: True if the stream waits until the function returns.
 
         Raises:
-            AclnnError: 107015, it has no thread.
+            AclnnError: 107015, no thread is subscribed.
         """
         with self._lock:
             reports = self._reports[self._thread_of(stream)]
@@ -100,20 +103,24 @@ class Subscriptions:
         stream.enqueue(task)
 
     def process(self, timeout_s: float | None) -> None:
-        """Wait for the next function that the calling thread has to call, and call what there is.
+        """Wait for the next function due in the calling thread, then call every one that is due.
 
         Raises:
-            AclnnError: 107012, the thread is not subscribed; 507012, there was none in time.
+            AclnnError: 107012, the thread is not subscribed; 507012, no function was due within the time.
         """
         reports = self._reports.get(threading.get_ident())
         if reports is None:
-            raise AclnnError(ACL_ERROR_RT_THREAD_SUBSCRIBE, f"expected a subscribed thread ({self._function})")
+            raise AclnnError(
+                ACL_ERROR_RT_THREAD_SUBSCRIBE, f"thread: expected a subscribed one ({self._function}), got another"
+            )
         try:
             reports.get(timeout=timeout_s)()
             while not reports.empty():
                 reports.get_nowait()()
         except queue.Empty:
-            raise AclnnError(ACL_ERROR_RT_REPORT_TIMEOUT, f"timeout: none came within {timeout_s} s") from None
+            raise AclnnError(
+                ACL_ERROR_RT_REPORT_TIMEOUT, f"timeout: expected a callback within {timeout_s} s, got none"
+            ) from None
 
 
 class _Process:
@@ -126,22 +133,22 @@ _process = PerProcess(_Process)
 
 
 def callbacks() -> Subscriptions:
-    """The threads for ``aclrtLaunchCallback``."""
+    """Return the subscriptions of ``aclrtLaunchCallback``."""
     return _process.current.callbacks
 
 
 def host_functions() -> Subscriptions:
-    """The threads for ``aclrtLaunchHostFunc``, without which streams call in their own."""
+    """Return the subscriptions of ``aclrtLaunchHostFunc``; without one, the stream's own thread calls."""
     return _process.current.host_functions
 
 
 def _call_of(function: int, data: int) -> Task:
-    call = _FUNCTION(function)  # which gives up the interpreter's lock meanwhile
+    call = _FUNCTION(function)  # ctypes releases the interpreter lock during the call
     return lambda: call(data)
 
 
 def launch(function: int, data: int, stream: Stream) -> None:
-    """``aclrtLaunchHostFunc``: call the function when the stream comes to it, which waits for its end."""
+    """``aclrtLaunchHostFunc``: queue a call of the function; the stream waits until it returns."""
     threads = host_functions()
     if threads.has(stream):
         threads.report(function, data, stream, blocks=True)

@@ -1,9 +1,9 @@
-"""Communicators: ranks of one machine, threads or processes, that exchange messages over TCP on the loopback.
+"""Communicators: ranks on one machine, in threads or processes, that exchange messages over TCP on the loopback.
 
-The process that makes a ``Root`` collects the ranks' addresses and tells them to every rank; then every two ranks keep
-a connection, over which each has proved to the other that it knows the root's secret. A message says which function
-sent it and how long it is, so that ranks whose calls do not match hear of it. Whatever fails ends the communicator: its
-connections close, by which the other ranks learn of it.
+The process that creates a ``Root`` collects the ranks' ports and sends the list to every rank. Every pair of ranks then
+opens a connection, over which each proves to the other that it knows the root's secret. A message states the function
+that sent it and its length, so that ranks detect calls that do not match. Any failure ends the communicator: it closes
+its connections, which tells the other ranks.
 """
 
 from __future__ import annotations
@@ -35,33 +35,33 @@ _SECRET_BYTES = 32
 _HEADER = struct.Struct("<64sQ")
 _LENGTH = struct.Struct("<I")
 _LONGEST_NOTE = 1 << 20
-# A call of the system moves no more, and other connections have their turn.
+# One system call moves at most this much, so that other connections get their turn.
 _PIECE_BYTES = 1 << 20
 
-# The other programs may take long to start; a root for which none ever comes is to end.
+# Other programs may be slow to start; a root to which no rank ever connects must still end.
 _TIMEOUTS_WITHOUT_RANKS = 10
 
-#: The function name in messages between two ranks: sends and receives, single and in batches.
+#: Function name in point-to-point messages: sends and receives, single or batched.
 POINT_TO_POINT = "HcclSend/HcclRecv"
 
-#: A rank and the bytes that go to it, or come from it.
+#: A peer rank and the bytes to send to it or receive from it.
 Message = tuple[int, memoryview]
 
 _live: PerProcess[dict[int, Communicator]] = PerProcess(dict)
 
 
 def connect_timeout_s() -> int:
-    """HCCL_CONNECT_TIMEOUT: seconds in which all ranks must have come."""
+    """Return HCCL_CONNECT_TIMEOUT: seconds within which all ranks must connect."""
     return integer("HCCL_CONNECT_TIMEOUT", 120, most=7200)
 
 
 def execution_timeout_s() -> int | None:
-    """HCCL_EXEC_TIMEOUT: seconds after which a rank that sends nothing counts as lost; None for 0, which is never."""
+    """Return HCCL_EXEC_TIMEOUT: seconds after which a silent rank counts as lost; None (no limit) for 0."""
     return integer("HCCL_EXEC_TIMEOUT", 1836, least=0, most=2147483647) or None
 
 
 class Root:
-    """A meeting place of one communicator's ranks: an address and a secret, in ``info``."""
+    """Meeting point of a communicator's ranks: an address and a secret, packed in ``info``."""
 
     def __init__(self) -> None:
         self._listener = _listener()
@@ -110,7 +110,7 @@ def _left(deadline: float) -> float:
 
 
 def _accept(listener: socket.socket, deadline: float, secret: bytes) -> socket.socket | None:
-    """Accept a connection whose other end knows the secret; None for any other."""
+    """Accept a connection; return None if the peer does not know the secret."""
     listener.settimeout(_left(deadline))
     link, _ = listener.accept()
     try:
@@ -128,7 +128,7 @@ def _accept(listener: socket.socket, deadline: float, secret: bytes) -> socket.s
 
 
 def _connect(port: int, deadline: float, secret: bytes) -> socket.socket:
-    """Connect, and let both ends prove that they know the secret."""
+    """Connect, with mutual proof that both ends know the secret."""
     link = socket.create_connection((_LOOPBACK, port), timeout=_left(deadline))
     challenge = _read(link, _SECRET_BYTES)
     own = secrets.token_bytes(_SECRET_BYTES)
@@ -162,14 +162,14 @@ def _noted(link: socket.socket) -> Any:
 
 
 class Communicator:
-    """A rank's connections to the others, and the order of its work."""
+    """Connections of one rank to the others, and the order of the rank's operations."""
 
     def __init__(
         self, size: int, rank: int, name: str, links: dict[int, socket.socket], device: Device | None = None
     ) -> None:
         self.size, self.rank, self.name, self.device = size, rank, name, device
         self.failure: AclnnError | None = None
-        """The error that ended it."""
+        """The error that ended the communicator."""
         self._links = links
         self._lock, self._turn = threading.Lock(), threading.Lock()
         self._last = threading.Event()
@@ -181,16 +181,16 @@ class Communicator:
 
     @classmethod
     def join(cls, size: int, info: bytes, rank: int, name: str = "", device: Device | None = None) -> Communicator:
-        """Wait until all ranks have come; ``device`` is this rank's.
+        """Wait until all ranks have connected; ``device`` is this rank's device.
 
         Raises:
-            AclnnError: HCCL_E_PARA, not a root's information; HCCL_E_TIMEOUT, HCCL_E_TCP_CONNECT, somebody is missing.
+            AclnnError: HCCL_E_PARA, not a root's information; HCCL_E_TIMEOUT or HCCL_E_TCP_CONNECT, a rank is missing.
         """
         magic, port, secret = _ROOT.unpack(info[: _ROOT.size])
         if magic != _MAGIC:
             raise AclnnError(HcclResult.HCCL_E_PARA, "rootInfo: expected what HcclGetRootInfo wrote, got other bytes")
         timeout = connect_timeout_s()
-        # The root's own answer, which names who is missing, comes first.
+        # Later than the root's own deadline: its answer names the missing ranks.
         deadline = time.monotonic() + timeout + 10
         links: dict[int, socket.socket] = {}
         try:
@@ -219,12 +219,12 @@ class Communicator:
         return cls(size, rank, name or f"aclnn_{secret[:8].hex()}", links, device)
 
     def enqueue(self, stream: Stream, function: str, work: Callable[[], None]) -> None:
-        """Queue work on a stream, behind what other streams do for this communicator.
+        """Queue work on a stream, after earlier work for this communicator on any stream.
 
-        Captured work comes whenever its graph is executed, between what was queued.
+        Captured work takes its turn at each execution of the graph, without a fixed place in this order.
 
         Raises:
-            AclnnError: what ended the communicator before.
+            AclnnError: the error that ended the communicator.
         """
         with self._lock:
             if self.failure is not None:
@@ -258,20 +258,20 @@ class Communicator:
             raise
 
     def end(self, failure: AclnnError) -> None:
-        """Close the connections; later work fails with this."""
+        """Close the connections and make later operations fail with this error."""
         _live.current.pop(id(self), None)
         self.failure = self.failure or failure
         for link in self._links.values():
-            # A thread that waits for a closed file descriptor would not hear of it.
+            # Closing alone does not wake a thread that waits for the file descriptor.
             with suppress(OSError):
                 link.shutdown(socket.SHUT_RDWR)
             link.close()
 
     def exchange(self, function: str, sends: Iterable[Message], receives: Iterable[Message]) -> None:
-        """Send and receive all messages at once; those between two ranks in their order.
+        """Send and receive all messages concurrently; messages between the same two ranks keep their order.
 
         Raises:
-            AclnnError: a rank is gone, is silent for too long, or called something else.
+            AclnnError: a rank is gone, has been silent for too long, or called another function.
         """
         own_sends = []
         outgoing: dict[int, list[memoryview]] = {}
@@ -297,7 +297,7 @@ class Communicator:
         self._run(steps)
 
     def _run(self, steps: dict[tuple[int, int], Iterator[None]]) -> None:
-        """Go on with each direction of a connection when that is ready, until all are through."""
+        """Advance each direction of each connection whenever it is ready, until all are complete."""
         timeout = execution_timeout_s()
         events: dict[int, int] = {}
         for peer, event in steps:
@@ -373,7 +373,7 @@ class Communicator:
 
 
 def named(group: str) -> list[Communicator]:
-    """Return the live communicators of that name whose rank is the calling thread's current device.
+    """Return the live communicators of that name whose device is the calling thread's current one.
 
     Raises:
         AclnnError: 107002, the thread has no current device.
@@ -383,7 +383,7 @@ def named(group: str) -> list[Communicator]:
 
 
 def _copy(target: memoryview | None, source: memoryview | None, function: str) -> None:
-    """A rank's message to itself."""
+    """Copy a rank's message to itself."""
     if target is None or source is None or len(target) != len(source):
         sizes = [None if part is None else len(part) for part in (target, source)]
         raise AclnnError(

@@ -24,7 +24,7 @@ from aclnn.support.bounded import BoundedCache
 from aclnn.support.env import integer
 from aclnn.support.process import PerProcess
 
-# Each is made when the first is asked for. No machine has as many.
+# Devices are created on first use; no machine has this many.
 _MOST_DEVICES = 1024
 
 
@@ -35,7 +35,7 @@ class _Life(Enum):
 
 
 class Context:
-    """Owner of streams on one device."""
+    """Owner of streams on a device."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -48,14 +48,14 @@ class Context:
         self.handle = handles.insert(self)
 
     def new_stream(self, priority: int = 0, flags: int = 0) -> Stream:
-        """A stream of this context."""
+        """Create a stream of this context."""
         stream = Stream(priority, flags, self.fault)
         stream.context = self
         self.streams.add(stream)
         return stream
 
     def end(self) -> None:
-        """Wait for the work of every stream and release them; the caller has set ``life`` to ENDING."""
+        """Wait for the work of every stream and destroy the streams; the caller has set ``life`` to ENDING."""
         failures = [_close(stream, force=False) for stream in list(self.streams)]
         self.life = _Life.OVER
         handles.pop(self.handle, Context)
@@ -63,7 +63,7 @@ class Context:
 
 
 class Device:
-    """A device: its memory, its contexts, and how often ``aclrtSetDevice`` was called for it."""
+    """A device: its memory, its contexts, and the count of ``aclrtSetDevice`` calls."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -80,15 +80,15 @@ class Device:
         return memory.tasks()
 
     def resolve(self, address: int, nbytes: int, base: int) -> memory.Allocation:
-        """The allocation of this device that contains ``base`` and the whole range.
+        """Return the allocation of this device that contains ``base`` and the whole range.
 
         Raises:
-            AclnnError: 107000, there is none; the text says what the range is.
+            AclnnError: 107000, there is none; the text describes the range.
         """
         return memory.resolve(address, nbytes, base, self.budget)
 
     def new_context(self) -> Context:
-        """A context on this device."""
+        """Create a context on this device."""
         context = Context(self)
         self.contexts.add(context)
         return context
@@ -109,10 +109,10 @@ class _Process:
 
     @property
     def devices(self) -> list[Device]:
-        # Locked: threads whose first calls meet here must count the same devices.
+        # Locked: concurrent first calls must see the same devices.
         with self.lock:
             if not self._devices:
-                # torchrun tells how many ranks it starts here, each of which asks for a device of its own.
+                # torchrun sets the number of ranks it starts on this machine; each rank uses its own device.
                 ranks = integer("LOCAL_WORLD_SIZE", 1)
                 count = integer("ACLNN_DEVICE_COUNT", min(ranks, _MOST_DEVICES), most=_MOST_DEVICES)
                 self._devices = list(map(Device, range(count)))
@@ -123,12 +123,12 @@ _process = PerProcess(_Process)
 
 
 def device_count() -> int:
-    """ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, which torchrun sets, or 1."""
+    """Return ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, which torchrun sets, or 1."""
     return len(_process.current.devices)
 
 
 def numbered(number: int, argument: str) -> Device:
-    """The device of a number.
+    """Return the device with a number.
 
     Raises:
         AclnnError: 107001, there is no such device.
@@ -156,7 +156,7 @@ def set_device(number: int) -> None:
 
 
 def reset_device(number: int, force: bool = False) -> None:
-    """Undo one ``set_device`` (by force: all); the last waits for pending work and releases the default context.
+    """Undo one ``set_device``, or all with ``force``; the last waits for pending work and ends the default context.
 
     Raises:
         AclnnError: 107001, there is no such device; 507007, it is not in use; 507000, a task had failed.
@@ -179,7 +179,7 @@ def reset_device(number: int, force: bool = False) -> None:
 
 
 def default_context_exists(number: int) -> bool:
-    """Return True where a device's default context exists.
+    """Return True if a device's default context exists.
 
     Raises:
         AclnnError: 107001, there is no such device.
@@ -188,7 +188,7 @@ def default_context_exists(number: int) -> bool:
 
 
 def create_context(number: int) -> Context:
-    """A new context, current for the calling thread.
+    """Create a context and make it the calling thread's current one.
 
     Raises:
         AclnnError: 107001, there is no such device.
@@ -201,7 +201,7 @@ def create_context(number: int) -> Context:
 
 
 def destroy_context(handle: int) -> None:
-    """Wait for a context's work and release it with its streams.
+    """Wait for a context's work and destroy the context and its streams.
 
     Raises:
         AclnnError: 100000 for null; 107002, not a live context or a device's default one; 507007, another thread is
@@ -249,7 +249,7 @@ def set_current(handle: int) -> None:
 
 
 def current() -> Context:
-    """The calling thread's current context.
+    """Return the calling thread's current context.
 
     Raises:
         AclnnError: 107002, it has none.
@@ -267,14 +267,14 @@ def current() -> Context:
 
 
 def owner(allocation: memory.Allocation | None) -> Device | None:
-    """Return the device that has an allocation; None for the host's memory."""
+    """Return the device that owns an allocation; None for host memory."""
     if allocation is None or allocation.budget is None:
         return None
     return next((device for device in _process.current.devices if device.budget is allocation.budget), None)
 
 
 def synchronize_device(timeout_s: float | None = None) -> bool:
-    """Wait for every stream of the current context's device; whether that came within the time.
+    """Wait for every stream of the current context's device; return False on timeout.
 
     Raises:
         AclnnError: 107002, no current context; 507000, a task had failed.
@@ -293,20 +293,20 @@ def synchronize_device(timeout_s: float | None = None) -> bool:
 
 
 def create_stream(priority: int = 0, flags: int = 0) -> Stream:
-    """A new stream of the current context.
+    """Create a stream of the current context.
 
     Raises:
         AclnnError: 107002, no current context.
     """
     with _process.current.lock:
-        # Within the lock, so that no context ends meanwhile and misses the stream.
+        # Within the lock, so that the context cannot end before it has the stream.
         stream = current().new_stream(priority, flags)
         stream.handle = handles.insert(stream)
     return stream
 
 
 def default_stream_handle() -> int:
-    """Return a handle of the current context's default stream, the same each time; null means that stream too.
+    """Return the handle of the current context's default stream, always the same; null denotes that stream too.
 
     Raises:
         AclnnError: 107002, no current context.
@@ -318,7 +318,7 @@ def default_stream_handle() -> int:
 
 
 def stream_of(handle: int | None) -> Stream:
-    """The stream of a handle; null means the current context's default stream.
+    """Return the stream of a handle; null denotes the current context's default stream.
 
     Raises:
         AclnnError: 107002, null and no current context; 107000, not a live stream.
@@ -336,7 +336,7 @@ def _not_a_stream(handle: int) -> AclnnError:
 
 
 def own_stream_of(handle: int | None) -> Stream:
-    """Look a stream up, for calls that insist on one of the current context.
+    """Return the stream of a handle, which must belong to the current context.
 
     Raises:
         AclnnError: 107002, no current context; 107000, not a live stream; 107003, another context's.
@@ -349,7 +349,7 @@ def own_stream_of(handle: int | None) -> Stream:
 
 
 def another_context(handle: int | None) -> AclnnError:
-    """Say that a stream is not the current context's."""
+    """Make the error for a stream of another context."""
     return AclnnError(
         ACL_ERROR_RT_STREAM_CONTEXT,
         f"stream: expected a stream of the current context {current().handle:#x}, got {handle or 0:#x} of another",
@@ -357,7 +357,7 @@ def another_context(handle: int | None) -> AclnnError:
 
 
 def destroy_stream(handle: int, force: bool = False) -> None:
-    """Wait for a stream's work, or by force drop what has not begun, and release it.
+    """Wait for a stream's work, or with ``force`` drop pending tasks, and destroy the stream.
 
     Raises:
         AclnnError: 100000 for null; 107002, no current context; 107000, not a live stream; 107003, another context's;

@@ -1,4 +1,4 @@
-"""Each thread's recent errors: their texts, and the last code."""
+"""Recent errors of each thread: their texts, and the last code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, AclnnError
 
-# A thread that never asks keeps its newest texts only.
+# Limit for threads that never ask for the texts; the newest are kept.
 _TEXTS_KEPT = 64
 
 
@@ -20,21 +20,21 @@ _recent = _Recent()
 
 
 def record(code: int, text: str) -> None:
-    """Note a refusal of the calling thread."""
+    """Record an error of the calling thread."""
     _recent.code = code
     _recent.texts.append(f"{text} [{code}]")
     del _recent.texts[:-_TEXTS_KEPT]
 
 
 def take_texts() -> str | None:
-    """Texts since the last call in this thread, newest first, one a line; None when there are none."""
+    """Return the texts since the last call in this thread, newest first, one per line; None if there are none."""
     texts = "\n".join(reversed(_recent.texts))
     _recent.texts.clear()
     return texts or None
 
 
 def last_code(level: int, clear: bool) -> int:
-    """The thread's last code, 0 when there was no error.
+    """Return the thread's last error code, 0 if there was none.
 
     Raises:
         AclnnError: 100000, the level is not ACL_RT_THREAD_LEVEL.

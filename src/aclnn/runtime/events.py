@@ -1,4 +1,4 @@
-"""Events: points in streams that others wait for and that carry a time."""
+"""Events: points in streams for which other streams and the host wait, and whose times can be read."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _numbers = itertools.count()
 
 
 class Event:
-    """The latest record counts; a wait refers to the record that was the latest when it was asked for."""
+    """Only the latest record counts; a wait refers to the record that was the latest when the wait was requested."""
 
     def __init__(self, flags: int = TIME_LINE, reusable: bool = False) -> None:
         self.flags = flags
@@ -43,16 +43,16 @@ class Event:
         self._latest: Record | Mark | None = None
         self._was_recorded = False
         self._waits: dict[Stream, int] = {}
-        """The ticket of each stream's last wait."""
+        """Ticket of each stream's last wait."""
 
     @property
     def latest(self) -> Record | None:
-        """The latest record; none where that was in a capture, which has ended.
+        """Return the latest record; None if it was made in a capture that has ended.
 
         Raises:
-            AclnnError: 107028, it was in a capture, which has not.
+            AclnnError: 107028, it was made in a capture that has not ended.
         """
-        latest = self._latest  # read once: the stream may come to a reset meanwhile
+        latest = self._latest  # read once: a stream may execute a reset concurrently
         if not isinstance(latest, Mark):
             return latest
         if latest.graph.is_capturing:
@@ -60,13 +60,13 @@ class Event:
         return None
 
     def record(self, stream: Stream) -> None:
-        """Mark the stream's tasks queued so far."""
+        """Record the event: mark the tasks queued on the stream so far."""
         graph = capturing(stream)
         self._latest = graph.mark(stream) if graph else stream.record()
         self._was_recorded = True
 
     def reset(self, stream: Stream) -> None:
-        """Forget the latest record when the stream comes here."""
+        """Queue a reset, which forgets the latest record."""
         record = self._latest
 
         def forget() -> None:
@@ -91,13 +91,13 @@ class Event:
         return latest.done
 
     def wait_for(self, stream: Stream, limit_s: float | None = None) -> None:
-        """Let the stream's next tasks wait for the latest record, with which it joins that one's capture.
+        """Make the stream's next tasks wait for the latest record, and join the stream to the capture it was made in.
 
-        They fail where it has not come within the limit.
+        The tasks fail if the record is not reached within the limit.
 
         Raises:
-            AclnnError: 107000, there is no record to wait for; 107024, it is not one of the stream's capture; 107032,
-                it is another capture's.
+            AclnnError: 107000, there is no record to wait for; 107024, it is outside the stream's capture; 107032, it
+                belongs to another capture.
         """
         latest = self._latest
         if isinstance(latest, Mark) and latest.graph.is_capturing:
@@ -114,32 +114,32 @@ class Event:
         self._waits[stream] = stream.last
 
     def waits_done(self) -> bool:
-        """True once every stream that was to wait for it has done so.
+        """Return True once every stream that was to wait for the event has done so.
 
         Raises:
-            AclnnError: 207000, from aclrtCreateEventExWithFlag.
+            AclnnError: 207000, the event is from aclrtCreateEventExWithFlag.
         """
         if self.reusable:
             raise AclnnError(
                 ACL_ERROR_RT_FEATURE_NOT_SUPPORT,
-                "event: expected one that aclrtCreateEventExWithFlag did not make, got one that it did",
+                "event: expected one not from aclrtCreateEventExWithFlag, got one from it",
             )
         return all(stream.has_finished(ticket) for stream, ticket in list(self._waits.items()))
 
     def record_outside(self, stream: Stream) -> None:
-        """Capture a record that each execution of the graph makes, for what is outside of the graph.
+        """Capture a record for observers outside the graph; each execution makes it.
 
         Raises:
-            AclnnError: 107029, the stream's tasks are not captured; 107000, an event that has not just ACL_EVENT_SYNC
-                from aclrtCreateEventExWithFlag, or was recorded, or is waited for in the same graph.
+            AclnnError: 107029, the stream is not capturing; 107000, the event is not from aclrtCreateEventExWithFlag
+                with exactly ACL_EVENT_SYNC, was recorded, or is waited for in the same graph.
         """
         captured(stream).take_outside(stream, Signal(self), self._checked_outside())
 
     def wait_outside(self, stream: Stream) -> None:
-        """Capture a wait for the latest record before each execution of the graph.
+        """Capture a wait for the latest record, which each execution of the graph makes.
 
         Raises:
-            AclnnError: as ``record_outside``, recorded in the same graph.
+            AclnnError: as for ``record_outside``, except that the event must not be recorded in the same graph.
         """
         captured(stream).take_outside(stream, Await(self), self._checked_outside())
 
@@ -147,7 +147,7 @@ class Event:
         if not self.reusable or self.flags != SYNC:
             raise AclnnError(
                 ACL_ERROR_RT_PARAM_INVALID,
-                f"event: expected one of aclrtCreateEventExWithFlag with ACL_EVENT_SYNC (1), got one with flags "
+                f"event: expected one from aclrtCreateEventExWithFlag with ACL_EVENT_SYNC (1), got one with flags "
                 f"{self.flags:#x}{'' if self.reusable else ' of another function'}",
             )
         if self._was_recorded:
@@ -157,7 +157,7 @@ class Event:
         return self
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
-        """Wait for the latest record; whether it came within the time.
+        """Wait for the latest record; return False on timeout.
 
         Raises:
             AclnnError: 107000, there is no record to wait for; 107028, it is being captured; 507000, the context
@@ -179,25 +179,25 @@ class Event:
 
 
 class Signal:
-    """A record of an event in each execution of a graph."""
+    """Record of an event made by each execution of a graph."""
 
     def __init__(self, event: Event) -> None:
         self._event = event
 
     def begin(self) -> Launched:
-        """Let the event's latest record be this execution's from now on."""
+        """Make this execution's record the event's latest one."""
         record = self._event._latest = Record()
         return Launched(record.complete, record.cancel)
 
 
 class Await:
-    """A wait, in each execution of a graph, for what was an event's latest record when that was asked for."""
+    """Wait, made by each execution of a graph, for the event's latest record at its launch."""
 
     def __init__(self, event: Event) -> None:
         self._event = event
 
     def begin(self) -> Launched:
-        """Let this execution wait for the event's latest record now."""
+        """Make this execution wait for the event's current latest record."""
         latest = self._event._latest
         return Launched(waiting_for(latest) if isinstance(latest, Record) else lambda: None)
 
@@ -207,7 +207,7 @@ def _never_recorded() -> AclnnError:
 
 
 class ExternalEvent(Event):
-    """A flag that streams set, wait for and reset when they come to it, those of a capture in each execution."""
+    """A flag set, awaited and reset by streams in order; captured operations act in each execution."""
 
     def __init__(self) -> None:
         super().__init__(EXTERNAL, reusable=True)
@@ -216,7 +216,7 @@ class ExternalEvent(Event):
 
     @property
     def latest(self) -> Record | None:
-        """Nothing that the host may ask for.
+        """Raise an error: the host cannot query an external event.
 
         Raises:
             AclnnError: 207000.
@@ -235,10 +235,10 @@ class ExternalEvent(Event):
         self._enqueue(stream, self._flag.clear)
 
     def wait_for(self, stream: Stream, limit_s: float | None = None) -> None:
-        """Let the stream's next tasks wait for the flag.
+        """Make the stream's next tasks wait for the flag.
 
         Raises:
-            AclnnError: 107000, nothing will have set it.
+            AclnnError: 107000, no queued task sets it.
         """
         if not self._is_recorded and not capturing(stream):
             raise _never_recorded()
@@ -258,20 +258,20 @@ class ExternalEvent(Event):
 
 
 def create(flags: int, reusable: bool = False) -> Event:
-    """An event with these flags.
+    """Create an event with these flags.
 
     Raises:
-        AclnnError: 107000; none, unknown ones, or a combination that excludes itself.
+        AclnnError: 107000; no flags, unknown flags, or an invalid combination.
     """
     checked = checked_flags(flags)
     return ExternalEvent() if checked == EXTERNAL else Event(checked, reusable)
 
 
 def checked_flags(flags: int) -> int:
-    """Flags as aclrtCreateEventWithFlag takes them.
+    """Return flags that are valid for aclrtCreateEventWithFlag.
 
     Raises:
-        AclnnError: 107000; none, unknown ones, or a combination that excludes itself.
+        AclnnError: 107000; no flags, unknown flags, or an invalid combination.
     """
     if not flags or flags & ~_KNOWN or any(flags & flag and flags != flag for flag in _ALONE):
         raise AclnnError(
@@ -283,7 +283,7 @@ def checked_flags(flags: int) -> int:
 
 
 def elapsed_ms(start: Event, end: Event) -> float:
-    """Milliseconds from one event's latest record to another's; negative in the other order.
+    """Return the milliseconds from the first event's latest record to the second's; negative in reverse order.
 
     Raises:
         AclnnError: 507000, one was never recorded; 107006, one has no time (no TIME_LINE, or not finished).
@@ -293,7 +293,7 @@ def elapsed_ms(start: Event, end: Event) -> float:
 
 
 def time_us(event: Event) -> int:
-    """When a stream came to an event's latest record, in microseconds of ``time.perf_counter``.
+    """Return the time of an event's latest record, in microseconds of ``time.perf_counter``.
 
     Raises:
         AclnnError: 507000, it was never recorded; 107006, it has no time (no TIME_LINE, or not finished).
@@ -303,7 +303,7 @@ def time_us(event: Event) -> int:
 
 
 def _timed(named: Mapping[str, Event]) -> list[Record]:
-    """The latest records of events, by the arguments' names; each has a time."""
+    """Return the latest records of events, given by argument name; each has a time."""
     records = []
     for name, event in named.items():
         latest = event.latest

@@ -1,7 +1,7 @@
-"""Graphs: tasks that are captured from streams, and executed any number of times in the order in which they came.
+"""Graphs: tasks captured from streams, and executed any number of times in the order of their capture.
 
-Another stream joins a capture by waiting for an event that is recorded there. So the order of the tasks keeps every
-dependency between streams, and an execution is one task.
+Another stream joins a capture by waiting for an event recorded in it. So the order of the tasks respects every
+dependency between streams, and an execution is a single task.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from aclnn.support.process import PerProcess
 
 
 class Mode(IntEnum):
-    """The threads in which a capture forbids immediate operations."""
+    """Scope of the threads in which a capture forbids immediate operations."""
 
     GLOBAL = 0
     THREAD_LOCAL = 1
@@ -47,33 +47,33 @@ _begun: PerProcess[set[Graph]] = PerProcess(set)
 
 
 def _nothing() -> None:
-    """Default for ``over``."""
+    """Do nothing: default for ``over``."""
 
 
 class Launched(NamedTuple):
-    """A task for one execution, made when that is asked for."""
+    """A task for one execution, made when the execution is requested."""
 
     task: Task
     over: Task = _nothing
-    """Called when the execution has ended without it."""
+    """Called if the execution ends without running the task."""
 
 
 class Outside(Protocol):
-    """What a graph has to do with the world outside of it: made anew in each execution."""
+    """An interaction of a graph with streams or the host outside it, made anew for each execution."""
 
     def begin(self) -> Launched:
-        """Make the task when an execution is asked for."""
+        """Make the task when an execution is requested."""
 
 
 class Mark(NamedTuple):
-    """A point of a capture: which of the streams' last tasks come before it."""
+    """A point of a capture: the last task of each stream that precedes it."""
 
     graph: Graph
     known: dict[Stream, int]
 
 
 class Group:
-    """Tasks of a graph that may be replaced."""
+    """Captured tasks that may be replaced."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -83,7 +83,7 @@ class Group:
 
 
 class Graph:
-    """``aclmdlRI``: captures what its streams take until ``end``."""
+    """``aclmdlRI``: captures the tasks of its streams until ``end``."""
 
     captures = True
 
@@ -125,34 +125,35 @@ class Graph:
             self._last[stream] = next(self._clock)
 
     def take_outside(self, stream: Stream, outside: Outside, event: object) -> None:
-        """Capture a record of an event, or a wait for one, that is the world's outside.
+        """Capture a record of an event, or a wait for one, that connects to the outside of the graph.
 
         Raises:
-            AclnnError: 107000, the graph does the other with the event already.
+            AclnnError: 107000, the graph already does the opposite with the event.
         """
         if self._events.setdefault(event, type(outside)) is not type(outside):
             raise AclnnError(
                 ACL_ERROR_RT_PARAM_INVALID,
-                "event: expected one that the graph only records or only waits for, got one that does the other",
+                "event: expected one that the graph only records or only waits for, got one used both ways",
             )
         self._outside[len(self.tasks)] = outside
         self.take(stream, _nothing)
 
     def mark(self, stream: Stream) -> Mark:
-        """Mark what a stream of the capture has come to."""
+        """Mark the current point of a captured stream."""
         with self._lock:
             return Mark(self, self._known[stream] | {stream: self._last[stream]})
 
     def join(self, stream: Stream, mark: Mark) -> None:
-        """Let a stream take part, after what is marked.
+        """Add a stream to the capture; its next tasks depend on the mark.
 
         Raises:
-            AclnnError: 107032, it takes part in another capture; 107033, it updates tasks.
+            AclnnError: 107032, the stream belongs to another capture; 107033, it is updating tasks.
         """
         if stream.taker is not self:
             if capturing(stream):
                 raise AclnnError(
-                    ACL_ERROR_STREAM_CAPTURE_CONFLICT, "event: expected one of the stream's capture, got another's"
+                    ACL_ERROR_STREAM_CAPTURE_CONFLICT,
+                    "event: expected one of the stream's own capture, got another capture's",
                 )
             _expect_no_update(stream)
         with self._lock:
@@ -164,33 +165,33 @@ class Graph:
                 stream.taker = self
 
     def begin_group(self, stream: Stream) -> None:
-        """Let the tasks that the stream takes next be replaceable.
+        """Make the stream's next tasks replaceable.
 
         Raises:
-            AclnnError: 107033, they are already.
+            AclnnError: 107033, a group is open already.
         """
         if stream in self._open:
-            raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one without a task group, got one")
+            raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected no open task group, got one")
         self._open[stream] = Group(self)
 
     def end_group(self, stream: Stream) -> Group:
         """End a group.
 
         Raises:
-            AclnnError: 107033, none was begun.
+            AclnnError: 107033, no group is open.
         """
         group = self._open.pop(stream, None)
         if group is None:
-            raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one with a task group, got none")
+            raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected an open task group, got none")
         self.groups.append(group)
         return group
 
     def end(self, stream: Stream) -> None:
-        """End the capture, which is over even if it is refused, but for a stream that did not begin it.
+        """End the capture, even on an error other than 107036.
 
         Raises:
-            AclnnError: 107036, another stream began it; 107038, another thread; 107033, a task group has not ended;
-                107025, a stream has not joined the one that began.
+            AclnnError: 107036, another stream began it; 107038, another thread did; 107033, a task group is still open;
+                107025, a stream was not joined to the one that began the capture.
         """
         if stream is not self._origin:
             raise AclnnError(
@@ -202,24 +203,26 @@ class Graph:
                 other.taker = None
         if self._mode is not Mode.RELAXED and self._thread != threading.get_ident():
             raise AclnnError(
-                ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, "stream: expected the thread that began, got another"
+                ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD,
+                "stream: expected the thread that began the capture, got another",
             )
         if self._open:
             raise AclnnError(
                 ACL_ERROR_STREAM_TASK_GROUP_STATUS, f"stream: expected no open task groups, got {len(self._open)}"
             )
         known = self._known[stream]
-        astray = sum(known.get(other, 0) < time for other, time in self._last.items() if other is not stream)
-        if astray:
+        unjoined = sum(known.get(other, 0) < time for other, time in self._last.items() if other is not stream)
+        if unjoined:
             raise AclnnError(
-                ACL_ERROR_RT_STREAM_UNJOINED, f"stream: expected it to wait for every other one, got {astray} astray"
+                ACL_ERROR_RT_STREAM_UNJOINED,
+                f"stream: expected every other stream to be joined, got {unjoined} unjoined",
             )
 
     def execute(self, stream: Stream) -> None:
-        """Queue an execution; tasks are those that are there when the stream comes to it.
+        """Queue an execution, which runs the tasks that the graph has when the stream reaches it.
 
         Raises:
-            AclnnError: 107026, the graph still captures; 107027, the stream does; 107000, it was closed.
+            AclnnError: 107026, the graph is capturing; 107027, the stream is; 107000, the stream was closed.
         """
         self.expect_ended()
         stream.expect_no_capture()
@@ -251,44 +254,45 @@ class Graph:
 
     @property
     def streams(self) -> list[Stream]:
-        """The streams that took part, in the order in which they joined."""
+        """Streams of the capture, in the order in which they joined."""
         return list(self._last)
 
     def places(self, number: int) -> list[int]:
-        """Where the tasks of a stream that took part are among all."""
+        """Return the indices of a captured stream's tasks among all tasks."""
         return [place for place, row in enumerate(self.rows()) if row == number]
 
     def rows(self) -> list[int]:
-        """The number of each task's stream, counted in the order in which they joined."""
+        """Return the number of each task's stream, in the order in which streams joined."""
         numbers = {stream: number for number, stream in enumerate(self._last)}
         return [numbers[stream] for stream in self._rows]
 
     def expect_idle(self) -> None:
-        """Refuse to end a graph that is in use.
+        """Raise an error if the graph is in use, and so cannot be destroyed.
 
         Raises:
-            AclnnError: 107026, it still captures; 107037, it is executed.
+            AclnnError: 107026, it is capturing; 107037, it is running.
         """
         self.expect_ended()
         if not all(run.done for run in self._runs):
             raise AclnnError(
-                ACL_ERROR_RT_MODEL_RUNNING, "modelRI: expected one that has been executed, got a running one"
+                ACL_ERROR_RT_MODEL_RUNNING, "modelRI: expected a graph that is not running, got a running one"
             )
 
     def expect_ended(self) -> None:
-        """Refuse what a graph allows no longer before its capture has ended.
+        """Raise an error if the capture has not ended.
 
         Raises:
             AclnnError: 107026.
         """
         if self.is_capturing:
             raise AclnnError(
-                ACL_ERROR_RT_MODEL_CAPTURED, "modelRI: expected one whose capture has ended, got one that captures"
+                ACL_ERROR_RT_MODEL_CAPTURED,
+                "modelRI: expected a graph whose capture has ended, got one that is capturing",
             )
 
 
 class Update:
-    """Replaces the tasks of a group, one after the other, by those that a stream takes, when it comes to them."""
+    """Replaces the tasks of a group in order, by the tasks that a stream takes, when the stream reaches them."""
 
     captures = False
 
@@ -297,7 +301,8 @@ class Update:
         _expect_no_update(stream)
         if group.is_updated:
             raise AclnnError(
-                ACL_ERROR_STREAM_TASK_GROUP_STATUS, "handle: expected a task group that no stream updates, got one"
+                ACL_ERROR_STREAM_TASK_GROUP_STATUS,
+                "handle: expected a task group that no stream updates, got one that is updated",
             )
         group.is_updated = True
         self._group = group
@@ -305,10 +310,10 @@ class Update:
         stream.taker = self
 
     def take(self, stream: Stream, task: Task) -> None:
-        """Replace the next task.
+        """Replace the next task of the group.
 
         Raises:
-            AclnnError: 107033, there are no more.
+            AclnnError: 107033, none is left.
         """
         group = self._group
         if self._replaced == len(group.places):
@@ -323,7 +328,7 @@ class Update:
         """End the update.
 
         Raises:
-            AclnnError: 107033, tasks remain.
+            AclnnError: 107033, some tasks were not replaced.
         """
         stream.taker = None
         self._group.is_updated = False
@@ -336,51 +341,57 @@ class Update:
 
 
 def capturing(stream: Stream) -> Graph | None:
-    """The graph that captures the stream's tasks, if any."""
+    """Return the graph that captures the stream's tasks, None if there is none."""
     return stream.taker if isinstance(stream.taker, Graph) else None
 
 
 def captured(stream: Stream) -> Graph:
-    """The graph that captures the stream's tasks.
+    """Return the graph that captures the stream's tasks.
 
     Raises:
         AclnnError: 107029, there is none.
     """
     graph = capturing(stream)
     if graph is None:
-        raise AclnnError(ACL_ERROR_RT_STREAM_NOT_CAPTURED, "stream: expected one whose tasks are captured, got another")
+        raise AclnnError(
+            ACL_ERROR_RT_STREAM_NOT_CAPTURED, "stream: expected one that is capturing, got one that is not"
+        )
     return graph
 
 
 def updating(stream: Stream) -> Update:
-    """The update that takes the stream's tasks.
+    """Return the update that takes the stream's tasks.
 
     Raises:
         AclnnError: 107033, there is none.
     """
     if not isinstance(stream.taker, Update):
-        raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that updates tasks, got another")
+        raise AclnnError(
+            ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that is updating tasks, got one that is not"
+        )
     return stream.taker
 
 
 def _expect_no_update(stream: Stream) -> None:
     if isinstance(stream.taker, Update):
-        raise AclnnError(ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that updates no tasks, got one")
+        raise AclnnError(
+            ACL_ERROR_STREAM_TASK_GROUP_STATUS, "stream: expected one that is not updating tasks, got one that is"
+        )
 
 
 def exchange_mode(mode: Mode) -> Mode:
-    """Set the calling thread's mode, and return the one before."""
+    """Set the calling thread's mode and return the previous one."""
     before, _thread.mode = _thread.mode, mode
     return before
 
 
 def are_begun() -> bool:
-    """Tell whether captures have begun that have not ended."""
+    """Return True if any capture has begun and not ended."""
     return bool(_begun.current)
 
 
 def expect_none_forbids(context: Any, stream: Stream | None = None) -> None:
-    """Refuse what captures of a context forbid: work at once, or a stream's with memory that may be gone later.
+    """Raise an error if captures of a context forbid immediate work, or work with memory that may be freed later.
 
     Raises:
         AclnnError: 107030, the stream's tasks are captured, or a mode forbids it.
@@ -396,6 +407,6 @@ def expect_none_forbids(context: Any, stream: Stream | None = None) -> None:
     if forbids[_thread.mode] or (stream and capturing(stream)):
         raise AclnnError(
             ACL_ERROR_RT_CAPTURE_MODE_NOT_SUPPORT,
-            f"expected no capture that forbids it, got one in mode {everywhere.name} and a thread in mode "
+            f"expected no capture that forbids this call, got one in mode {everywhere.name} and a thread in mode "
             f"{_thread.mode.name}",
         )

@@ -1,8 +1,8 @@
-"""A table of everything that C sees as an opaque pointer: tensors, arrays, executors, contexts, streams, events.
+"""Table of all objects that C sees as opaque pointers: tensors, arrays, executors, contexts, streams, events.
 
-A handle is an integer that is never given out twice, so a stale one is recognised for as long as the process lives. It
-lies outside the address range of any process on x86-64 and AArch64: data addresses and handles cannot be confused, and
-a program that dereferences one faults at once.
+A handle is an integer that is never reused, so a stale one is recognised for the life of the process. Handles lie
+outside the address range of any process on x86-64 and AArch64: they cannot be confused with data addresses, and a
+program that dereferences one faults at once.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from aclnn.support.process import PerProcess
 
 T = TypeVar("T")
 
-#: The fate of an object whose handle is not in the table.
+#: Default description of an object whose handle is not in the table.
 GONE = "was destroyed or never existed"
 
 _FIRST = 0x5AC1_0000_0000_0000
 _STEP = 16
 
 _serial = itertools.count(_FIRST, _STEP)
-# A child's handles continue the parent's numbers, so those from before the fork stay stale.
+# A child continues the parent's numbering, so handles from before the fork stay stale.
 _objects: PerProcess[dict[int, Any]] = PerProcess(dict)
 
 
-#: Finds an object that lives in C and moves it into this table.
+#: Look up an object that lives in C and move it into this table.
 adopt: Callable[[int], Any] | None = None
 
 
@@ -36,7 +36,7 @@ def _find(handle: int | None) -> Any:
 
 
 def insert(item: object) -> int:
-    """Enter an object; its handle stays valid until ``pop``."""
+    """Add an object; its handle is valid until ``pop``."""
     handle = next(_serial)
     _objects.current[handle] = item
     return handle
@@ -54,17 +54,17 @@ def count(kind: type[Any]) -> int:
 
 
 def enter(handle: int, item: object) -> None:
-    """Enter an object that had its handle elsewhere."""
+    """Add an object under a handle assigned elsewhere."""
     _objects.current[handle] = item
 
 
 def here(handle: int) -> Any:
-    """Return the object of a handle that is in this table."""
+    """Return the object of a handle if it is in this table."""
     return _objects.current.get(handle)
 
 
 def pop(handle: int, kind: type[T]) -> T | None:
-    """Remove and return the live object of that class, or None; of two threads that try, one gets it."""
+    """Remove and return the live object of that class, or None; of two concurrent callers one gets it."""
     if get(handle, kind) is None:
         return None
     item: T | None = _objects.current.pop(handle, None)
@@ -72,12 +72,12 @@ def pop(handle: int, kind: type[T]) -> T | None:
 
 
 def describe(handle: int | None, gone: str = GONE) -> str:
-    """Describe a handle in an error text: ``null``, ``a live Tensor``, ``which was destroyed`` …; ``gone`` says how."""
+    """Describe a handle in an error text: ``null``, ``a live Tensor``; ``gone`` describes a removed object."""
     if not handle:
         return "null"
     item = _find(handle)
     if item is not None:
-        # Of the package's classes the first in line: callers ask for streams, whichever device has them.
+        # The base class within the package: users know a Stream, not its subclass.
         kind = next((cls for cls in reversed(type(item).__mro__) if cls.__module__.startswith("aclnn")), type(item))
         return f"{handle:#x}, a live {kind.__name__}"
     given_out = handle >= _FIRST and handle < _FIRST + (1 << 56) and handle % _STEP == 0

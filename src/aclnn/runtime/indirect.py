@@ -1,4 +1,4 @@
-"""Copies whose addresses a stream reads from device memory when it comes to them, and reductions in place."""
+"""Copies whose addresses a stream reads from device memory at execution, and reductions in place."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def describe(at: int, source: int, destination: int, nbytes: int) -> None:
     """``aclrtSetMemcpyDesc``: write a description at an address.
 
     Raises:
-        AclnnError: 107000, the device has no such memory there.
+        AclnnError: 107000, the address is not in live device memory.
     """
     held = memory.resolve(at, ctypes.sizeof(Description))
     ctypes.memmove(at, bytes(Description(_MAGIC, destination, source, nbytes)), ctypes.sizeof(Description))
@@ -40,10 +40,10 @@ def describe(at: int, source: int, destination: int, nbytes: int) -> None:
 
 
 def copy_described(at: int, stream_handle: int) -> None:
-    """``aclrtMemcpyAsyncWithDesc``: copy what a description says when the stream comes to it; the task may fail.
+    """``aclrtMemcpyAsyncWithDesc``: queue a copy; its description is read at execution, where it may prove invalid.
 
     Raises:
-        AclnnError: 107000, the device has no memory for a description there; 107002 and 107003 about the stream.
+        AclnnError: 107000, the description is not in live device memory; 107002 and 107003 about the stream.
     """
 
     def read() -> tuple[int, int, int]:
@@ -60,10 +60,10 @@ def copy_described(at: int, stream_handle: int) -> None:
 def copy_from_bases(
     destination_at: int, destination_offset: int, source_at: int, source_offset: int, nbytes: int, stream_handle: int
 ) -> None:
-    """``aclrtMemcpyAsyncWithOffset``: copy between addresses that device memory holds when the stream comes to it.
+    """``aclrtMemcpyAsyncWithOffset``: queue a copy between addresses read from device memory at execution.
 
     Raises:
-        AclnnError: 107000, the device has no memory for an address there; 107002 and 107003 about the stream.
+        AclnnError: 107000, an address is not in live device memory; 107002 and 107003 about the stream.
     """
 
     def read() -> tuple[int, int, int]:
@@ -89,10 +89,10 @@ def _copy_async(read: Callable[[], tuple[int, int, int]], addresses: list[tuple[
 def reduce_async(
     destination: int, source: int, nbytes: int, operation: int, dtype: DataType, stream_handle: int
 ) -> None:
-    """``aclrtReduceAsync``: let elements be what the operation makes of them and others, when the stream comes to it.
+    """``aclrtReduceAsync``: queue a reduction of the source into the destination, element by element.
 
     Raises:
-        AclnnError: 107000, the device has no such memory; 107002 and 107003 about the stream.
+        AclnnError: 107000, a range is not in live device memory; 107002 and 107003 about the stream.
     """
     stream = devices.own_stream_of(stream_handle)
     held = [memory.resolve(address, nbytes) for address in (destination, source)]

@@ -1,4 +1,4 @@
-"""aclInit and aclFinalize: how often, and with which configuration."""
+"""aclInit and aclFinalize: their reference count and configuration."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _state = PerProcess(_State)
 
 
 def initialize(config_path: str | None) -> None:
-    """Count one more user.
+    """Increment the count of users.
 
     Args:
-        config_path: a JSON file; None or "" for none. Nothing in it applies here, but it must be one.
+        config_path: a JSON file, or None or "". Its settings have no effect, but it must be valid.
 
     Raises:
-        AclnnError: 100003, the file cannot be read; 100006, it is not a JSON object; 100002, initialised already (and
-            counted); 100000, not the configuration with which the process was first initialised.
+        AclnnError: 100003, the file cannot be read; 100006, it is not a JSON object; 100002, initialised already (the
+            call still counts); 100000, the configuration differs from that of the process's first initialisation.
     """
     configuration = _read(config_path) if config_path else {}
     state = _state.current
@@ -63,7 +63,7 @@ def initialize(config_path: str | None) -> None:
 
 
 def _content(path: str) -> str:
-    # A pipe may have no writer, and a device no end: neither is waited for.
+    # Without O_NONBLOCK a pipe without a writer would block; a device file may be endless.
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise OSError("not a regular file")
@@ -95,7 +95,7 @@ def _read(path: str) -> Any:
 
 
 def finalize() -> None:
-    """Drop every user.
+    """Reset the count of users to zero.
 
     Raises:
         AclnnError: 100037, finalised already.
@@ -111,10 +111,10 @@ def finalize() -> None:
 
 
 def finalize_reference() -> int:
-    """Drop one user; how many remain.
+    """Decrement the count of users and return it.
 
     Raises:
-        AclnnError: 100037, there are none.
+        AclnnError: 100037, the count is zero.
     """
     state = _state.current
     with state.lock:

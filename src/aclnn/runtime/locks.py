@@ -1,4 +1,4 @@
-"""A lock that no interrupt leaves held."""
+"""A lock that interrupts never leave held."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from _thread import RLock
 class Lock(RLock):  # type: ignore[misc]  # CPython lets it be subclassed
     """A re-entrant lock for ``with``.
 
-    An interrupt (Ctrl-C, any signal handler that raises) comes between two calls. From 3.14 on, an interrupt may
-    come after ``__enter__`` and before ``with`` guarantees the release; this ``__enter__`` leaves no such gap. In
-    Pythons 3.12 and 3.13 an interrupt in a comprehension leaves a ``with`` of the same function without its end: in
-    such a block there is none.
+    An interrupt (Ctrl-C, any signal handler that raises) arrives between two calls. From Python 3.14 on, it may arrive
+    after ``__enter__`` has returned and before ``with`` guarantees the release; this ``__enter__`` leaves no such gap.
+    In Python 3.12 and 3.13, an interrupt in a comprehension skips the exit of a ``with`` in the same function: blocks
+    guarded by this lock contain no comprehensions.
     """
 
     def __enter__(self) -> bool:  # type: ignore[override]  # takes no arguments, as ``with`` gives none
         try:
             return self.acquire()
         except BaseException:
-            # This thread's now only if it has just been acquired: an acquisition that waits begins without it.
+            # Only an acquisition that waits is interrupted, so if the lock is held now, this call acquired it.
             if self.is_mine():
                 self.release()
             raise
 
     def is_mine(self) -> bool:
-        """Tell whether the calling thread holds the lock."""
+        """Return True if the calling thread holds the lock."""
         return bool(self._is_owned())  # type: ignore[attr-defined]  # what threading.Condition asks, too

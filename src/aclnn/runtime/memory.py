@@ -1,9 +1,9 @@
 """Device memory that knows its allocations.
 
-Every address that a program hands over is either inside a live allocation, and then the whole range must be; or in the
-device's address range but in no live allocation, which is refused; or ordinary host memory, which is the caller's to
-answer for. An allocation's memory is returned when the last reference to it goes: a queued task keeps what it uses, so
-freeing it early is safe.
+An address given by a program is one of three things: inside a live allocation, which must then contain the whole range;
+in the device's address range but in no live allocation, which is an error; or ordinary host memory, for which the
+caller is responsible. An allocation's memory is returned when the last reference to it is dropped: queued tasks hold
+references, so freeing memory early is safe.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from aclnn.support.bounded import BoundedCache
 from aclnn.support.process import PerProcess
 
 _FREED_REMEMBERED = 4096
-# No process on x86-64 (five page table levels) or AArch64 has addresses on the first page or beyond the highest.
+# No process on x86-64 (5-level page tables) or AArch64 has addresses on the first page or beyond the highest.
 _LOWEST, _BEYOND_HIGHEST = 4096, 1 << 56
 
 DEVICE = "device allocation"
@@ -35,7 +35,7 @@ REGISTERED = "registered host memory"
 
 
 class Budget:
-    """Bytes taken of one device's memory. Freed bytes are free at once, whoever still holds them."""
+    """Bytes allocated from one device's memory. Freed bytes are available at once, even if a task still holds them."""
 
     def __init__(self, total: int) -> None:
         self.total = total
@@ -43,7 +43,7 @@ class Budget:
 
 
 class Allocation:
-    """A live range of bytes. Whoever holds this object keeps the memory."""
+    """A live range of bytes. The memory exists as long as this object does."""
 
     __slots__ = ("_keep", "address", "budget", "charged", "end", "for_devices", "kind", "nbytes", "registered")
 
@@ -57,17 +57,17 @@ class Allocation:
         self.budget = budget
         self.charged = charged
         self.registered: int | None = None
-        """The address by which the host's memory was registered."""
+        """Address that was passed to register the host memory."""
         self.for_devices = False
-        """True for memory of the host's that devices may use."""
+        """True for host memory that devices may use."""
         self._keep = keep
 
     def belongs(self, block: Block, budget: Budget) -> bool:
-        """Return true for a part of the block in that device's memory."""
+        """Return True for a part of the block, charged to this budget."""
         return self._keep is block and self.budget is budget
 
     def part(self, address: int, end: int) -> Allocation:
-        """A part of it that goes on living."""
+        """Return the part of the allocation up to ``end``, which stays live."""
         return Allocation(address, end - address, self.kind, self._keep, self.budget)
 
     def __str__(self) -> str:
@@ -75,25 +75,25 @@ class Allocation:
 
 
 class _Table:
-    """The live allocations of one process. Their ranges never overlap.
+    """Live allocations of one process. Their ranges never overlap.
 
-    An interrupt or a finalizer may come between any two calls, so each change is one assignment to ``allocations``.
+    An interrupt or a finalizer may come between any two calls, so each update is one assignment to ``allocations``.
     """
 
     def __init__(self) -> None:
         self.arenas = Arenas()
         self.lock = Lock()
         self.allocations: dict[int, Allocation] = {}
-        """The live ones by their addresses."""
+        """Live allocations by address."""
         self.starts: list[int] = []
-        """The addresses of the live ones, sorted; an interrupt may leave one too many."""
+        """Sorted addresses of live allocations; an interrupt may leave one too many."""
         self.freed: deque[tuple[int, int, str]] = deque(maxlen=_FREED_REMEMBERED)
         self.tasks = BoundedCache[object, Any]()
         """See ``tasks``."""
 
     def find(self, address: int) -> Allocation | None:
-        # Without the lock: a concurrent change moves the starts, which can only hide an allocation (what is found is
-        # checked at both ends), so a miss is repeated with it.
+        # Without the lock: a concurrent update moves the starts, which can only hide an allocation (a result is checked
+        # at both ends), so only a miss is repeated with the lock.
         allocation = self.look(address)
         if allocation is None:
             with self.lock:
@@ -101,7 +101,7 @@ class _Table:
         return allocation
 
     def look(self, address: int) -> Allocation | None:
-        """The allocation around an address; without the lock it may be missed."""
+        """Return the allocation around an address; without the lock it may be missed."""
         at = bisect_right(self.starts, address)
         while at > 0:
             at -= 1
@@ -116,7 +116,7 @@ class _Table:
     def remove(self, allocation: Allocation) -> None:
         self.freed.append((allocation.address, allocation.end, allocation.kind))
         budget, fresh = allocation.budget, BoundedCache[object, Any]()
-        # No call until all of this is done.
+        # No call in between: an interrupt must not separate these updates.
         del self.allocations[allocation.address]
         _outdated, self.tasks = self.tasks, fresh
         if budget is not None:
@@ -126,17 +126,17 @@ class _Table:
             del self.starts[at]
 
 
-_table = PerProcess(_Table, keep_parents=True)  # a child may still look at what its parent allocated
+_table = PerProcess(_Table, keep_parents=True)  # a child may still use its parent's allocations
 
 
 def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> Allocation:
-    """Device memory; its contents are undefined, its address is a multiple of 64.
+    """Allocate device memory with undefined contents, 64-byte aligned.
 
     Args:
         nbytes: at least 1.
-        budget: the device that pays.
-        huge: whether blocks of 2 MiB or more are wanted in huge pages.
-        unit: what the size is rounded up to when it is charged.
+        budget: the device's budget.
+        huge: prefer huge pages for blocks of 2 MiB or more.
+        unit: the size charged to the budget is a multiple of this.
 
     Raises:
         AclnnError: 207001, the device has not that much left.
@@ -155,7 +155,7 @@ def allocate(nbytes: int, budget: Budget, huge: bool = True, unit: int = 64) -> 
         allocation = Allocation(block.address, nbytes, DEVICE, block, budget, charged)
         with table.lock:
             insort(table.starts, allocation.address)
-            # No call between: it is live and paid for, or neither.
+            # No call in between: the allocation is live and charged, or neither.
             table.allocations[allocation.address] = allocation
             reserved = 0
     finally:
@@ -172,10 +172,10 @@ def _exhausted(budget: Budget, nbytes: int, reserved: int) -> AclnnError:
 
 
 def allocate_host(nbytes: int) -> Allocation:
-    """Pinned host memory, 64-byte aligned: no different here, but stale pointers to it are recognised as well.
+    """Allocate pinned host memory, 64-byte aligned; it is ordinary memory, but stale pointers to it are recognised too.
 
     Raises:
-        AclnnError: 207001, there is not that much left.
+        AclnnError: 207001, not enough memory is left.
     """
     table = _table.current
     total = memory_bytes()
@@ -204,19 +204,21 @@ def charge(budget: Budget, nbytes: int) -> None:
 
 
 def reserve(nbytes: int) -> Block:
-    """Addresses in the device's range that belong to no allocation.
+    """Reserve addresses in the device's range that belong to no allocation.
 
     Raises:
-        AclnnError: 207001, there are not that many left.
+        AclnnError: 207001, the address range is exhausted.
     """
     block = _table.current.arenas.allocate(nbytes, huge=True)
     if block is None:
-        raise AclnnError(ACL_ERROR_RT_MEMORY_ALLOCATION, f"size: expected at most what is free, got {nbytes}")
+        raise AclnnError(
+            ACL_ERROR_RT_MEMORY_ALLOCATION, f"size: expected at most the free addresses, got {nbytes} bytes"
+        )
     return block
 
 
 def attach(block: Block, address: int, nbytes: int, budget: Budget) -> None:
-    """Make a part of reserved addresses live, as one with the live parts beside it."""
+    """Make part of a reserved range live, merged with adjacent live parts."""
     table = _table.current
     with table.lock:
         before, after = table.look(address - 1), table.allocations.get(address + nbytes)
@@ -232,7 +234,7 @@ def attach(block: Block, address: int, nbytes: int, budget: Budget) -> None:
 
 
 def detach(address: int, nbytes: int) -> None:
-    """End the life of a part that ``attach`` made live, and hand its pages back to the system."""
+    """End the life of a part that ``attach`` made live, and return its pages to the system."""
     table = _table.current
     with table.lock:
         whole = table.look(address)
@@ -253,10 +255,10 @@ def detach(address: int, nbytes: int) -> None:
 
 
 def free(address: int, argument: str, kind: str = DEVICE) -> None:
-    """Free the live allocation of that kind that begins at this address. Never waits for anything.
+    """Free the live allocation of that kind at this address, without waiting for tasks.
 
     Raises:
-        AclnnError: 107000, it is not.
+        AclnnError: 107000, there is none.
     """
     table = _table.current
     with table.lock:
@@ -271,10 +273,10 @@ def free(address: int, argument: str, kind: str = DEVICE) -> None:
 
 
 def register(address: int, nbytes: int, for_devices: bool) -> None:
-    """Note memory of the host's, the program's own or of ``allocate_host``: pinned, and of use to devices if asked.
+    """Register host memory, from the program or from ``allocate_host``: pinned, and mapped for devices if wanted.
 
     Raises:
-        AclnnError: 507910, it is registered; 107000, it is no memory of the host's, or less than that many bytes.
+        AclnnError: 507910, it is registered already; 107000, it is not host memory, or has fewer bytes.
     """
     table = _table.current
     with table.lock:
@@ -305,7 +307,7 @@ def unregister(address: int) -> None:
     """Undo ``register``.
 
     Raises:
-        AclnnError: 507911, no memory is registered by that address.
+        AclnnError: 507911, no memory is registered at that address.
     """
     table = _table.current
     with table.lock:
@@ -323,26 +325,26 @@ def unregister(address: int) -> None:
 
 
 def tasks() -> BoundedCache[object, Any]:
-    """Return a cache for callers, empty after every release of memory: for work whose addresses have been checked."""
+    """Return a cache that is cleared by every release of memory, for work with validated addresses."""
     return _table.current.tasks
 
 
 def find(address: int) -> Allocation | None:
-    """The live allocation that contains the address, in O(log n)."""
+    """Return the live allocation that contains the address, None if there is none, in O(log n)."""
     return _table.current.find(address)
 
 
 def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget | None = None) -> Allocation:
-    """The live device allocation that contains the whole range, in O(log n).
+    """Return the live device allocation that contains the whole range, in O(log n).
 
     Args:
-        address: where the range begins.
-        nbytes: how long it is.
-        base: what must lie in it too: the address of a tensor whose view the range is; None for ``address``.
-        budget: of the device that must have it; None for any device.
+        address: start of the range.
+        nbytes: length of the range.
+        base: another address that must lie in the allocation, such as that of a tensor whose view the range is.
+        budget: budget of the device that must own the allocation; None for any device.
 
     Raises:
-        AclnnError: 107000; the text names the range and the allocation it misses.
+        AclnnError: 107000; the text names the range and the allocation that it leaves.
     """
     if base is None:
         base = address
@@ -366,21 +368,21 @@ def resolve(address: int, nbytes: int, base: int | None = None, budget: Budget |
 
 
 def expect_address(address: int, argument: str, code: int = ACL_ERROR_INVALID_PARAM) -> None:
-    """Refuse null.
+    """Raise an error for a null address.
 
     Raises:
-        AclnnError: that code.
+        AclnnError: ``code``.
     """
     if not address:
         raise AclnnError(code, f"{argument}: expected an address, got null")
 
 
 def check_range(address: int, nbytes: int, argument: str) -> Allocation | None:
-    """Check that a copy may touch a range: inside a live allocation (returned), or host memory unknown here (None).
+    """Check that a copy may access a range: return its live allocation, or None for unknown host memory.
 
     Raises:
-        AclnnError: 107000, the range leaves the allocation it begins in, is the device's but not allocated, or is no
-            process's.
+        AclnnError: 107000, the range leaves its allocation, is unallocated device memory, or is not an address of any
+            process.
     """
     allocation = _table.current.find(address)
     if allocation is None:
@@ -400,7 +402,7 @@ def _span(address: int, nbytes: int) -> str:
 
 
 def _outside(address: int, nbytes: int, allocation: Allocation) -> str:
-    """Describe the place of a refused range, for an error text about the allocation that it should be in."""
+    """Describe where an invalid range lies relative to the allocation that should contain it, for an error text."""
     got = f"got {_span(address, nbytes)}, which"
     if address < allocation.address:
         return f"{got} begins {allocation.address - address} bytes before {allocation}"
@@ -410,7 +412,7 @@ def _outside(address: int, nbytes: int, allocation: Allocation) -> str:
 
 
 def _what(address: int, nbytes: int) -> str:
-    """Describe a refused range, for an error text."""
+    """Describe an invalid range, for an error text."""
     got = f"got {_span(address, nbytes)}"
     if address < _LOWEST:
         return f"{got}, which is null or next to it"

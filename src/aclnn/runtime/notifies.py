@@ -1,4 +1,4 @@
-"""Notifies: numbers that streams change and wait for when they come to it, and values in memory that they wait for."""
+"""Notifies: counters that streams change and await in order, and values in memory that streams await."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from aclnn.runtime import memory
 from aclnn.runtime.streams import Stream, hold
 
 _numbers = itertools.count()
-# How often a value in memory is looked at: about what waking a thread takes.
-_LOOK_S = 1e-4
+# Polling interval for a value in memory: about as long as waking a thread takes.
+_POLL_S = 1e-4
 
 
 class Counter:
-    """A 32-bit number."""
+    """A 32-bit counter."""
 
     def __init__(self) -> None:
         self.number = next(_numbers)
@@ -26,21 +26,21 @@ class Counter:
         self._changed = threading.Condition()
 
     def change(self, to: Callable[[int], int]) -> None:
-        """Change the number at once."""
+        """Change the counter at once."""
         with self._changed:
             self._value = to(self._value)
             self._changed.notify_all()
 
     def record(self, stream: Stream, to: Callable[[int], int]) -> None:
-        """Change the number when the stream comes to it."""
+        """Change the counter when the stream reaches this point."""
         stream.enqueue(lambda: self.change(to), short=True)
 
     def wait_for(
         self, stream: Stream, is_enough: Callable[[int], bool], clears: bool = True, limit_s: float | None = None
     ) -> None:
-        """Let the stream's next tasks wait until the number is enough, and then clear it if asked.
+        """Make the stream's next tasks wait until ``is_enough`` holds, then reset the counter to 0 if ``clears``.
 
-        They fail if it is not within the limit.
+        The tasks fail if it does not hold within the limit.
         """
 
         def taken(seconds: float) -> bool:
@@ -58,11 +58,11 @@ class Counter:
 
 
 class Notify(Counter):
-    """``aclrtNotify``: set or not."""
+    """``aclrtNotify``: a flag."""
 
 
 class CountNotify(Counter):
-    """``aclrtCntNotify``: any number."""
+    """``aclrtCntNotify``: a counter of any value."""
 
 
 def _word(address: int) -> tuple[memory.Allocation, ctypes.c_uint64]:
@@ -71,10 +71,10 @@ def _word(address: int) -> tuple[memory.Allocation, ctypes.c_uint64]:
 
 
 def write_value(address: int, value: int, stream: Stream) -> None:
-    """``aclrtValueWrite``: write 64 bits of device memory when the stream comes to it.
+    """``aclrtValueWrite``: queue a write of 64 bits to device memory.
 
     Raises:
-        AclnnError: 107000, there are none.
+        AclnnError: 107000, the address is not in live device memory.
     """
     held, word = _word(address)
 
@@ -85,10 +85,10 @@ def write_value(address: int, value: int, stream: Stream) -> None:
 
 
 def wait_for_value(address: int, is_enough: Callable[[int], bool], stream: Stream) -> None:
-    """``aclrtValueWait``: let the stream's next tasks wait until 64 bits of device memory are enough.
+    """``aclrtValueWait``: make the stream's next tasks wait until ``is_enough`` holds for 64 bits of device memory.
 
     Raises:
-        AclnnError: 107000, there are none.
+        AclnnError: 107000, the address is not in live device memory.
     """
     held, word = _word(address)
 
@@ -97,7 +97,7 @@ def wait_for_value(address: int, is_enough: Callable[[int], bool], stream: Strea
         while not is_enough(word.value):
             if time.monotonic() >= deadline:
                 return False
-            time.sleep(_LOOK_S)
+            time.sleep(_POLL_S)
         return True
 
     def task(held: object = held) -> None:

@@ -1,18 +1,17 @@
-"""Streams: queues whose tasks run in order, one at a time, while the caller goes on. Records mark points in them.
+"""Streams: queues whose tasks run in order, one at a time, asynchronously to the caller. Records mark points in them.
 
-A task that fails is remembered until somebody waits for the stream; those behind it run. Where one of a context's
-streams stops on failure (ACL_STOP_ON_FAILURE), those behind it are dropped, and all streams of the context refuse what
-follows.
+A failed task is remembered until the stream is synchronized; later tasks still run. Once a stream with
+ACL_STOP_ON_FAILURE fails, its later tasks are dropped, and all streams of its context reject new tasks.
 
-Each stream has a thread of its own, started with its first waiting task. A task runs elsewhere in two cases, both of
-which spare the switch to that thread: a short one that finds the stream idle runs in ``enqueue``, and a thread that
-waits for the stream works off what has not begun yet.
+Each stream has its own thread, started with the first task that has to wait. In two cases a task runs elsewhere, to
+avoid switching to that thread: a short task on an idle stream runs in ``enqueue``, and a thread that waits for the
+stream runs the pending tasks itself.
 
-A thread within a task waits for no stream, for that could be waiting for this task's end. It would: tasks run Python,
-which may collect garbage there, and with it call another program's finalizers, such as DeepSpeed's, which synchronizes.
+Within a task, waiting for a stream returns at once, since the wait could be for the task's own end. That does happen:
+tasks run Python code, so a garbage collection may call finalizers that synchronize, as DeepSpeed's do.
 
-The main thread may be interrupted (Ctrl-C) between any two calls that it makes. So what has been queued and what has
-finished is nowhere counted: it follows from what is pending and what is running, each changed in one step.
+The main thread may be interrupted (Ctrl-C) between any two calls. So no counters are kept of queued and finished tasks:
+both follow from the pending queue and the running task, each of which is updated in one step.
 """
 
 from __future__ import annotations
@@ -41,23 +40,23 @@ from aclnn.support.process import after_fork
 
 Task = Callable[[], object]
 
-#: Called with the reason, None where the stream is closed, if a task is dropped.
+#: Called if a task is dropped, with the reason, or None if the stream is closed.
 Dropped = Callable[[AclnnError | None], object]
 
-#: A ticket, its task, and what is called if that is dropped. A tuple: it takes 0.2 µs less to make than a named one.
+#: Ticket, task and drop callback. A plain tuple: creating a named one takes 0.2 µs more.
 _Entry = tuple[int, Task, Dropped]
 
 _all: WeakValueDictionary[int, Stream] = WeakValueDictionary()
 _numbers = itertools.count()
 _PATIENCE_AT_EXIT_S = 10.0
-#: What a stream's priority may be; the greatest is the smallest number.
+#: Range of stream priorities; smaller numbers mean higher priority.
 LEAST_PRIORITY, GREATEST_PRIORITY = 7, 0
-# How often a task that waits looks whether it still may.
-_LOOK_S = 0.02
+# Interval at which a waiting task checks whether it may continue.
+_POLL_S = 0.02
 
 
 class Fault:
-    """What the streams of a context share: whether they stop on failure, and the text of the first that they had."""
+    """Failure state shared by the streams of a context: whether to stop on failure, and the first failure's text."""
 
     __slots__ = ("failure", "stops")
 
@@ -66,27 +65,27 @@ class Fault:
         self.failure: str | None = None
 
     def expect_none(self) -> None:
-        """Refuse what follows a failure.
+        """Raise an error if a stream of the context has failed and stopped.
 
         Raises:
             AclnnError: 507000.
         """
         if self.failure is not None:
-            raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task of its context failed: {self.failure}")
+            raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task of the context failed: {self.failure}")
 
 
 class _AbortedError(Exception):
-    """Ends a task that waits on a stream that is aborted."""
+    """Ends a waiting task when its stream is aborted."""
 
 
 class Record:
-    """A point in a stream: done when the stream has come to it."""
+    """A point in a stream, done once the stream has reached it."""
 
     __slots__ = ("_error", "_fault", "_gate", "_time_ns", "done")
 
     def __init__(self, fault: Fault | None = None) -> None:
         self.done = False
-        """True once nobody need wait for it any longer."""
+        """True once no thread need wait for the record."""
         self._error: AclnnError | None = None
         self._fault = fault or Fault()
         self._time_ns: int | None = None
@@ -99,19 +98,19 @@ class Record:
         self.cancel()
 
     def cancel(self, error: AclnnError | None = None) -> None:
-        """Release everybody who waits, with an error if given: the stream will not come to the record."""
+        """Wake all waiting threads, with an error if given: the stream will not reach the record."""
         self._error = error
         self.done = True
         self._gate.release()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait, and return whether it is done within the time."""
+        """Wait for the record; return False on timeout."""
         if not self.done and self._gate.acquire(timeout=-1 if timeout_s is None else timeout_s):
             self._gate.release()
         return self.done
 
     def check(self) -> None:
-        """Refuse to call the record reached.
+        """Raise an error if the stream did not reach the record.
 
         Raises:
             AclnnError: 507000, its stream's context stopped on a failure; 107023, the stream was aborted before it.
@@ -122,44 +121,44 @@ class Record:
 
     @property
     def lost(self) -> bool:
-        """True where the stream was aborted before it: whoever waits for it on a stream does so for ever."""
+        """True if the stream was aborted before the record: a stream that waits for it waits forever."""
         return self._error is not None and self._error.code == ACL_ERROR_RT_STREAM_ABORT
 
     @property
     def has_time(self) -> bool:
-        """True where the stream came to it."""
+        """True if the stream has reached the record."""
         return self._time_ns is not None
 
     @property
     def time_us(self) -> int:
-        """When the stream came to it; it has a time."""
+        """Time when the stream reached the record, in microseconds."""
         assert self._time_ns is not None
         return self._time_ns // 1000
 
     def ms_since(self, other: Record) -> float:
-        """Milliseconds from another record to this one; both have a time."""
+        """Return the milliseconds from another record to this one; both must have been reached."""
         assert self._time_ns is not None
         assert other._time_ns is not None
         return (self._time_ns - other._time_ns) / 1e6
 
 
 def _nothing(reason: AclnnError | None) -> None:
-    """Default for ``dropped``: nobody has to be told."""
+    """Do nothing: default for ``dropped``."""
 
 
 def hold(happened: Callable[[float], object], limit_s: float | None = None) -> bool:
-    """Wait, within a task, until something has happened; whether it came within the limit.
+    """Wait, within a task, for a condition; return False on timeout.
 
     Args:
-        happened: waits for so many seconds at most, and returns true if it has.
-        limit_s: how long to wait; None for ever.
+        happened: waits up to the given number of seconds, and returns true if the condition holds.
+        limit_s: how long to wait; None for no limit.
 
     Raises:
-        AclnnError: 507000, the stream's context stopped on a failure meanwhile.
+        AclnnError: 507000, the stream's context stopped on a failure.
     """
     streams = _streams_here()
     deadline = math.inf if limit_s is None else time.monotonic() + limit_s
-    while not happened(max(min(_LOOK_S, deadline - time.monotonic()), 0.0)):
+    while not happened(max(min(_POLL_S, deadline - time.monotonic()), 0.0)):
         for stream in streams:
             stream.expect_to_go_on()
         if time.monotonic() >= deadline:
@@ -168,7 +167,7 @@ def hold(happened: Callable[[float], object], limit_s: float | None = None) -> b
 
 
 def waiting_for(record: Record, limit_s: float | None = None) -> Task:
-    """A task that waits for a record of any stream, and fails where that one will not come to it, or not in time."""
+    """Return a task that waits for a record, and fails on timeout or if the record will not be reached."""
 
     def reached(seconds: float) -> bool:
         if record.lost:
@@ -185,10 +184,10 @@ def waiting_for(record: Record, limit_s: float | None = None) -> Task:
 
 
 def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVALID) -> float | None:
-    """Convert a time limit in milliseconds, None for -1, which is none.
+    """Convert a timeout in milliseconds to seconds; return None for -1, which means no limit.
 
     Raises:
-        AclnnError: that code, it is neither -1 nor as much as the least.
+        AclnnError: ``code``, the timeout is neither -1 nor at least ``least``.
     """
     if timeout_ms != -1 and timeout_ms < least:
         raise AclnnError(code, f"timeout: expected -1 or {least} ms or more, got {timeout_ms}")
@@ -196,26 +195,26 @@ def seconds(timeout_ms: int, least: int = 1, code: int = ACL_ERROR_RT_PARAM_INVA
 
 
 class Taker(Protocol):
-    """Takes the tasks of a stream in its place (see ``graphs``)."""
+    """Receiver of a stream's tasks in place of its queue (see ``graphs``)."""
 
     captures: bool
-    """True if they wait in a graph until that is executed."""
+    """True if the tasks become part of a graph."""
 
     def take(self, stream: Stream, task: Task) -> None:
         """Take a task."""
 
 
 class Stream:
-    """A queue of tasks, with a fault that it may share."""
+    """A queue of tasks, whose failure state may be shared with other streams."""
 
     def __init__(self, priority: int = 0, flags: int = 0, fault: Fault | None = None) -> None:
         self.priority, self.flags = priority, flags
         """Hints, without effect."""
         self.number = next(_numbers)
         self.context: Any = None
-        """The context that it belongs to (see ``devices``)."""
+        """Context of the stream (see ``devices``)."""
         self.handle = 0
-        """0 for a default stream until somebody asks for its handle."""
+        """Handle; 0 for a default stream until its handle is requested."""
         self.attributes: dict[int, int] = {}
         """Values set by aclrtSetStreamAttribute."""
         self.limits: dict[int, int] = {}
@@ -225,21 +224,21 @@ class Stream:
         _all[id(self)] = self
 
     def _reset(self) -> None:
-        """Start with an empty queue, as a child process does, in which whoever held a lock is no more."""
+        """Reset to an empty queue with fresh locks; in a child process, no thread is left to release the old ones."""
         self.taker: Taker | None = None
         self._lock = Lock()
         self._closed = False
         self._failure: str | None = None
         self.has_stopped = False
-        """True once one of its tasks has failed where that stops it."""
+        """True once a task has failed and the context stops on failure."""
         self._aborting = 0
         self._aborts = 0
         self._progress = threading.Condition(self._lock)
         self._pending: deque[_Entry] = deque()
         self._running: tuple[int, int] | None = None
-        """A ticket and a thread's identifier: that one put it there, runs the task, and alone may take the next one."""
+        """Ticket, and identifier of the thread that runs its task; only that thread may start the next task."""
         self._last = 0
-        """The ticket given out last."""
+        """Last ticket issued."""
         self._waiting = 0
         self._thread: threading.Thread | None = None
         self._wake = threading.Lock()
@@ -247,15 +246,15 @@ class Stream:
         self._awake = False
 
     def enqueue(self, task: Task, short: bool = False, dropped: Dropped = _nothing) -> int:
-        """Queue a task, or hand it to the taker, and return at once with its ticket for ``wait``.
+        """Queue a task, or pass it to the taker; return its ticket for ``wait``.
 
         Args:
             task: what to do; its exception becomes the stream's failure.
-            short: it takes less time than waking a thread (10 µs), so it may run in place on an idle stream.
-            dropped: called instead if the task is dropped before its turn.
+            short: the task takes less time than waking a thread (10 µs), so it may run at once on an idle stream.
+            dropped: called if the task is dropped before it starts.
 
         Raises:
-            AclnnError: 107000, the stream was closed; 507000, its context stopped on a failure; 107023, it is aborted.
+            AclnnError: 107000, the stream is closed; 507000, its context stopped on a failure; 107023, it is aborted.
         """
         if self.taker is None:
             return self.queue(task, short, dropped)
@@ -263,7 +262,7 @@ class Stream:
         return self._last
 
     def queue(self, task: Task, short: bool = False, dropped: Dropped = _nothing) -> int:
-        """Queue a task as ``enqueue`` does where there is no taker."""
+        """Queue a task, bypassing the taker."""
         entry = None
         try:
             with self._lock:
@@ -302,7 +301,7 @@ class Stream:
         return record
 
     def wait_for(self, record: Record, limit_s: float | None = None) -> None:
-        """Let the next tasks wait for a record of any stream; they fail where that one will not come to it in time.
+        """Make the next tasks wait for a record; they fail on timeout or if the record will not be reached.
 
         Raises:
             AclnnError: as ``enqueue``.
@@ -312,34 +311,34 @@ class Stream:
             self.queue(waiting_for(record, limit_s))
 
     def expect_no_capture(self) -> None:
-        """Refuse what cannot be done with a stream whose tasks are captured.
+        """Raise an error if the stream is capturing.
 
         Raises:
             AclnnError: 107027.
         """
         if self.taker is not None and self.taker.captures:
             raise AclnnError(
-                ACL_ERROR_RT_STREAM_CAPTURED, "stream: expected one whose tasks are not captured, got one that captures"
+                ACL_ERROR_RT_STREAM_CAPTURED, "stream: expected one that is not capturing, got one that is"
             )
 
     def idle(self) -> bool:
         """True once every task has finished.
 
         Raises:
-            AclnnError: 107027, its tasks are captured; 507000, its context stopped on a failure.
+            AclnnError: 107027, the stream is capturing; 507000, its context stopped on a failure.
         """
         self.expect_no_capture()
         self.fault.expect_none()
-        # In this order: what is taken from the pending ones is put among the running ones first.
+        # In this order: a task becomes the running one before it is removed from the pending ones.
         return not self._pending and self._running is None
 
     def wait(self, ticket: int | None = None, timeout_s: float | None = None) -> bool:
-        """Wait until a task (None: every task queued so far) has finished; whether that came within the time.
+        """Wait for a task, or for every task queued so far; return False on timeout.
 
-        Without a time limit this thread does what has not begun. Within a task it returns true at once.
+        Without a timeout, this thread runs pending tasks itself. Within a task, it returns True at once.
 
         Raises:
-            AclnnError: 107000, within a task, for a ticket; 107023, the stream was aborted meanwhile.
+            AclnnError: 107000, a ticket was given within a task; 107023, the stream was aborted.
         """
         aborts = self._aborts
         done = self._wait(ticket, timeout_s)
@@ -356,7 +355,9 @@ class Stream:
                 if _streams_here():
                     if ticket is None:
                         return True
-                    raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "stream: expected no wait within a task, got one")
+                    raise AclnnError(
+                        ACL_ERROR_RT_PARAM_INVALID, "stream: expected a call outside of tasks, got one within a task"
+                    )
                 if self._running is not None:
                     return self._await(last, timeout_s)
                 if timeout_s is not None:
@@ -366,7 +367,7 @@ class Stream:
             self._work(last)
 
     def close(self, force: bool = False) -> None:
-        """Take no more tasks; wait for those that are queued or, by force, drop those that have not begun."""
+        """Accept no more tasks, and wait for the queued ones or, with ``force``, drop those that have not started."""
         with self._lock:
             self._closed = True
             self.taker = None
@@ -379,7 +380,7 @@ class Stream:
             self._signal()
 
     def abort(self) -> None:
-        """Drop the tasks that have not begun, end those that wait, and wait for what runs. Failures are forgotten."""
+        """Drop pending tasks, end waiting ones, wait for the running one, and forget failures."""
         with self._lock:
             self._aborting += 1
             self._aborts += 1
@@ -395,7 +396,7 @@ class Stream:
                 self._aborting -= 1
 
     def expect_to_go_on(self) -> None:
-        """End a task that waits where the stream is aborted, or closed by force, or has failed.
+        """End the waiting task if the stream has been aborted, closed by force, or stopped on a failure.
 
         Raises:
             AclnnError: 507000, its context stopped on a failure.
@@ -405,22 +406,22 @@ class Stream:
         self.fault.expect_none()
 
     def drop(self, reason: AclnnError | None = None) -> None:
-        """Forget the tasks that have not begun."""
+        """Drop the tasks that have not started."""
         with self._lock:
             none: deque[_Entry] = deque()
             entries, self._pending = self._pending, none
             if entries:
-                self._failure = self._failure or f"dropped before their turn: {len(entries)}"
+                self._failure = self._failure or f"tasks dropped before they started: {len(entries)}"
             self._progress.notify_all()
         for _, _, dropped in entries:
             dropped(reason)
 
     def synchronize(self, timeout_s: float | None = None) -> bool:
-        """Wait for every task queued so far; whether that came within the time.
+        """Wait for every task queued so far; return False on timeout.
 
         Raises:
             AclnnError: 507000, a task since the last synchronisation failed, or the context stopped on a failure;
-                107027, its tasks are captured; 107023, the stream was aborted meanwhile.
+                107027, the stream is capturing; 107023, it was aborted.
         """
         self.expect_no_capture()
         self.fault.expect_none()
@@ -431,7 +432,7 @@ class Stream:
         return done
 
     def raise_failure(self) -> None:
-        """Report the first failed task since the last report, if any.
+        """Raise an error for the first task that has failed since the last report, if any.
 
         Raises:
             AclnnError: 507000.
@@ -442,7 +443,7 @@ class Stream:
             raise AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: a task failed: {failure}")
 
     def _remember(self, error: BaseException) -> bool:
-        """Keep a task's error as the stream's failure; whether it is an interrupt, which is for the thread as well."""
+        """Record a task's error as the stream's failure; return True for an interrupt, which is raised too."""
         if isinstance(error, _AbortedError):
             return False
         text = error.message if isinstance(error, AclnnError) else f"{type(error).__name__}: {error}"
@@ -452,21 +453,21 @@ class Stream:
         if self.fault.stops and not interrupts:
             self.has_stopped = True
             self.fault.failure = self.fault.failure or text
-            self.drop(AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: dropped behind a task that failed: {text}"))
+            self.drop(AclnnError(ACL_ERROR_RT_INTERNAL_ERROR, f"stream: dropped after a failed task: {text}"))
         return interrupts
 
     @property
     def last(self) -> int:
-        """The ticket given out last."""
+        """Last ticket issued."""
         return self._last
 
     def has_finished(self, ticket: int) -> bool:
-        """True once the task of a ticket, and those before it, have finished or were dropped."""
+        """Return True once all tasks up to a ticket have finished or been dropped."""
         with self._lock:
             return self._finished() >= ticket
 
     def _finished(self) -> int:
-        """The last ticket up to which every task has finished."""
+        """Return the last ticket up to which all tasks have finished."""
         first = self._running or (self._pending[0] if self._pending else None)
         return self._last if first is None else first[0] - 1
 
@@ -478,7 +479,10 @@ class Stream:
             self._waiting -= 1
 
     def _work(self, last: float) -> None:
-        """Run what is pending up to ticket ``last``, unless another thread is at it; everything if none can be had."""
+        """Run pending tasks up to ticket ``last``, unless another thread does.
+
+        If no thread can be started, run all of them.
+        """
         interruption = None
         while interruption is None:
             entry = None
@@ -502,7 +506,7 @@ class Stream:
         raise interruption
 
     def _hand_over(self, goes_on: bool = False) -> None:
-        """After a task: tell those who wait and, unless the caller goes on, have the thread do what is pending."""
+        """After a task, wake waiting threads and, unless the caller goes on, the stream's thread for pending tasks."""
         with self._lock:
             if self._waiting:
                 self._progress.notify_all()
@@ -515,7 +519,7 @@ class Stream:
             self._work(math.inf)
 
     def _has_thread(self) -> bool:
-        """Start the stream's thread unless there is one; False when the interpreter is shutting down."""
+        """Start the stream's thread if necessary; return False if the interpreter is shutting down."""
         if self._thread is None:
             thread = threading.Thread(target=self._serve, name="aclnn stream", daemon=True)
             try:
@@ -526,7 +530,7 @@ class Stream:
         return True
 
     def _signal(self) -> None:
-        """Have the thread look for work, or for its end."""
+        """Wake the stream's thread to run tasks or to end."""
         if not self._awake and self._thread is not None:
             self._awake = True
             self._wake.release()
@@ -537,31 +541,31 @@ class Stream:
             with self._lock:
                 self._awake = False
                 if self._closed and self._running is None and not self._pending:
-                    self._signal()  # an interrupt while a thread was started may have left two
+                    self._signal()  # an interrupt while starting a thread may have left two threads
                     return
-            with suppress(BaseException):  # Remembered as the stream's failure; this thread serves on.
+            with suppress(BaseException):  # recorded as the stream's failure; the thread continues
                 self._work(math.inf)
 
 
 def _live() -> list[Stream]:
-    # valuerefs copies in one step; a WeakSet fails when another thread makes a stream while it is being walked.
+    # valuerefs copies in one step; iterating a WeakSet fails if another thread adds a stream.
     return [stream for reference in _all.valuerefs() if (stream := reference()) is not None]
 
 
 def _streams_here() -> list[Stream]:
-    """The streams whose tasks the calling thread is running."""
+    """Return the streams whose tasks the calling thread is running."""
     thread = threading.get_ident()
     return [stream for stream in _live() if (running := stream._running) is not None and running[1] == thread]
 
 
 def _aborted() -> AclnnError:
-    return AclnnError(ACL_ERROR_RT_STREAM_ABORT, "stream: expected one that goes on, got one that is aborted")
+    return AclnnError(ACL_ERROR_RT_STREAM_ABORT, "stream: expected a running stream, got an aborted one")
 
 
 def drain_at_exit(run_pending: bool = False) -> None:
     """Drop pending tasks at exit and give running ones some time: kernels must not outlive their memory.
 
-    ``run_pending`` gives that time to pending tasks as well, and drops only what is left then.
+    With ``run_pending``, pending tasks get that time too, and only the remaining ones are dropped.
     """
     deadline = time.monotonic() + _PATIENCE_AT_EXIT_S
     streams = _live()

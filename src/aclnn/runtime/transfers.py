@@ -1,4 +1,4 @@
-"""Copies and fills: the tests in their documented order, then the work, at once or on a stream."""
+"""Copies and fills: checks in their documented order, then the operation, immediate or on a stream."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ from aclnn.runtime.streams import Stream
 HOST_TO_HOST = 0
 _KINDS = range(6)
 _ATTRIBUTES = range(18)
-# ACL_DDR_MEM, its huge and normal pages, and those for peers: on products with HBM they name nothing.
+# ACL_DDR_MEM, its huge- and normal-page variants, and those for peers: products with HBM have none.
 _DDR = {0, 2, 3, 6, 7}
 _WITHOUT_HBM = {Product.ATLAS_200I_500_A2, Product.ATLAS_INFERENCE}
-# What takes about as long as waking a stream's thread (10 µs at 6 GB/s).
+# A transfer of this size takes about as long as waking a stream's thread (10 µs at 6 GB/s).
 _SHORT_BYTES = 1 << 16
 
-#: An argument's name, an address, and how many bytes are meant there.
+#: Argument name, address, and number of bytes at the address.
 _Range = tuple[str, int, int]
 
 
 def copy(destination: int, capacity: int, source: int, nbytes: int, kind: int) -> None:
-    """``aclrtMemcpy``: copy, and return when done. The direction follows from the addresses.
+    """``aclrtMemcpy``: copy synchronously. The addresses determine the direction.
 
     Raises:
-        AclnnError: the first test that fails, with its code; 107000 for a range that leaves its allocation;
-            107030 where a capture forbids it.
+        AclnnError: the first check that fails, with its code; 107000 for a range that leaves its allocation; 107030 if
+            a capture forbids it.
     """
     if _nothing_to_copy(destination, capacity, source, nbytes, kind):
         return
     devices.current()
     _expect_no_capture_forbids()
     held = _ranges(destination, source, nbytes)
-    ctypes.memmove(destination, source, nbytes)  # without the interpreter's lock
+    ctypes.memmove(destination, source, nbytes)  # releases the interpreter lock
     del held
 
 
 def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: int, stream_handle: int | None) -> None:
-    """``aclrtMemcpyAsync``: copy when the stream comes to it; from or to unknown host memory, wait until it has.
+    """``aclrtMemcpyAsync``: queue a copy; wait for it if unknown host memory takes part.
 
     Raises:
-        AclnnError: as ``copy``; 107003 for another context's stream; 207000 from host to host.
+        AclnnError: as for ``copy``; 107003 for another context's stream; 207000 from host to host.
     """
     if _nothing_to_copy(destination, capacity, source, nbytes, kind):
         return
@@ -75,7 +75,7 @@ def copy_async(destination: int, capacity: int, source: int, nbytes: int, kind: 
 
 
 def _expect_no_capture_forbids(stream: Stream | None = None) -> None:
-    """Refuse what captures of the current context forbid: work at once, or with memory that may be gone later.
+    """Raise an error if captures of the current context forbid immediate work, or memory that may be freed later.
 
     Raises:
         AclnnError: 107030.
@@ -110,8 +110,8 @@ def fill(address: int, capacity: int, value: int, nbytes: int) -> None:
     """``aclrtMemset``: set every byte to the low 8 bits of ``value``.
 
     Raises:
-        AclnnError: 100000 for null; 107000 for more bytes than fit, or a range that leaves its allocation; 107030 where
-            a capture forbids it.
+        AclnnError: 100000 for null; 107000 for more bytes than fit, or a range that leaves its allocation; 107030 if a
+            capture forbids it.
     """
     if _nothing_to_fill(address, capacity, nbytes):
         return
@@ -122,10 +122,10 @@ def fill(address: int, capacity: int, value: int, nbytes: int) -> None:
 
 
 def fill_async(address: int, capacity: int, value: int, nbytes: int, stream_handle: int | None) -> None:
-    """``aclrtMemsetAsync``: the same when the stream comes to it.
+    """``aclrtMemsetAsync``: queue a fill.
 
     Raises:
-        AclnnError: as ``fill``; 107002 and 107003 about the stream.
+        AclnnError: as for ``fill``; 107002 and 107003 about the stream.
     """
     if _nothing_to_fill(address, capacity, nbytes):
         return
@@ -154,16 +154,16 @@ def fill_words(address: int, value: int, count: int) -> None:
     """``aclrtMemsetD32``: set 32-bit words.
 
     Raises:
-        AclnnError: as ``fill``; 107002, no current context.
+        AclnnError: as for ``fill``; 107002, no current context.
     """
     _now(lambda: _words(address, count).fill(value), [("ptr", address, 4 * count)])
 
 
 def fill_words_async(address: int, value: int, count: int, stream_handle: int | None) -> None:
-    """``aclrtMemsetD32Async``: the same when the stream comes to it.
+    """``aclrtMemsetD32Async``: queue a fill with 32-bit words.
 
     Raises:
-        AclnnError: as ``fill_async``.
+        AclnnError: as for ``fill_async``.
     """
     _in_order(lambda: _words(address, count).fill(value), [("ptr", address, 4 * count)], stream_handle)
 
@@ -177,10 +177,10 @@ def _bytes(address: int, nbytes: int) -> memoryview:
 
 
 def prefetch(address: int, nbytes: int, stream_handle: int | None) -> None:
-    """``aclrtCmoAsync``: nothing, when the stream comes to it; the host's processor fetches by itself.
+    """``aclrtCmoAsync``: queue a task without effect; the host's caches prefetch by themselves.
 
     Raises:
-        AclnnError: 107000, the range is not in memory of a device; 107002 and 107003 about the stream.
+        AclnnError: 107000, the range is not in live device memory; 107002 and 107003 about the stream.
     """
     stream = devices.own_stream_of(stream_handle)
     held = memory.resolve(address, nbytes)
@@ -192,22 +192,22 @@ def prefetch(address: int, nbytes: int, stream_handle: int | None) -> None:
 
 
 class Rows(NamedTuple):
-    """Rows of bytes in memory."""
+    """Rows of bytes in memory at equal distances."""
 
     address: int
     pitch: int
-    """Bytes from one row's beginning to the next one's, at least the width."""
+    """Distance between the beginnings of consecutive rows in bytes, at least the width."""
     width: int
     height: int
 
     @property
     def nbytes(self) -> int:
-        """Bytes from the first row's beginning to the last one's end."""
+        """Bytes from the beginning of the first row to the end of the last."""
         return (self.height - 1) * self.pitch + self.width
 
     @property
     def array(self) -> np.ndarray[Any, Any]:
-        """The bytes as a matrix."""
+        """Return the bytes as a matrix."""
         found: np.ndarray[Any, Any] = np.ndarray(
             (self.height, self.width), np.uint8, _bytes(self.address, self.nbytes), strides=(self.pitch, 1)
         )
@@ -215,20 +215,20 @@ class Rows(NamedTuple):
 
 
 def copy_rows(to: Rows, start: Rows) -> None:
-    """``aclrtMemcpy2d``: copy rows, and return when done.
+    """``aclrtMemcpy2d``: copy rows synchronously.
 
     Raises:
-        AclnnError: 107002, no current context; 107000 for rows that leave their allocation; 107030 where a capture
-            forbids it.
+        AclnnError: 107002, no current context; 107000 for rows that leave their allocation; 107030 if a capture forbids
+            it.
     """
     _now(lambda: np.copyto(to.array, start.array), _spans(to, start))
 
 
 def copy_rows_async(to: Rows, start: Rows, stream_handle: int | None) -> None:
-    """``aclrtMemcpy2dAsync``: copy rows when the stream comes to it; from or to unknown host memory, wait until it has.
+    """``aclrtMemcpy2dAsync``: queue a copy of rows; wait for it if unknown host memory takes part.
 
     Raises:
-        AclnnError: as ``copy_rows``; 107003 for another context's stream.
+        AclnnError: as for ``copy_rows``; 107003 for another context's stream.
     """
     _in_order(lambda: np.copyto(to.array, start.array), _spans(to, start), stream_handle)
 
@@ -238,19 +238,19 @@ def _spans(to: Rows, start: Rows) -> list[_Range]:
 
 
 def copy_all(copies: Sequence[tuple[int, int, int]]) -> None:
-    """``aclrtMemcpyBatch``: copy ranges (to, from, bytes), and return when done.
+    """``aclrtMemcpyBatch``: copy ranges (destination, source, bytes) synchronously.
 
     Raises:
-        AclnnError: as ``copy_rows``.
+        AclnnError: as for ``copy_rows``.
     """
     _now(lambda: _move(copies), _ends(copies))
 
 
 def copy_all_async(copies: Sequence[tuple[int, int, int]], stream_handle: int | None) -> None:
-    """``aclrtMemcpyBatchAsync``: the same when the stream comes to it.
+    """``aclrtMemcpyBatchAsync``: queue copies of ranges (destination, source, bytes).
 
     Raises:
-        AclnnError: as ``copy_rows_async``.
+        AclnnError: as for ``copy_rows_async``.
     """
     _in_order(lambda: _move(copies), _ends(copies), stream_handle)
 
@@ -287,7 +287,7 @@ def _in_order(work: Callable[[], object], ranges: Sequence[_Range], stream_handl
 
 
 def info(attribute: int) -> tuple[int, int]:
-    """Free and total bytes of the current device's memory with that ``aclrtMemAttr``; 0, 0 where it has none.
+    """Return free and total bytes of the current device's memory of that ``aclrtMemAttr``; 0, 0 if it has none.
 
     Raises:
         AclnnError: 107016, not an attribute; 107002, no current context.

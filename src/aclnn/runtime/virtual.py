@@ -1,7 +1,7 @@
-"""Virtual memory: addresses that are reserved first and backed, piece by piece, later.
+"""Virtual memory: addresses that are reserved first and mapped to memory later, piece by piece.
 
-Pools that grow (``expandable_segments`` of torch_npu, llama.cpp's) work so. Pieces that lie beside one another are one
-allocation to whoever looks for an address.
+Growing pools work this way (``expandable_segments`` of torch_npu, the pool of llama.cpp). Address look-up treats
+adjacent mapped pieces as one allocation.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from aclnn.runtime.arena import LARGE_GRANULE, Block
 from aclnn.runtime.locks import Lock
 from aclnn.support.process import PerProcess
 
-#: What sizes are rounded up to, and addresses are multiples of.
+#: Unit of sizes, and alignment of addresses.
 GRANULE = LARGE_GRANULE
 
 
 class Physical:
-    """A device's memory without an address; its bytes are the device's again when it is neither wanted nor mapped."""
+    """Device memory without an address, released when it is neither owned by a handle nor mapped."""
 
     def __init__(self, nbytes: int, budget: memory.Budget) -> None:
         self.nbytes = nbytes
@@ -28,13 +28,13 @@ class Physical:
         memory.charge(budget, nbytes)
 
     def release(self) -> None:
-        """Give the bytes back unless they are needed."""
+        """Return the bytes to the device unless the memory is owned or mapped."""
         if not (self.wanted or self.mapped):
             self.budget.used -= self.nbytes
 
 
 class _Reservations:
-    """The reserved ranges of a process by their addresses, and what is mapped where."""
+    """Reserved ranges of a process by address, and what is mapped in them."""
 
     def __init__(self) -> None:
         self.lock = Lock()
@@ -50,7 +50,7 @@ def _refuse(argument: str, expected: str, got: object) -> AclnnError:
 
 
 def allocate(nbytes: int, budget: memory.Budget) -> int:
-    """Take memory of a device, and return its handle.
+    """Allocate physical memory of a device and return its handle.
 
     Raises:
         AclnnError: 207001, the device has not that much left.
@@ -59,7 +59,7 @@ def allocate(nbytes: int, budget: memory.Budget) -> int:
 
 
 def free(handle: int) -> None:
-    """Give memory back; what is mapped is used until it is unmapped."""
+    """Free physical memory; mapped memory stays usable until it is unmapped."""
     with _reservations.current.lock:
         physical = handles.pop(handle, Physical)
         if physical is None:
@@ -69,14 +69,14 @@ def free(handle: int) -> None:
 
 
 def reserve(nbytes: int) -> int:
-    """Reserve addresses, which cost nothing."""
+    """Reserve addresses, which takes no memory."""
     block = memory.reserve(nbytes)
     _reservations.current.blocks[block.address] = block
     return block.address
 
 
 def release(address: int) -> None:
-    """Give addresses back that nothing is mapped at."""
+    """Release reserved addresses at which nothing is mapped."""
     table = _reservations.current
     with table.lock:
         block = table.blocks.get(address)
@@ -89,7 +89,7 @@ def release(address: int) -> None:
 
 
 def map_memory(address: int, nbytes: int, handle: int) -> None:
-    """Back reserved addresses with memory, all of it; its contents are undefined."""
+    """Map the whole of a physical memory at reserved addresses; its contents are undefined."""
     table = _reservations.current
     with table.lock:
         physical = handles.get(handle, Physical)
@@ -104,16 +104,16 @@ def map_memory(address: int, nbytes: int, handle: int) -> None:
         for at, other in table.mapped.items():
             if at < end and address < at + other.nbytes:
                 raise _refuse("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {at:#x}")
-        # What was written through the old address would have to move with it.
+        # The contents would have to move from the old address to the new one.
         if physical.used:
-            raise _refuse("handle", "memory that was never mapped", f"{handle:#x}, which was")
+            raise _refuse("handle", "memory that was never mapped", f"{handle:#x}, which was mapped")
         physical.used = physical.mapped = True
         table.mapped[address] = physical
         memory.attach(block, address, physical.nbytes, physical.budget)
 
 
 def unmap(address: int) -> None:
-    """Take the memory from behind an address at which it was mapped."""
+    """Unmap the memory at an address."""
     table = _reservations.current
     with table.lock:
         physical = table.mapped.get(address)
