@@ -239,7 +239,7 @@ def test_a_group_queues_what_it_can(device: None) -> None:
         (lambda r, at: cann.HcclBroadcast(at, 4, FP32, 1, r.comm, r.stream), 1, "root: expected a rank from 0 to 0"),
         (lambda r, at: cann.HcclSend(at, 4, FP32, 0, r.comm, r.stream), 1, "destRank: expected another rank"),
         (lambda r, at: cann.HcclBatchSendRecv(0, 1, r.comm, r.stream), 2, "sendRecvInfo"),
-        (lambda r, at: cann.HcclGroupEnd(), 1, "expected HcclGroupStart"),
+        (lambda r, at: cann.HcclGroupEnd(), 1, "expected an earlier HcclGroupStart"),
         (lambda r, at: cann.HcclCommInitRootInfo(1, 0, 0)[0], 2, "rootInfo: expected an address, got null"),
         (lambda r, at: cann.HcclCommInitRootInfo(1, 8, 0)[0], 1, "rootInfo: expected live memory"),
     ],

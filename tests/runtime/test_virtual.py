@@ -149,7 +149,7 @@ def test_what_is_refused(device: None) -> None:
         (lambda: cann.aclrtReserveMemAddress(GRANULE, 64, None, 0), 100000, "alignment: expected 0"),
         (lambda: cann.aclrtReserveMemAddress(GRANULE, 0, None, 2), 100000, "flags: expected 0 or 1, got 2"),
         (lambda: cann.aclrtMapMem(base, 0, 0, handle, 0), 100000, "size: expected at least 1 byte, got 0"),
-        (lambda: cann.aclrtMapMem(base, GRANULE, 0, 0, 0), 100000, "handle: expected one that aclrtMallocPhysical"),
+        (lambda: cann.aclrtMapMem(base, GRANULE, 0, 0, 0), 100000, "handle: expected one from aclrtMallocPhysical"),
         (lambda: cann.aclrtReserveMemAddress(1 << 60, 0, None, 0), 207001, "size: expected at most"),
         (lambda: cann.aclrtMapMem(base, GRANULE, GRANULE, handle, 0), 100000, "offset: expected 0"),
         (lambda: cann.aclrtMapMem(base, 2 * GRANULE, 0, handle, 0), 107000, "size: expected 2097152"),
@@ -158,15 +158,15 @@ def test_what_is_refused(device: None) -> None:
         (
             lambda: cann.aclrtMapMem(base, GRANULE, 0, 0x1234, 0),
             107000,
-            "handle: expected one that aclrtMallocPhysical made",
+            "handle: expected one from aclrtMallocPhysical",
         ),
         (lambda: cann.aclrtUnmapMem(base), 107000, "virPtr: expected an address at which memory is mapped"),
         (
             lambda: cann.aclrtReleaseMemAddress(base + 64),
             107000,
-            "virPtr: expected an address that aclrtReserveMemAddress",
+            "virPtr: expected an address from aclrtReserveMemAddress",
         ),
-        (lambda: cann.aclrtFreePhysical(0), 100000, "handle: expected one that aclrtMallocPhysical made, got null"),
+        (lambda: cann.aclrtFreePhysical(0), 100000, "handle: expected one from aclrtMallocPhysical, got null"),
     ):
         assert text in refused(call(), code)
     assert cann.aclrtMapMem(base, GRANULE, 0, handle, 0) == 0

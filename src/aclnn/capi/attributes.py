@@ -1,4 +1,4 @@
-"""aclrtMallocWithCfg … aclrtHostGetDevicePointer: memory by its attributes, and the host's that devices may use."""
+"""aclrtMallocWithCfg … aclrtHostGetDevicePointer: allocation with attributes, and host memory for devices."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Attribute(ctypes.Structure):
 
 
 class _PtrAttributes(ctypes.Structure):
-    """aclrtPtrAttributes, its location flattened."""
+    """aclrtPtrAttributes, with its location member flattened."""
 
     _fields_ = (
         ("id", ctypes.c_uint32),
@@ -49,7 +49,7 @@ class _PtrAttributes(ctypes.Structure):
 
 
 def _attributes(cfg: int | None, known: tuple[int, ...]) -> Iterator[_Attribute]:
-    """The attributes of a configuration, of kinds that are known; null has none."""
+    """Yield the attributes of a configuration, whose types must be known; null has none."""
     if not cfg:
         return
     memory.check_range(cfg, ctypes.sizeof(_Config), "cfg")
@@ -71,7 +71,7 @@ def _attributes(cfg: int | None, known: tuple[int, ...]) -> Iterator[_Attribute]
     buffers=["cfg"],
 )
 def aclrtMallocWithCfg(size: int, policy: int = 0, cfg: int | None = None) -> int:
-    """Device memory; of the attributes only the device's number is judged: it must be the current one's."""
+    """Allocate device memory; only the attribute for the device is checked: it must be the current device."""
     if cfg:
         memory.check_range(cfg, ctypes.sizeof(_Config), "cfg")
         config = _Config.from_address(cfg)
@@ -90,7 +90,7 @@ def aclrtMallocWithCfg(size: int, policy: int = 0, cfg: int | None = None) -> in
 
 @c_function("aclError aclrtMallocHostWithCfg(void **ptr, uint64_t size, aclrtMallocConfig *cfg)", buffers=["cfg"])
 def aclrtMallocHostWithCfg(size: int, cfg: int | None = None) -> int:
-    """Pinned host memory; the attributes, a module's number and a flag of addresses, change nothing."""
+    """Allocate pinned host memory; the attributes (module and address flag) have no effect."""
     expect_bytes(size)
     for _ in _attributes(cfg, (_MODULE, _VA_FLAG)):
         pass
@@ -102,7 +102,7 @@ def aclrtMallocHostWithCfg(size: int, cfg: int | None = None) -> int:
     "aclError aclrtPointerGetAttributes(const void *ptr, aclrtPtrAttributes *attributes)", buffers=["attributes"]
 )
 def aclrtPointerGetAttributes(ptr: int, attributes: int) -> None:
-    """Write where memory lies: a device's, the pinned of the host's, or of neither kind."""
+    """Write the type of memory at an address: a device's, pinned host memory, or neither."""
     for name, address in (("ptr", ptr), ("attributes", attributes)):
         memory.expect_address(address, name)
     memory.check_range(attributes, ctypes.sizeof(_PtrAttributes), "attributes")
@@ -117,7 +117,7 @@ def aclrtPointerGetAttributes(ptr: int, attributes: int) -> None:
 
 @c_function("aclError aclrtMemGetAddressRange(void *ptr, void **pbase, size_t *psize)", nullable=["pbase", "psize"])
 def aclrtMemGetAddressRange(ptr: int) -> tuple[int, int]:
-    """Where the device memory around an address begins, and its bytes."""
+    """Return the start and the bytes of the device allocation around an address."""
     memory.expect_address(ptr, "ptr")
     found = memory.resolve(ptr, 1)
     return found.address, found.nbytes
@@ -130,7 +130,7 @@ def _register(ptr: int, size: int, for_devices: bool) -> None:
 
 @c_function("aclError aclrtHostRegister(void *ptr, uint64_t size, aclrtHostRegisterType type, void **devPtr)")
 def aclrtHostRegister(ptr: int, size: int, type: int) -> int:
-    """Let devices use memory of the host's, at the same address; 207000 for types but ACL_HOST_REGISTER_MAPPED."""
+    """Map host memory for devices at the same address; 207000 for types other than ACL_HOST_REGISTER_MAPPED."""
     memory.expect_address(ptr, "ptr")
     expect_bytes(size)
     if type != _REGISTER_MAPPED:
@@ -141,7 +141,7 @@ def aclrtHostRegister(ptr: int, size: int, type: int) -> int:
 
 @c_function("aclError aclrtHostRegisterV2(void *ptr, uint64_t size, uint32_t flag)")
 def aclrtHostRegisterV2(ptr: int, size: int, flag: int) -> None:
-    """Pin memory of the host's, with ACL_HOST_REG_MAPPED for devices; 207000 for I/O memory and reading only."""
+    """Pin host memory, and map it for devices with ACL_HOST_REG_MAPPED; 207000 for I/O or read-only memory."""
     memory.expect_address(ptr, "ptr")
     expect_bytes(size)
     if not flag or flag & ~_FLAGS:
@@ -156,14 +156,14 @@ def aclrtHostRegisterV2(ptr: int, size: int, flag: int) -> None:
 
 @c_function("aclError aclrtHostUnregister(void *ptr)")
 def aclrtHostUnregister(ptr: int) -> None:
-    """Undo the registration of memory; devices may use it no longer."""
+    """Unregister host memory, which devices may then no longer use."""
     memory.expect_address(ptr, "ptr")
     memory.unregister(ptr)
 
 
 @c_function("aclError aclrtHostGetDevicePointer(void *pHost, void **pDevice, uint32_t flag)")
 def aclrtHostGetDevicePointer(pHost: int, flag: int = 0) -> int:
-    """The address of the host's memory for devices, which is the same."""
+    """Return the device address of registered host memory, which is the host address."""
     memory.expect_address(pHost, "pHost")
     if flag:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flag: expected 0, got {flag}")

@@ -1,4 +1,4 @@
-"""aclrtLaunchHostFunc … aclrtProcessHostFunc: functions of a program that streams call."""
+"""aclrtLaunchHostFunc … aclrtProcessHostFunc: host functions called by streams."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _expect_function(fn: int) -> None:
 
 @c_function("aclError aclrtLaunchHostFunc(aclrtStream stream, aclrtHostFunc fn, void *args)")
 def aclrtLaunchHostFunc(stream: int, fn: int, args: int | None) -> None:
-    """Call a function of the host's in the stream's order."""
+    """Queue a call of a host function on a stream."""
     _expect_function(fn)
     callbacks.launch(fn, args or 0, devices.stream_of(stream))
 
@@ -28,7 +28,7 @@ def aclrtLaunchHostFunc(stream: int, fn: int, args: int | None) -> None:
     "aclrtStream stream)"
 )
 def aclrtLaunchCallback(fn: int, userData: int | None, blockType: int, stream: int) -> None:
-    """Have the stream's thread call a function in the stream's order; ACL_CALLBACK_BLOCK waits for its end."""
+    """Queue a call by the stream's subscribed thread; with ACL_CALLBACK_BLOCK the stream waits until it returns."""
     if blockType not in _BLOCK_TYPES.values():
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"blockType: expected 0 or 1, got {blockType}")
     _expect_function(fn)
@@ -38,7 +38,7 @@ def aclrtLaunchCallback(fn: int, userData: int | None, blockType: int, stream: i
 
 @c_function("aclError aclrtSubscribeReport(uint64_t threadId, aclrtStream stream)")
 def aclrtSubscribeReport(threadId: int, stream: int) -> None:
-    """Let a thread (``pthread_self``) call what aclrtLaunchCallback launches on a stream."""
+    """Subscribe a thread (``pthread_self``), which calls the functions that aclrtLaunchCallback queues on a stream."""
     callbacks.callbacks().subscribe(threadId, devices.stream_of(stream))
 
 
@@ -50,13 +50,13 @@ def aclrtUnSubscribeReport(threadId: int, stream: int) -> None:
 
 @c_function("aclError aclrtProcessReport(int32_t timeout)")
 def aclrtProcessReport(timeout: int) -> None:
-    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    """Call the functions due in the calling thread, after waiting for one; timeout in milliseconds, -1 for none."""
     callbacks.callbacks().process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))
 
 
 @c_function("aclError aclrtSubscribeHostFunc(uint64_t hostFuncThreadId, aclrtStream exeStream)")
 def aclrtSubscribeHostFunc(hostFuncThreadId: int, exeStream: int) -> None:
-    """Let a thread (``pthread_self``) call what aclrtLaunchHostFunc launches on a stream, rather than the stream's."""
+    """Subscribe a thread (``pthread_self``), which replaces the stream's own thread for aclrtLaunchHostFunc."""
     callbacks.host_functions().subscribe(hostFuncThreadId, devices.stream_of(exeStream))
 
 
@@ -68,5 +68,5 @@ def aclrtUnSubscribeHostFunc(hostFuncThreadId: int, exeStream: int) -> None:
 
 @c_function("aclError aclrtProcessHostFunc(int32_t timeout)")
 def aclrtProcessHostFunc(timeout: int) -> None:
-    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    """Call the functions due in the calling thread, after waiting for one; timeout in milliseconds, -1 for none."""
     callbacks.host_functions().process(seconds(timeout, code=ACL_ERROR_INVALID_PARAM))

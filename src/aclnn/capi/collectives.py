@@ -1,7 +1,7 @@
 """HcclGetRootInfo … HcclBatchSendRecv: collective communication between ranks, which are threads or processes here.
 
-What is wrong with a call is refused at once; what goes wrong while ranks exchange data, such as the end of one of them,
-fails the stream's task and is told where the program waits for the stream, and by HcclGetCommAsyncError.
+Invalid calls fail at once. An error during the exchange, such as the end of another rank, fails the stream's task; it
+is reported when the program waits for the stream, and by HcclGetCommAsyncError.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ _TEXTS = {
 
 
 class _Config(ctypes.Structure):
-    """The beginning of HcclCommConfig, which every version has."""
+    """First fields of HcclCommConfig, common to all its versions."""
 
     _fields_ = (
         ("size", ctypes.c_uint64),
@@ -100,7 +100,7 @@ class _Item(ctypes.Structure):
 
 @contextmanager
 def _as_parameter(prefix: str = "") -> Iterator[None]:
-    """Give what the runtime refuses, but for communicators that have ended, the status of a wrong parameter."""
+    """Map the runtime's errors to the parameter error, except those of communicators that have ended."""
     try:
         yield
     except AclnnError as error:
@@ -109,7 +109,7 @@ def _as_parameter(prefix: str = "") -> Iterator[None]:
 
 
 def _host(argument: str, address: int, nbytes: int) -> int:
-    """An address on the host where so many bytes may lie."""
+    """Return a host address at which that many bytes may lie."""
     memory.expect_address(address, argument, _PTR)
     with _as_parameter():
         memory.check_range(address, nbytes, argument)
@@ -148,7 +148,7 @@ def _reduction(data_type: int, op: int) -> Reduction:
 
 
 class _Call:
-    """A collective call: its communicator, its stream and the memory that its task keeps alive."""
+    """A collective call: its communicator, its stream, and the memory kept alive for its task."""
 
     def __init__(self, function: str, comm: int, stream: int) -> None:
         self.function = function
@@ -159,7 +159,7 @@ class _Call:
         self._held: list[memory.Allocation] = []
 
     def bytes_at(self, argument: str, address: int, nbytes: int) -> memoryview:
-        """Device memory as it is when the task runs."""
+        """Return a view of device memory, to be read or written when the task runs."""
         if not nbytes:
             return memoryview(b"")
         memory.expect_address(address, argument, _PTR)
@@ -170,14 +170,14 @@ class _Call:
     def parts_at(
         self, argument: str, address: int, unit: int, counts: Sequence[int], offsets: Sequence[int]
     ) -> list[memoryview]:
-        """Parts of device memory, in elements from an address."""
+        """Return views of parts of device memory, given in elements from an address."""
         return [
             self.bytes_at(argument, address and address + unit * offset, unit * count)
             for count, offset in zip(counts, offsets, strict=True)
         ]
 
     def enqueue(self, work: Callable[[], None]) -> None:
-        """Queue the work, where a group is open when that ends."""
+        """Queue the work; within a group, defer it until the group ends."""
 
         def task(held: object = self._held) -> None:
             work()
@@ -192,7 +192,7 @@ class _Call:
             queue()
 
     def enqueue_messages(self, sends: Sequence[Message], receives: Sequence[Message]) -> None:
-        """Queue messages, in a group together with the others of the same communicator and stream."""
+        """Queue messages; within a group, together with others of the same communicator and stream."""
         if _group.depth:
             key = id(self.comm), id(self.stream)
             if (earlier := _group.messages.get(key)) is not None:
@@ -207,7 +207,7 @@ class _Call:
 
 
 class _Group(threading.local):
-    """The calls of a thread between HcclGroupStart and HcclGroupEnd."""
+    """A thread's calls between HcclGroupStart and HcclGroupEnd."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -220,15 +220,15 @@ _group = _Group()
 
 @c_function("HcclResult HcclGroupStart()")
 def HcclGroupStart() -> None:
-    """Hold this thread's calls back until the group ends, which sends and receives all messages at once."""
+    """Defer this thread's calls until the group ends, and exchange all their messages at once."""
     _group.depth += 1
 
 
 @c_function("HcclResult HcclGroupEnd()")
 def HcclGroupEnd() -> None:
-    """Queue the calls of the group, once the outermost one ends."""
+    """End a group; the end of the outermost one queues the deferred calls."""
     if not _group.depth:
-        raise AclnnError(_PARA, "expected HcclGroupStart before it, got none")
+        raise AclnnError(_PARA, "expected an earlier HcclGroupStart, got none")
     _group.depth -= 1
     if not _group.depth:
         pending, _group.pending, _group.messages = _group.pending, [], {}
@@ -243,7 +243,7 @@ def HcclGroupEnd() -> None:
 
 
 def _numbers(argument: str, address: int, count: int) -> list[int]:
-    """Host memory with so many 64-bit numbers."""
+    """Return 64-bit numbers from host memory."""
     return list((ctypes.c_uint64 * count).from_address(_host(argument, address, 8 * count)))
 
 
@@ -268,7 +268,7 @@ def _join(nRanks: int, rootInfo: int, rank: int, name: str = "") -> int:
 
 @c_function("HcclResult HcclGetRootInfo(HcclRootInfo *rootInfo)", buffers=["rootInfo"])
 def HcclGetRootInfo(rootInfo: int) -> None:
-    """Open a meeting point for the ranks of a communicator, and write the 4,108 bytes by which they find it."""
+    """Open a meeting point for a communicator's ranks, and write the 4,108 bytes that identify it."""
     _host("rootInfo", rootInfo, ROOT_INFO_BYTES)
     ctypes.memmove(rootInfo, Root().info.ljust(ROOT_INFO_BYTES, b"\0"), ROOT_INFO_BYTES)
 
@@ -278,7 +278,7 @@ def HcclGetRootInfo(rootInfo: int) -> None:
     buffers=["rootInfo"],
 )
 def HcclCommInitRootInfo(nRanks: int, rootInfo: int, rank: int) -> int:
-    """A communicator, once all ranks have come.
+    """Create a communicator, once all ranks have joined.
 
     After HCCL_CONNECT_TIMEOUT seconds (120) the error names the missing ranks.
     """
@@ -291,7 +291,7 @@ def HcclCommInitRootInfo(nRanks: int, rootInfo: int, rank: int) -> int:
     buffers=["rootInfo", "config"],
 )
 def HcclCommInitRootInfoConfig(nRanks: int, rootInfo: int, rank: int, config: int) -> int:
-    """Make a communicator with a name; other settings change nothing here."""
+    """Create a named communicator; the other settings have no effect."""
     return _join(nRanks, rootInfo, rank, _name_in(config))
 
 
@@ -301,12 +301,12 @@ def HcclCommInitRootInfoConfig(nRanks: int, rootInfo: int, rank: int, config: in
     buffers=["comms"],
 )
 def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int) -> None:
-    """Write a communicator for each of several devices of this process."""
+    """Create and write a communicator for each of several devices of this process."""
     if devices is None:
         raise AclnnError(_PTR, "devices: expected an address, got null")
     _host("comms", comms, 8 * ndev)
     if not devices or len(set(devices)) != len(devices):
-        raise AclnnError(_PARA, f"devices: expected different ones, got {list(devices)}")
+        raise AclnnError(_PARA, f"devices: expected distinct numbers, got {list(devices)}")
     with _as_parameter():
         ranks = [numbered(number, "devices") for number in devices]
     info = Root().info
@@ -317,7 +317,7 @@ def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int) -> Non
 
 @c_function("HcclResult HcclCommDestroy(HcclComm comm)")
 def HcclCommDestroy(comm: int) -> None:
-    """Close a communicator; what is still queued on it fails, so wait for the streams before."""
+    """Close a communicator; tasks still queued on it fail, so synchronize the streams first."""
     found = _communicator(comm)
     handles.pop(comm, Communicator)
     found.end(AclnnError(HcclResult.HCCL_E_UNAVAIL, "the communicator was destroyed"))
@@ -325,19 +325,19 @@ def HcclCommDestroy(comm: int) -> None:
 
 @c_function("HcclResult HcclGetRankSize(HcclComm comm, uint32_t *rankSize)")
 def HcclGetRankSize(comm: int) -> int:
-    """The number of ranks."""
+    """Return the number of ranks."""
     return _communicator(comm).size
 
 
 @c_function("HcclResult HcclGetRankId(HcclComm comm, uint32_t *rank)")
 def HcclGetRankId(comm: int) -> int:
-    """This rank's number."""
+    """Return this rank's number."""
     return _communicator(comm).rank
 
 
 @c_function("HcclResult HcclGetCommName(HcclComm comm, char *commName)", buffers=["commName"])
 def HcclGetCommName(comm: int, commName: int) -> None:
-    """Write the name, at most 128 bytes: the configuration's, or one that all ranks share."""
+    """Write the name, at most 128 bytes: from the configuration, or one shared by all ranks."""
     found = _communicator(comm)
     _host("commName", commName, NAME_BYTES)
     text = found.name.encode()[: NAME_BYTES - 1] + b"\0"
@@ -346,20 +346,20 @@ def HcclGetCommName(comm: int, commName: int) -> None:
 
 @c_function("HcclResult HcclGetCommAsyncError(HcclComm comm, HcclResult *asyncError)")
 def HcclGetCommAsyncError(comm: int) -> int:
-    """The status that ended the communicator; HCCL_SUCCESS while it lives."""
+    """Return the status that ended the communicator; HCCL_SUCCESS while it is live."""
     failure = _communicator(comm).failure
     return int(HcclResult.HCCL_SUCCESS if failure is None else failure.code)
 
 
 @c_value_function("const char *HcclGetErrorString(HcclResult code)", null=None)
 def HcclGetErrorString(code: int) -> str | None:
-    """A text for a status."""
+    """Return a text for a status."""
     return _TEXTS.get(HcclResult(code), HcclResult(code).name) if code in list(HcclResult) else "unknown error"
 
 
 @c_value_function("uint32_t HcclGetCommConfigCapability()")
 def HcclGetCommConfigCapability() -> int:
-    """The number of fields of HcclCommConfig that are read: buffer size, determinism (both without effect), name."""
+    """Return the number of supported fields of HcclCommConfig: buffer size, determinism (both without effect), name."""
     return 3
 
 
@@ -368,7 +368,7 @@ def HcclGetCommConfigCapability() -> int:
     "HcclComm comm, aclrtStream stream)"
 )
 def HcclAllReduce(sendBuf: int, recvBuf: int, count: int, dataType: int, op: int, comm: int, stream: int) -> None:
-    """Reduce all ranks' buffers into everybody's."""
+    """Reduce all ranks' buffers into every rank's."""
     call, reduction = _Call("HcclAllReduce", comm, stream), _reduction(dataType, op)
     nbytes = count * _itemsize(dataType)
     source, target = call.bytes_at("sendBuf", sendBuf, nbytes), call.bytes_at("recvBuf", recvBuf, nbytes)
@@ -380,7 +380,7 @@ def HcclAllReduce(sendBuf: int, recvBuf: int, count: int, dataType: int, op: int
     "aclrtStream stream)"
 )
 def HcclBroadcast(buf: int, count: int, dataType: int, root: int, comm: int, stream: int) -> None:
-    """Copy the root's buffer to everybody's."""
+    """Copy the root's buffer to every rank's."""
     call = _Call("HcclBroadcast", comm, stream)
     data = call.bytes_at("buf", buf, count * _itemsize(dataType))
     _rank_of(call.comm, "root", root)
@@ -394,7 +394,7 @@ def HcclBroadcast(buf: int, count: int, dataType: int, root: int, comm: int, str
 def HcclReduceScatter(
     sendBuf: int, recvBuf: int, recvCount: int, dataType: int, op: int, comm: int, stream: int
 ) -> None:
-    """Reduce all ranks' buffers; each rank gets a part of recvCount elements."""
+    """Reduce all ranks' buffers, and give each rank a part of recvCount elements."""
     call = _Call("HcclReduceScatter", comm, stream)
     counts = [recvCount] * call.comm.size
     _reduce_scatter(call, sendBuf, counts, _offsets(counts), recvBuf, dataType, op)
@@ -416,7 +416,7 @@ def HcclReduceScatterV(
     comm: int,
     stream: int,
 ) -> None:
-    """Reduce all ranks' buffers; each rank gets a part of its own length."""
+    """Reduce all ranks' buffers, and give each rank a part of its own length."""
     call = _Call("HcclReduceScatterV", comm, stream)
     counts = _numbers("sendCounts", sendCounts, call.comm.size)
     if counts[call.comm.rank] != recvCount:
@@ -466,7 +466,7 @@ def HcclReduce(
     "aclrtStream stream)"
 )
 def HcclAllGather(sendBuf: int, recvBuf: int, sendCount: int, dataType: int, comm: int, stream: int) -> None:
-    """Copy all ranks' buffers to everybody, one behind the other."""
+    """Concatenate all ranks' buffers on every rank."""
     call = _Call("HcclAllGather", comm, stream)
     counts = [sendCount] * call.comm.size
     _all_gather(call, sendBuf, sendCount, recvBuf, counts, _offsets(counts), dataType)
@@ -480,7 +480,7 @@ def HcclAllGather(sendBuf: int, recvBuf: int, sendCount: int, dataType: int, com
 def HcclAllGatherV(
     sendBuf: int, sendCount: int, recvBuf: int, recvCounts: int, recvDispls: int, dataType: int, comm: int, stream: int
 ) -> None:
-    """Copy all ranks' buffers to everybody, each of its own length to its own place."""
+    """Gather all ranks' buffers on every rank, each with its own length and offset."""
     call = _Call("HcclAllGatherV", comm, stream)
     counts, offsets = (
         _numbers(name, at, call.comm.size) for name, at in (("recvCounts", recvCounts), ("recvDispls", recvDispls))
@@ -508,7 +508,7 @@ def _all_gather(
     "HcclComm comm, aclrtStream stream)"
 )
 def HcclScatter(sendBuf: int, recvBuf: int, recvCount: int, dataType: int, root: int, comm: int, stream: int) -> None:
-    """Give each rank its part of the root's buffer."""
+    """Divide the root's buffer among the ranks."""
     call = _Call("HcclScatter", comm, stream)
     nbytes = recvCount * _itemsize(dataType)
     is_root = call.comm.rank == _rank_of(call.comm, "root", root)
@@ -524,7 +524,7 @@ def HcclScatter(sendBuf: int, recvBuf: int, recvCount: int, dataType: int, root:
 def HcclAlltoAll(
     sendBuf: int, sendCount: int, sendType: int, recvBuf: int, recvCount: int, recvType: int, comm: int, stream: int
 ) -> None:
-    """Give each rank its part of everybody's buffer, all of one length."""
+    """Exchange parts of equal length between all pairs of ranks."""
     call = _Call("HcclAlltoAll", comm, stream)
     sends, receives = [sendCount] * call.comm.size, [recvCount] * call.comm.size
     _all_to_all(call, (sendBuf, sends, _offsets(sends), sendType), (recvBuf, receives, _offsets(receives), recvType))
@@ -548,7 +548,7 @@ def HcclAlltoAllV(
     comm: int,
     stream: int,
 ) -> None:
-    """Give each rank its part of everybody's buffer, of any lengths and places."""
+    """Exchange parts between all pairs of ranks, each with its own length and offset."""
     call = _Call("HcclAlltoAllV", comm, stream)
     size = call.comm.size
     _all_to_all(
@@ -566,7 +566,7 @@ def HcclAlltoAllV(
 def HcclAlltoAllVC(
     sendBuf: int, sendCountMatrix: int, sendType: int, recvBuf: int, recvType: int, comm: int, stream: int
 ) -> None:
-    """Give each rank its part of everybody's buffer; the matrix says how many elements go from which rank to which."""
+    """Exchange parts between all pairs of ranks; the matrix holds the element count from each rank to each rank."""
     call = _Call("HcclAlltoAllVC", comm, stream)
     size, rank = call.comm.size, call.comm.rank
     matrix = _numbers("sendCountMatrix", sendCountMatrix, size * size)
@@ -578,7 +578,7 @@ _Side = tuple[int, Sequence[int], Sequence[int], int]
 
 
 def _all_to_all(call: _Call, sent: _Side, received: _Side) -> None:
-    """Queue an exchange of an address, counts, offsets and a type on each side."""
+    """Queue an exchange; each side is an address, counts, offsets and a data type."""
     (source, *send_places, send_type), (target, *receive_places, receive_type) = sent, received
     sources = call.parts_at("sendBuf", source, _itemsize(send_type, "sendType"), *send_places)
     targets = call.parts_at("recvBuf", target, _itemsize(receive_type, "recvType"), *receive_places)
@@ -587,7 +587,7 @@ def _all_to_all(call: _Call, sent: _Side, received: _Side) -> None:
 
 @c_function("HcclResult HcclBarrier(HcclComm comm, aclrtStream stream)")
 def HcclBarrier(comm: int, stream: int) -> None:
-    """Let the stream go on once those of all ranks have come here."""
+    """Block the stream until the streams of all ranks have reached their barriers."""
     call = _Call("HcclBarrier", comm, stream)
     call.enqueue(lambda: collectives.barrier(call.comm, call.function))
 
@@ -597,7 +597,7 @@ def HcclBarrier(comm: int, stream: int) -> None:
     "aclrtStream stream)"
 )
 def HcclSend(sendBuf: int, count: int, dataType: int, destRank: int, comm: int, stream: int) -> None:
-    """Send to a rank, which receives."""
+    """Send to another rank, which must receive."""
     call = _Call("HcclSend", comm, stream)
     data = call.bytes_at("sendBuf", sendBuf, count * _itemsize(dataType))
     _another(call.comm, "destRank", destRank)
@@ -609,7 +609,7 @@ def HcclSend(sendBuf: int, count: int, dataType: int, destRank: int, comm: int, 
     "aclrtStream stream)"
 )
 def HcclRecv(recvBuf: int, count: int, dataType: int, srcRank: int, comm: int, stream: int) -> None:
-    """Receive what a rank sends."""
+    """Receive from another rank, which must send."""
     call = _Call("HcclRecv", comm, stream)
     data = call.bytes_at("recvBuf", recvBuf, count * _itemsize(dataType))
     _another(call.comm, "srcRank", srcRank)
@@ -626,7 +626,7 @@ def _another(comm: Communicator, argument: str, rank: int) -> None:
     buffers=["sendRecvInfo"],
 )
 def HcclBatchSendRecv(sendRecvInfo: int, itemNum: int, comm: int, stream: int) -> None:
-    """Send and receive several messages at once, those between two ranks in their order."""
+    """Send and receive several messages at once; those between the same two ranks keep their order."""
     call = _Call("HcclBatchSendRecv", comm, stream)
     if not itemNum:
         raise AclnnError(_PARA, "itemNum: expected at least 1, got 0")

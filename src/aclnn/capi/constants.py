@@ -1,4 +1,4 @@
-"""The C enumerations and flags of the runtime and of the objects, by name and number."""
+"""C enumerations and flags of the runtime and of the objects, by name and number."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclrtMemGranularityOptions": _count("ACL_RT_MEM_ALLOC_GRANULARITY_", "MINIMUM RECOMMENDED")
     | {"ACL_RT_MEM_ALLOC_GRANULARITY_UNDEF": 0xFFFF},
     "aclrtEventStatus": _count("ACL_EVENT_STATUS_", "COMPLETE NOT_READY RESERVED"),
-    # The opposite order of the one above.
+    # In the opposite order of aclrtEventStatus.
     "aclrtEventRecordedStatus": _count("ACL_EVENT_RECORDED_STATUS_", "NOT_READY COMPLETE"),
     "aclrtEventWaitStatus": _count("ACL_EVENT_WAIT_STATUS_", "COMPLETE NOT_READY")
     | {"ACL_EVENT_WAIT_STATUS_RESERVED": 0xFFFF},
@@ -112,7 +112,7 @@ ENUMS: dict[str, dict[str, int]] = {
     "aclFormat": {member.c_name: member.value for member in Format},
 }
 
-#: Bits of ``uint32_t`` arguments.
+#: Bit flags for ``uint32_t`` arguments.
 FLAGS: dict[str, int] = {
     "ACL_EVENT_SYNC": events.SYNC,
     "ACL_EVENT_CAPTURE_STREAM_PROGRESS": events.CAPTURE_STREAM_PROGRESS,
@@ -147,14 +147,14 @@ FLAGS: dict[str, int] = {
     "ACL_STOP_ON_FAILURE": 1,
 }
 
-#: The enumerations that the package has anyway.
+#: Enumerations that exist elsewhere in the package.
 OWN_TYPES: dict[str, type[IntEnum]] = {"aclDataType": DataType, "aclFormat": Format}
 _COUNTED_TYPES: dict[str, type[IntEnum]] = {
     name: IntEnum(name, members, module=__name__)  # type: ignore[misc]  # their names come from the table
     for name, members in ENUMS.items()
     if name not in OWN_TYPES
 }
-#: The enumerations as Python has them.
+#: Enumerations as Python classes.
 ENUM_TYPES = OWN_TYPES | _COUNTED_TYPES
 
 #: Every constant by its C name: enumerators, flags, statuses.

@@ -1,4 +1,4 @@
-"""aclrtMemcpy2d … aclrtMemsetD32Async: copies of rows and of many ranges at once, and fills with words."""
+"""aclrtMemcpy2d … aclrtMemsetD32Async: copies of rows, batches of copies, fills with 32-bit words."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ def _invalid(name: str, expected: str, got: object, code: int = ACL_ERROR_INVALI
     "aclrtMemcpyKind kind, aclrtStream stream)"
 )
 def aclrtMemcpyAsyncWithCondition(dst: int, destMax: int, src: int, count: int, kind: int, stream: int) -> None:
-    """Copy as aclrtMemcpyAsync does, which waits for host memory that is not pinned."""
+    """Copy as aclrtMemcpyAsync does, which waits if host memory is not pinned."""
     transfers.copy_async(dst, destMax, src, count, kind, stream)
 
 
 def _rows(
     dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, kinds: tuple[int, ...]
 ) -> tuple[Rows, Rows] | None:
-    """Judge the arguments of a copy of rows; None where there is nothing to copy."""
+    """Check the arguments of a copy of rows; return None if there is nothing to copy."""
     if not width or not height:
         return None
     for name, address in (("dst", dst), ("src", src)):
@@ -75,7 +75,7 @@ def _rows(
     "aclrtMemcpyKind kind)"
 )
 def aclrtMemcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int) -> None:
-    """Copy rows that lie ``dpitch`` and ``spitch`` bytes apart, and return when done."""
+    """Copy rows whose starts are ``dpitch`` and ``spitch`` bytes apart, synchronously."""
     rows = _rows(dst, dpitch, src, spitch, width, height, kind, (_TO_DEVICE, _TO_HOST, _DEFAULT))
     if rows is not None:
         transfers.copy_rows(*rows)
@@ -88,7 +88,7 @@ def aclrtMemcpy2d(dst: int, dpitch: int, src: int, spitch: int, width: int, heig
 def aclrtMemcpy2dAsync(
     dst: int, dpitch: int, src: int, spitch: int, width: int, height: int, kind: int, stream: int
 ) -> None:
-    """Copy rows in the stream's order."""
+    """Queue a copy of rows on a stream."""
     rows = _rows(dst, dpitch, src, spitch, width, height, kind, (_TO_DEVICE, _TO_HOST, _BETWEEN, _DEFAULT))
     if rows is None:
         return
@@ -99,7 +99,7 @@ def aclrtMemcpy2dAsync(
 
 
 def _are_words(ptr: int, nbytes: int, count: int) -> bool:
-    """Judge the arguments of a fill with words; false where there is nothing to fill."""
+    """Check the arguments of a fill with words; return False if there is nothing to fill."""
     if not count:
         return False
     memory.expect_address(ptr, "ptr")
@@ -114,21 +114,21 @@ def _are_words(ptr: int, nbytes: int, count: int) -> bool:
 
 @c_function("aclError aclrtMemsetD32(void *ptr, size_t memSize, uint32_t value, size_t N)")
 def aclrtMemsetD32(ptr: int, memSize: int, value: int, N: int) -> None:
-    """Set 32-bit words."""
+    """Fill memory with a 32-bit word."""
     if _are_words(ptr, memSize, N):
         transfers.fill_words(ptr, value, N)
 
 
 @c_function("aclError aclrtMemsetD32Async(void *ptr, size_t memSize, uint32_t value, size_t N, aclrtStream stream)")
 def aclrtMemsetD32Async(ptr: int, memSize: int, value: int, N: int, stream: int) -> None:
-    """Set 32-bit words in the stream's order."""
+    """Queue a fill with a 32-bit word on a stream."""
     if _are_words(ptr, memSize, N):
         transfers.fill_words_async(ptr, value, N, stream)
 
 
 @c_function("aclError aclrtCmoAsync(void *src, size_t size, aclrtCmoType cmoType, aclrtStream stream)")
 def aclrtCmoAsync(src: int, size: int, cmoType: int, stream: int) -> None:
-    """Prefetch a device's memory (0) in the stream's order, without effect; 207000 for other types."""
+    """Queue a prefetch of device memory (0), which has no effect; 207000 for other types."""
     memory.expect_address(src, "src")
     if not size:
         raise _invalid("size", "at least 1 byte", size)
@@ -140,7 +140,7 @@ def aclrtCmoAsync(src: int, size: int, cmoType: int, stream: int) -> None:
 
 
 def _attributes(address: int, indexes: Sequence[int], copies: int) -> list[_BatchAttribute]:
-    """The attribute of each copy, of which each attribute begins at one and goes on to the next's."""
+    """Return the attribute of each copy; an attribute covers the copies from its index to the next one's."""
     memory.check_range(address, len(indexes) * ctypes.sizeof(_BatchAttribute), "attrs")
     attributes = (_BatchAttribute * len(indexes)).from_address(address)
     for place, attribute in enumerate(attributes):
@@ -154,7 +154,7 @@ def _attributes(address: int, indexes: Sequence[int], copies: int) -> list[_Batc
 
 
 def _expect_there(name: str, at: int, address: int, nbytes: int, said: _Location) -> bool:
-    """Require that memory lies where an attribute says; true for the host's."""
+    """Require memory to be at the location in its attribute; return True for host memory."""
     device = devices.owner(memory.check_range(address, nbytes, f"{name}[{at}]"))
     got = "the host's memory" if device is None else f"device {device.number}'s"
     if not (said.type in _ON_HOST if device is None else (said.type, said.id) == (_ON_DEVICE, device.number)):
@@ -173,9 +173,9 @@ def _batch(
     indexes: Sequence[int] | None,
     fail_index: int,
 ) -> list[tuple[int, int, int]]:
-    """Judge the arguments of a batch; its copies, none where there is nothing to copy.
+    """Check the arguments of a batch; return its copies, none if there is nothing to copy.
 
-    The number of the copy that is refused is written, or the largest where it is not about one.
+    On an error, write the index of the invalid copy, or SIZE_MAX if no single copy is at fault.
     """
     memory.expect_address(fail_index, "failIndex")
     memory.check_range(fail_index, ctypes.sizeof(ctypes.c_size_t), "failIndex")
@@ -225,7 +225,7 @@ def aclrtMemcpyBatch(
     numAttrs: int,
     failIndex: int,
 ) -> None:
-    """Copy many ranges between the host and devices, all of them or none, and return when done."""
+    """Copy many ranges between host and devices synchronously; on an error, none is copied."""
     transfers.copy_all(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, failIndex))
 
 
@@ -244,7 +244,7 @@ def aclrtMemcpyBatchAsync(
     failIndex: int,
     stream: int,
 ) -> None:
-    """Copy many ranges in the stream's order."""
+    """Queue copies of many ranges on a stream."""
     transfers.copy_all_async(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, failIndex), stream)
 
 
@@ -259,7 +259,7 @@ def aclrtMemcpyBatchV2(
     attrsIndexes: Sequence[int] | None,
     numAttrs: int,
 ) -> None:
-    """Copy as aclrtMemcpyBatch does, without telling which copy is refused."""
+    """Copy as aclrtMemcpyBatch does, without reporting the index of an invalid copy."""
     failed = ctypes.c_size_t()
     at = ctypes.addressof(failed)
     transfers.copy_all(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, at))
@@ -277,7 +277,7 @@ def aclrtMemcpyBatchAsyncV2(
     numAttrs: int,
     stream: int,
 ) -> None:
-    """Copy as aclrtMemcpyBatchAsync does, without telling which copy is refused."""
+    """Copy as aclrtMemcpyBatchAsync does, without reporting the index of an invalid copy."""
     failed = ctypes.c_size_t()
     at = ctypes.addressof(failed)
     transfers.copy_all_async(_batch(dsts, destMaxs, srcs, sizes, numBatches, attrs, attrsIndexes, at), stream)

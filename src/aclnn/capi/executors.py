@@ -1,4 +1,4 @@
-"""Executors: how often they may run, their end, and new addresses for their tensors."""
+"""Executors: repeated use, destruction, and new addresses for their tensors."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def _executor(handle: int) -> Executor:
 
 @c_function("aclnnStatus aclSetAclOpExecutorRepeatable(aclOpExecutor *executor)")
 def aclSetAclOpExecutorRepeatable(executor: int) -> None:
-    """Let an executor run any number of times, until it is destroyed."""
+    """Make an executor reusable until it is destroyed."""
     _executor(executor).repeatable = True
 
 
 @c_function("aclnnStatus aclDestroyAclOpExecutor(aclOpExecutor *executor)")
 def aclDestroyAclOpExecutor(executor: int) -> None:
-    """Release an executor."""
+    """Destroy an executor."""
     take(executor, Executor, "executor", _refusal(executor))
 
 
 def _set_address(executor: int, tensor: int, addr: int | None) -> None:
-    """Set the tensor's address; the executor is checked afterwards, as in CANN."""
+    """Set the tensor's address, then check the executor, as CANN does."""
     live(tensor, Tensor, "tensor", ACLNN_ERR_INNER_NULLPTR).address = addr or 0
     _executor(executor)
 
@@ -45,7 +45,7 @@ def _set_element_address(executor: int, index: int, tensors: int, addr: int | No
 
 
 def _enter_setters() -> None:
-    """``aclSet…`` and the older spelling ``AclSet…`` of each setter."""
+    """Enter each setter as ``aclSet…`` and in its older spelling ``AclSet…``."""
     for prefix in ("aclSet", "AclSet"):
         for which in ("Input", "Output", ""):
             name = f"{prefix}{which}TensorAddr"
@@ -54,7 +54,7 @@ def _enter_setters() -> None:
                 f"aclnnStatus {name}(aclOpExecutor *executor, const size_t index, aclTensor *tensor, void *addr)"
             )
             def set_address(executor: int, index: int, tensor: int, addr: int | None) -> None:
-                """Let a tensor of the executor begin at another address; any index will do."""
+                """Set the address of a tensor of the executor; the index is ignored."""
                 _set_address(executor, tensor, addr)
 
             name = f"{prefix}Dynamic{which}TensorAddr"
@@ -66,7 +66,7 @@ def _enter_setters() -> None:
             def set_element_address(
                 executor: int, irIndex: int, relativeIndex: int, tensors: int, addr: int | None
             ) -> None:
-                """Let one tensor of a list begin at another address."""
+                """Set the address of one tensor of a list."""
                 _set_element_address(executor, relativeIndex, tensors, addr)
 
 

@@ -1,4 +1,4 @@
-"""aclmdlRICaptureBegin … aclmdlRIGetName: tasks of streams that are captured and executed later."""
+"""aclmdlRICaptureBegin … aclmdlRIGetName: graphs of tasks captured from streams and executed later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _mode(number: int) -> Mode:
 
 @c_function("aclError aclmdlRICaptureBegin(aclrtStream stream, aclmdlRICaptureMode mode)")
 def aclmdlRICaptureBegin(stream: int, mode: int) -> None:
-    """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
+    """Capture a stream's tasks in a new graph, except for a default stream; 207000 on products without graphs."""
     found = _live(stream, Stream, "stream")
     checked = _mode(mode)
     if current_product() in _WITHOUT:
@@ -73,14 +73,14 @@ def aclmdlRICaptureBegin(stream: int, mode: int) -> None:
     nullable=["status", "modelRI"],
 )
 def aclmdlRICaptureGetInfo(stream: int) -> tuple[int, int]:
-    """Return whether a stream's tasks are captured, and the graph that captures them; in C, one of them is enough."""
+    """Return whether a stream is capturing, and its graph; in C, either out-parameter may be null."""
     graph = graphs.capturing(_live(stream, Stream, "stream"))
     return (_ACTIVE, graph.handle) if graph else (_NONE, 0)
 
 
 @c_function("aclError aclmdlRICaptureEnd(aclrtStream stream, aclmdlRI *modelRI)")
 def aclmdlRICaptureEnd(stream: int) -> int:
-    """End a capture; the graph, unless that is refused."""
+    """End a capture and return the graph."""
     found = _live(stream, Stream, "stream")
     graph = graphs.captured(found)
     try:
@@ -101,7 +101,7 @@ def _forget(graph: Graph) -> None:
 
 @c_function("aclError aclmdlRICaptureThreadExchangeMode(aclmdlRICaptureMode *mode)", buffers=["mode"])
 def aclmdlRICaptureThreadExchangeMode(mode: int) -> None:
-    """Exchange the calling thread's mode for the one at an address, which decides what captures forbid it."""
+    """Swap the calling thread's capture mode, which governs forbidden operations, with the one at an address."""
     memory.expect_address(mode, "mode")
     memory.check_range(mode, ctypes.sizeof(ctypes.c_int32), "mode")
     at = ctypes.c_int32.from_address(mode)
@@ -117,7 +117,7 @@ def aclmdlRICaptureTaskGrpBegin(stream: int) -> None:
 
 @c_function("aclError aclmdlRICaptureTaskGrpEnd(aclrtStream stream, aclrtTaskGrp *handle)")
 def aclmdlRICaptureTaskGrpEnd(stream: int) -> int:
-    """End such a group, and give it a handle."""
+    """End a group of captured tasks, and return its handle."""
     found = _live(stream, Stream, "stream")
     group = graphs.captured(found).end_group(found)
     group.handle = handles.insert(group)
@@ -126,13 +126,13 @@ def aclmdlRICaptureTaskGrpEnd(stream: int) -> int:
 
 @c_function("aclError aclmdlRICaptureTaskUpdateBegin(aclrtStream stream, aclrtTaskGrp handle)")
 def aclmdlRICaptureTaskUpdateBegin(stream: int, handle: int) -> None:
-    """Let a stream's next tasks replace those of a group when it comes to them."""
+    """Replace the tasks of a group by the stream's next tasks, when the stream reaches them."""
     graphs.Update(_live(stream, Stream, "stream"), _live(handle, Group, "handle"))
 
 
 @c_function("aclError aclmdlRICaptureTaskUpdateEnd(aclrtStream stream)")
 def aclmdlRICaptureTaskUpdateEnd(stream: int) -> None:
-    """End that; 107033 unless all tasks were replaced."""
+    """End an update; 107033 unless all tasks of the group were replaced."""
     found = _live(stream, Stream, "stream")
     graphs.updating(found).end(found)
 
@@ -143,13 +143,13 @@ def _graph(handle: int) -> Graph:
 
 @c_function("aclError aclmdlRIExecuteAsync(aclmdlRI modelRI, aclrtStream stream)")
 def aclmdlRIExecuteAsync(modelRI: int, stream: int) -> None:
-    """Run a graph's tasks in the stream's order."""
+    """Queue an execution of a graph on a stream."""
     _graph(modelRI).execute(devices.stream_of(stream))
 
 
 @c_function("aclError aclmdlRIExecute(aclmdlRI modelRI, int32_t timeout)")
 def aclmdlRIExecute(modelRI: int, timeout: int) -> None:
-    """Run a graph's tasks and wait, for at most so many milliseconds; -1 for ever."""
+    """Execute a graph and wait for it; timeout in milliseconds, -1 for none."""
     graph, limit = _graph(modelRI), seconds(timeout)
     stream = devices.current().default_stream
     graph.execute(stream)
@@ -159,7 +159,7 @@ def aclmdlRIExecute(modelRI: int, timeout: int) -> None:
 
 @c_function("aclError aclmdlRIDestroy(aclmdlRI modelRI)")
 def aclmdlRIDestroy(modelRI: int) -> None:
-    """Release a graph; 107026 while it captures, 107037 while it is executed."""
+    """Destroy a graph; 107026 while it is capturing, 107037 while it is running."""
     graph = _graph(modelRI)
     graph.expect_idle()
     _forget(graph)
@@ -167,13 +167,13 @@ def aclmdlRIDestroy(modelRI: int) -> None:
 
 @c_function("aclError aclmdlRIGetId(aclmdlRI modelRI, uint32_t *modelRIId)")
 def aclmdlRIGetId(modelRI: int) -> int:
-    """A graph's number."""
+    """Return a graph's number."""
     return _graph(modelRI).number
 
 
 @c_function("aclError aclmdlRISetName(aclmdlRI modelRI, const char *name)")
 def aclmdlRISetName(modelRI: int, name: str | None) -> None:
-    """Name a graph."""
+    """Set a graph's name."""
     graph = _graph(modelRI)
     if name is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "name: expected a string, got null")
@@ -182,7 +182,7 @@ def aclmdlRISetName(modelRI: int, name: str | None) -> None:
 
 @c_function("aclError aclmdlRIGetName(aclmdlRI modelRI, uint32_t maxLen, char *name)", buffers=["name"])
 def aclmdlRIGetName(modelRI: int, maxLen: int, name: int) -> None:
-    """Write a graph's name, empty at first, cut off where it does not fit: at most 512 bytes."""
+    """Write a graph's name, empty by default, truncated to the buffer and to 512 bytes."""
     graph = _graph(modelRI)
     memory.expect_address(name, "name")
     if maxLen:
@@ -203,7 +203,7 @@ class _Step:
 
 
 def _lanes(graph: Graph) -> dict[int, _Lane]:
-    """The streams of a graph by their handles, which live as long as it does."""
+    """Return the streams of a graph by handle; the handles are valid as long as the graph is."""
     graph.expect_ended()
     lanes = _lanes_of.setdefault(graph, {})
     if not lanes:
@@ -220,7 +220,7 @@ def _forget_lanes(graph: Graph) -> None:
 
 
 def _list(given: Sequence[int], array: int | None, count: int, names: tuple[str, str]) -> None:
-    """Write handles into an array of so many, and how many there are in place of that; null only asks."""
+    """Write handles into an array, and their count in place of its size; a null array queries the count only."""
     memory.expect_address(count, names[1])
     memory.check_range(count, ctypes.sizeof(ctypes.c_uint32), names[1])
     room = ctypes.c_uint32.from_address(count)
@@ -237,7 +237,7 @@ def _list(given: Sequence[int], array: int | None, count: int, names: tuple[str,
     buffers=["streams", "numStreams"],
 )
 def aclmdlRIGetStreams(modelRI: int, streams: int | None, numStreams: int) -> None:
-    """Write a graph's streams, which aclmdlRIGetTasksByStream knows, and how many they are; null only asks."""
+    """Write the handles of a graph's streams, for aclmdlRIGetTasksByStream, and their count; null queries the count."""
     _list(list(_lanes(_graph(modelRI))), streams, numStreams, ("streams", "numStreams"))
 
 
@@ -246,7 +246,7 @@ def aclmdlRIGetStreams(modelRI: int, streams: int | None, numStreams: int) -> No
     buffers=["tasks", "numTasks"],
 )
 def aclmdlRIGetTasksByStream(stream: int, tasks: int | None, numTasks: int) -> None:
-    """Write the tasks of a graph's stream in their order, and how many they are; null only asks."""
+    """Write the handles of a stream's tasks in order, and their count; null queries the count."""
     lane = handles.get(stream, _Lane)
     if lane is None:
         raise AclnnError(
@@ -257,7 +257,7 @@ def aclmdlRIGetTasksByStream(stream: int, tasks: int | None, numTasks: int) -> N
 
 
 def _described(graph: Graph) -> list[dict[str, Any]]:
-    """The tasks as events of Chrome's tracing format, a row for each stream."""
+    """Return the tasks as events in Chrome's tracing format, one row per stream."""
     return [
         {
             "name": f"task {task}",
@@ -273,7 +273,7 @@ def _described(graph: Graph) -> list[dict[str, Any]]:
 
 @c_function("aclError aclmdlRIDebugJsonPrint(aclmdlRI modelRI, const char *path, uint32_t flags)")
 def aclmdlRIDebugJsonPrint(modelRI: int, path: str | None, flags: int) -> None:
-    """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
+    """Write a graph's tasks as JSON for chrome://tracing; flags 0 and 1 give the same, for lack of kernel arguments."""
     graph = _graph(modelRI)
     if path is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "path: expected a string, got null")

@@ -1,4 +1,4 @@
-"""aclrtGetLogicDevIdByUserDevId … aclrtDeviceGetByPCIBusId: a device's numbers and names."""
+"""aclrtGetLogicDevIdByUserDevId … aclrtDeviceGetByPCIBusId: numbers and names of a device."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _UUID_BYTES = 16
 
 @c_function("aclError aclrtGetLogicDevIdByUserDevId(int32_t userDevid, int32_t * logicDevId)")
 def aclrtGetLogicDevIdByUserDevId(userDevid: int) -> int:
-    """Return the same number, as every device is visible."""
+    """Return the same number, since every device is visible."""
     return devices.numbered(userDevid, "userDevid").number
 
 
 @c_function("aclError aclrtGetUserDevIdByLogicDevId(int32_t logicDevId, int32_t * userDevid)")
 def aclrtGetUserDevIdByLogicDevId(logicDevId: int) -> int:
-    """Return the same number, as every device is visible."""
+    """Return the same number, since every device is visible."""
     return devices.numbered(logicDevId, "logicDevId").number
 
 
 @c_function("aclError aclrtGetPhyDevIdByUserDevId(int32_t userDevId, int32_t * phyDevId)")
 def aclrtGetPhyDevIdByUserDevId(userDevId: int) -> int:
-    """Return the same number, as every device is visible."""
+    """Return the same number, since every device is visible."""
     return devices.numbered(userDevId, "userDevId").number
 
 
 @c_function("aclError aclrtGetUserDevIdByPhyDevId(int32_t phyDevId, int32_t * userDevId)")
 def aclrtGetUserDevIdByPhyDevId(phyDevId: int) -> int:
-    """Return the same number, as every device is visible."""
+    """Return the same number, since every device is visible."""
     return devices.numbered(phyDevId, "phyDevId").number
 
 
 @c_function("aclError aclrtDeviceGetUuid(int32_t deviceId, aclrtUuid *uuid)", buffers=["uuid"])
 def aclrtDeviceGetUuid(deviceId: int, uuid: int) -> None:
-    """Write 16 bytes that name a device, the same in every process of this machine."""
+    """Write 16 bytes that identify a device, the same in every process on this machine."""
     device = devices.numbered(deviceId, "deviceId")
     memory.expect_address(uuid, "uuid")
     memory.check_range(uuid, _UUID_BYTES, "uuid")
@@ -57,7 +57,7 @@ def _no_bus() -> AclnnError:
 
 @c_function("aclError aclrtDeviceGetPCIBusId(int32_t deviceId, char *pciBusId, int32_t len)", buffers=["pciBusId"])
 def aclrtDeviceGetPCIBusId(deviceId: int, pciBusId: int, len: int) -> None:
-    """Refuse with 207000: the device is on no bus."""
+    """Fail with 207000: the device is not on a PCI bus."""
     devices.numbered(deviceId, "deviceId")
     memory.expect_address(pciBusId, "pciBusId")
     raise _no_bus()
@@ -65,5 +65,5 @@ def aclrtDeviceGetPCIBusId(deviceId: int, pciBusId: int, len: int) -> None:
 
 @c_function("aclError aclrtDeviceGetByPCIBusId(const char *pciBusId, int32_t *deviceId)")
 def aclrtDeviceGetByPCIBusId(pciBusId: str | None) -> int:
-    """Refuse with 207000: no device is on a bus."""
+    """Fail with 207000: no device is on a PCI bus."""
     raise _no_bus()

@@ -1,4 +1,4 @@
-"""aclrtGetMemcpyDescSize … aclrtCheckMemType: copies whose addresses lie in memory, reductions, kinds of memory."""
+"""aclrtGetMemcpyDescSize … aclrtCheckMemType: copies with addresses in memory, reductions, memory types."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _expect_within(kind: int) -> None:
 
 @c_function("aclError aclrtGetMemcpyDescSize(aclrtMemcpyKind kind, size_t *descSize)")
 def aclrtGetMemcpyDescSize(kind: int) -> int:
-    """The bytes of device memory that a description of a copy takes."""
+    """Return the size of a copy's description in device memory."""
     _expect_within(kind)
     return ctypes.sizeof(indirect.Description)
 
@@ -43,7 +43,7 @@ def aclrtGetMemcpyDescSize(kind: int) -> int:
     "void *config)"
 )
 def aclrtSetMemcpyDesc(desc: int, kind: int, srcAddr: int, dstAddr: int, count: int, config: int | None) -> None:
-    """Describe a copy within a device in its memory, and return when done; ``config`` must be null."""
+    """Write the description of a copy within a device synchronously; ``config`` must be null."""
     for name, address in (("desc", desc), ("srcAddr", srcAddr), ("dstAddr", dstAddr)):
         memory.expect_address(address, name)
     _expect_within(kind)
@@ -54,7 +54,7 @@ def aclrtSetMemcpyDesc(desc: int, kind: int, srcAddr: int, dstAddr: int, count: 
 
 @c_function("aclError aclrtMemcpyAsyncWithDesc(void *desc, aclrtMemcpyKind kind, aclrtStream stream)")
 def aclrtMemcpyAsyncWithDesc(desc: int, kind: int, stream: int) -> None:
-    """Copy what a description says in the stream's order."""
+    """Queue the copy given by a description."""
     memory.expect_address(desc, "desc")
     _expect_within(kind)
     indirect.copy_described(desc, stream)
@@ -68,7 +68,7 @@ def aclrtMemcpyAsyncWithDesc(desc: int, kind: int, stream: int) -> None:
 def aclrtMemcpyAsyncWithOffset(
     dst: int, destMax: int, dstDataOffset: int, src: int, count: int, srcDataOffset: int, kind: int, stream: int
 ) -> None:
-    """Copy in the stream's order between addresses that device memory holds then, each with an offset."""
+    """Queue a copy between addresses that are read from device memory at execution, each plus an offset."""
     for name, address in (("dst", dst), ("src", src)):
         memory.expect_address(address, name)
     _expect_within(kind)
@@ -84,7 +84,7 @@ def aclrtMemcpyAsyncWithOffset(
 def aclrtReduceAsync(
     dst: int, src: int, count: int, kind: int, type: int, stream: int, reserve: int | None = None
 ) -> None:
-    """Add elements to others in the stream's order, or keep the greater or the lesser; ``count`` is in bytes."""
+    """Queue an elementwise sum, maximum or minimum of source and destination; ``count`` is in bytes."""
     for name, address in (("dst", dst), ("src", src)):
         memory.expect_address(address, name)
     if reserve:
@@ -112,7 +112,7 @@ def aclrtReduceAsync(
     arrays={"addrList": "size"},
 )
 def aclrtCheckMemType(addrList: Sequence[int | None] | None, size: int, memType: int, reserve: int = 0) -> int:
-    """1 where all addresses are in memory of these types; all of a device's is ACL_RT_MEM_TYPE_DEV (2) here."""
+    """Return 1 if all addresses are in memory of these types; device memory is ACL_RT_MEM_TYPE_DEV (2) here."""
     if not addrList:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "addrList: expected an address, got none")
     if not memType or memType & ~sum(_MEM_TYPES.values()):

@@ -1,4 +1,4 @@
-"""aclrtSetDeviceResLimit … aclrtGetResInCurrentThread: limits of cores, which are kept without effect."""
+"""aclrtSetDeviceResLimit … aclrtGetResInCurrentThread: core limits, which are stored without effect."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _limit(number: int, device: Device, stream: Stream | None = None) -> int:
 
 @c_function("aclError aclrtSetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t value)")
 def aclrtSetDeviceResLimit(deviceId: int, type: int, value: int) -> None:
-    """Keep a device's limit of cube or vector cores, without effect on operators."""
+    """Set a device's limit of cube or vector cores, without effect on operators."""
     device = _used(deviceId)
     _check(type, value)
     device.limits[type] = value
@@ -60,7 +60,7 @@ def aclrtSetDeviceResLimit(deviceId: int, type: int, value: int) -> None:
 
 @c_function("aclError aclrtGetDeviceResLimit(int32_t deviceId, aclrtDevResLimitType type, uint32_t *value)")
 def aclrtGetDeviceResLimit(deviceId: int, type: int) -> int:
-    """A device's limit, or else how many the product has; 207000 where that is not published."""
+    """Return a device's limit, by default the product's number of cores; 207000 if that is not published."""
     device = _used(deviceId)
     _check_type(type)
     return _limit(type, device)
@@ -68,13 +68,13 @@ def aclrtGetDeviceResLimit(deviceId: int, type: int) -> int:
 
 @c_function("aclError aclrtResetDeviceResLimit(int32_t deviceId)")
 def aclrtResetDeviceResLimit(deviceId: int) -> None:
-    """Forget a device's limits."""
+    """Clear a device's limits."""
     _used(deviceId).limits.clear()
 
 
 @c_function("aclError aclrtSetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t value)")
 def aclrtSetStreamResLimit(stream: int, type: int, value: int) -> None:
-    """Keep a stream's limit of cube or vector cores, without effect on operators."""
+    """Set a stream's limit of cube or vector cores, without effect on operators."""
     found = devices.stream_of(stream)
     _check(type, value)
     found.limits[type] = value
@@ -82,7 +82,7 @@ def aclrtSetStreamResLimit(stream: int, type: int, value: int) -> None:
 
 @c_function("aclError aclrtGetStreamResLimit(aclrtStream stream, aclrtDevResLimitType type, uint32_t *value)")
 def aclrtGetStreamResLimit(stream: int, type: int) -> int:
-    """A stream's limit, or else its device's."""
+    """Return a stream's limit, by default its device's."""
     found = devices.stream_of(stream)
     _check_type(type)
     return _limit(type, found.context.device, found)
@@ -90,19 +90,19 @@ def aclrtGetStreamResLimit(stream: int, type: int) -> int:
 
 @c_function("aclError aclrtResetStreamResLimit(aclrtStream stream)")
 def aclrtResetStreamResLimit(stream: int) -> None:
-    """Forget a stream's limits."""
+    """Clear a stream's limits."""
     devices.stream_of(stream).limits.clear()
 
 
 @c_function("aclError aclrtUseStreamResInCurrentThread(aclrtStream stream)")
 def aclrtUseStreamResInCurrentThread(stream: int) -> None:
-    """Let a stream's limits hold in the calling thread."""
+    """Apply a stream's limits to the calling thread."""
     _thread.stream = weakref.ref(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtUnuseStreamResInCurrentThread(aclrtStream stream)")
 def aclrtUnuseStreamResInCurrentThread(stream: int) -> None:
-    """Undo aclrtUseStreamResInCurrentThread; nothing to undo for a stream that the thread does not use."""
+    """Undo aclrtUseStreamResInCurrentThread; no error for a stream that the thread does not use."""
     found = devices.stream_of(stream)
     if _thread.stream and _thread.stream() is found:
         _thread.stream = None
@@ -110,6 +110,6 @@ def aclrtUnuseStreamResInCurrentThread(stream: int) -> None:
 
 @c_function("aclError aclrtGetResInCurrentThread(aclrtDevResLimitType type, uint32_t *value)")
 def aclrtGetResInCurrentThread(type: int) -> int:
-    """The limit in the calling thread: of the stream that it uses, or else of the current device."""
+    """Return the calling thread's limit: of the stream that it uses, else of the current device."""
     _check_type(type)
     return _limit(type, devices.current().device, _thread.stream() if _thread.stream else None)

@@ -13,9 +13,9 @@ from aclnn.runtime import devices, memory, transfers, virtual
 _LARGEST = 2**64 - 1
 _POLICIES = ENUMS["aclrtMemMallocPolicy"]
 _HUGE_FIRST = _POLICIES["ACL_MEM_MALLOC_HUGE_FIRST"]
-# Every other policy, known or not, takes huge pages from 2 MiB on.
+# All other policies, known or not, use huge pages from 2 MiB on.
 _NORMAL_ONLY = _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY"], _POLICIES["ACL_MEM_MALLOC_NORMAL_ONLY_P2P"]
-#: What may be asked of memory without an address. The attributes of peers and of DDR name none of a device.
+#: Valid properties of physical memory. The memory attributes of peers and of DDR denote no memory of a device.
 _ASKED = {
     "handleType": (ENUMS["aclrtMemHandleType"]["ACL_MEM_HANDLE_TYPE_NONE"],),
     "allocationType": (ENUMS["aclrtMemAllocationType"]["ACL_MEM_ALLOCATION_TYPE_PINNED"],),
@@ -28,7 +28,7 @@ _GRANULARITIES = range(ENUMS["aclrtMemGranularityOptions"]["ACL_RT_MEM_ALLOC_GRA
 
 
 def expect_bytes(size: int) -> None:
-    """Refuse a size of 0.
+    """Reject a size of 0.
 
     Raises:
         AclnnError: 100000.
@@ -38,10 +38,10 @@ def expect_bytes(size: int) -> None:
 
 
 def malloc(size: int, policy: int, unit: int, extra: int) -> int:
-    """The address of new device memory, whose size ``extra`` more bytes must leave a number of C's.
+    """Allocate device memory and return its address; the size plus ``extra`` must fit C's size_t.
 
     Raises:
-        AclnnError: 100000 for a size that is 0 or too large; 107002; 207001, the device has not that much left.
+        AclnnError: 100000, the size is 0 or too large; 107002; 207001, not enough memory is left.
     """
     expect_bytes(size)
     if -(-size // unit) * unit + extra > _LARGEST:
@@ -54,19 +54,19 @@ def malloc(size: int, policy: int, unit: int, extra: int) -> int:
 
 @c_function("aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMalloc(size: int, policy: int = _HUGE_FIRST) -> int:
-    """Device memory with undefined contents; its address is a multiple of 64 at least."""
+    """Allocate device memory with undefined contents, at least 64-byte aligned."""
     return malloc(size, policy, unit=32, extra=32)
 
 
 @c_function("aclError aclrtMallocAlign32(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocAlign32(size: int, policy: int = _HUGE_FIRST) -> int:
-    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes."""
+    """Allocate as ``aclrtMalloc`` does, with less padding: at most 32 bytes."""
     return malloc(size, policy, unit=32, extra=0)
 
 
 @c_function("aclError aclrtMallocCached(void **devPtr, size_t size, aclrtMemMallocPolicy policy)")
 def aclrtMallocCached(size: int, policy: int = _HUGE_FIRST) -> int:
-    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here."""
+    """Allocate as ``aclrtMalloc`` does; host and device memory are always coherent here."""
     return malloc(size, policy, unit=32, extra=32)
 
 
@@ -78,19 +78,19 @@ def _coherent(address: int, nbytes: int) -> None:
 
 @c_function("aclError aclrtMemFlush(void *devPtr, size_t size)")
 def aclrtMemFlush(devPtr: int, size: int) -> None:
-    """Make the host's writes visible to the device: they are."""
+    """Make the host's writes visible to the device, as they are already."""
     _coherent(devPtr, size)
 
 
 @c_function("aclError aclrtMemInvalidate(void *devPtr, size_t size)")
 def aclrtMemInvalidate(devPtr: int, size: int) -> None:
-    """Make the device's writes visible to the host: they are."""
+    """Make the device's writes visible to the host, as they are already."""
     _coherent(devPtr, size)
 
 
 @c_function("aclError aclrtFree(void *devPtr)")
 def aclrtFree(devPtr: int) -> None:
-    """Free device memory without waiting; work that is queued keeps what it uses."""
+    """Free device memory without waiting; queued tasks keep the memory they use."""
     memory.expect_address(devPtr, "devPtr")
     memory.free(devPtr, "devPtr")
 
@@ -105,7 +105,7 @@ def aclrtFreeWithDevSync(devPtr: int) -> None:
 
 @c_function("aclError aclrtMallocHost(void **hostPtr, size_t size)")
 def aclrtMallocHost(size: int) -> int:
-    """Pinned host memory, 64-byte aligned."""
+    """Allocate pinned host memory, 64-byte aligned."""
     expect_bytes(size)
     return memory.allocate_host(size).address
 
@@ -139,7 +139,7 @@ class _Property(ctypes.Structure):
 
 
 def _device(prop: int) -> devices.Device:
-    """Return the device whose memory is described."""
+    """Return the device of a description of physical memory."""
     memory.expect_address(prop, "prop")
     memory.check_range(prop, ctypes.sizeof(_Property), "prop")
     described = _Property.from_address(prop)
@@ -153,7 +153,7 @@ def _device(prop: int) -> devices.Device:
 
 
 def _reserved(**given: int) -> None:
-    """Require that parameters for later use are 0."""
+    """Require reserved parameters to be 0."""
     for name, value in given.items():
         if value:
             raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected 0, got {value}")
@@ -161,7 +161,7 @@ def _reserved(**given: int) -> None:
 
 def _expect_handle(handle: int) -> None:
     if not handle:
-        raise AclnnError(ACL_ERROR_INVALID_PARAM, "handle: expected one that aclrtMallocPhysical made, got null")
+        raise AclnnError(ACL_ERROR_INVALID_PARAM, "handle: expected one from aclrtMallocPhysical, got null")
 
 
 def _sized(size: int) -> None:
@@ -175,7 +175,7 @@ def _sized(size: int) -> None:
     buffers=["prop"],
 )
 def aclrtMemGetAllocationGranularity(prop: int, option: int) -> int:
-    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB."""
+    """Return the granularity of sizes and addresses of virtual memory: 2 MiB."""
     _device(prop)
     if option not in _GRANULARITIES:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"option: expected 0 or 1, got {option}")
@@ -188,7 +188,7 @@ def aclrtMemGetAllocationGranularity(prop: int, option: int) -> int:
     buffers=["prop"],
 )
 def aclrtMallocPhysical(size: int, prop: int, flags: int = 0) -> int:
-    """Device memory without an address."""
+    """Allocate device memory without an address."""
     _sized(size)
     _reserved(flags=flags)
     return virtual.allocate(size, _device(prop).budget)
@@ -196,7 +196,7 @@ def aclrtMallocPhysical(size: int, prop: int, flags: int = 0) -> int:
 
 @c_function("aclError aclrtFreePhysical(aclrtDrvMemHandle handle)")
 def aclrtFreePhysical(handle: int) -> None:
-    """Free such memory; what is mapped lives until it is unmapped."""
+    """Free physical memory; mapped memory stays usable until it is unmapped."""
     _expect_handle(handle)
     virtual.free(handle)
 
@@ -205,7 +205,7 @@ def aclrtFreePhysical(handle: int) -> None:
     "aclError aclrtReserveMemAddress(void **virPtr, size_t size, size_t alignment, void *expectPtr, uint64_t flags)"
 )
 def aclrtReserveMemAddress(size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0) -> int:
-    """Reserve addresses to map memory at; they cost nothing. ``flags``: 1 for huge pages."""
+    """Reserve addresses for mappings, which takes no memory. ``flags``: 1 for huge pages."""
     _sized(size)
     _reserved(alignment=alignment, expectPtr=expectPtr or 0)
     if flags > 1:
@@ -215,14 +215,14 @@ def aclrtReserveMemAddress(size: int, alignment: int = 0, expectPtr: int | None 
 
 @c_function("aclError aclrtReleaseMemAddress(void *virPtr)")
 def aclrtReleaseMemAddress(virPtr: int) -> None:
-    """Give reserved addresses back; nothing may be mapped at them."""
+    """Release reserved addresses, at which nothing may be mapped."""
     memory.expect_address(virPtr, "virPtr")
     virtual.release(virPtr)
 
 
 @c_function("aclError aclrtMapMem(void *virPtr, size_t size, size_t offset, aclrtDrvMemHandle handle, uint64_t flags)")
 def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0) -> None:
-    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
+    """Map all of a physical memory at reserved addresses; only once, since its contents belong to the address here."""
     memory.expect_address(virPtr, "virPtr")
     expect_bytes(size)
     _expect_handle(handle)
@@ -232,14 +232,14 @@ def aclrtMapMem(virPtr: int, size: int, offset: int, handle: int, flags: int = 0
 
 @c_function("aclError aclrtUnmapMem(void *virPtr)")
 def aclrtUnmapMem(virPtr: int) -> None:
-    """Unmap the memory that was mapped at an address."""
+    """Unmap the memory at an address."""
     memory.expect_address(virPtr, "virPtr")
     virtual.unmap(virPtr)
 
 
 @c_function("aclError aclrtMemcpy(void *dst, size_t destMax, const void *src, size_t count, aclrtMemcpyKind kind)")
 def aclrtMemcpy(dst: int, destMax: int, src: int, count: int, kind: int) -> None:
-    """Copy, and return when done; overlapping ranges as if through a temporary."""
+    """Copy synchronously; ranges may overlap."""
     transfers.copy(dst, destMax, src, count, kind)
 
 
@@ -248,7 +248,7 @@ def aclrtMemcpy(dst: int, destMax: int, src: int, count: int, kind: int) -> None
     "aclrtStream stream)"
 )
 def aclrtMemcpyAsync(dst: int, destMax: int, src: int, count: int, kind: int, stream: int) -> None:
-    """Copy in the stream's order."""
+    """Queue a copy on a stream."""
     transfers.copy_async(dst, destMax, src, count, kind, stream)
 
 
@@ -260,11 +260,11 @@ def aclrtMemset(devPtr: int, maxCount: int, value: int, count: int) -> None:
 
 @c_function("aclError aclrtMemsetAsync(void *devPtr, size_t maxCount, int32_t value, size_t count, aclrtStream stream)")
 def aclrtMemsetAsync(devPtr: int, maxCount: int, value: int, count: int, stream: int) -> None:
-    """Set bytes in the stream's order."""
+    """Queue a fill on a stream."""
     transfers.fill_async(devPtr, maxCount, value, count, stream)
 
 
 @c_function("aclError aclrtGetMemInfo(aclrtMemAttr attr, size_t *free, size_t *total)")
 def aclrtGetMemInfo(attr: int) -> tuple[int, int]:
-    """Free and total bytes of the current device's memory of that kind; 0 and 0 where it has none."""
+    """Return free and total bytes of the current device's memory of that kind; 0 and 0 if it has none."""
     return transfers.info(attr)

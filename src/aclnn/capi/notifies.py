@@ -1,4 +1,4 @@
-"""aclrtCreateNotify … aclrtValueWait: numbers and values that streams wait for."""
+"""aclrtCreateNotify … aclrtValueWait: notifies, and values in memory, that streams wait for."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _seconds(timeout: int) -> int | None:
 
 @c_function("aclError aclrtCreateNotify(aclrtNotify *notify, uint64_t flag)")
 def aclrtCreateNotify(flag: int = 0) -> int:
-    """Create a notify, for whichever side (0 the host's, 1 the device's)."""
+    """Create a notify for use on the host (0) or on the device (1), without a difference here."""
     if flag > FLAGS["ACL_NOTIFY_DEVICE_USE_ONLY"]:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flag: expected 0 or 1, got {flag}")
     devices.current()
@@ -77,31 +77,31 @@ def aclrtCreateNotify(flag: int = 0) -> int:
 
 @c_function("aclError aclrtDestroyNotify(aclrtNotify notify)")
 def aclrtDestroyNotify(notify: int) -> None:
-    """Release a notify; streams still set it and wait for it."""
+    """Destroy a notify; queued tasks may still set it and wait for it."""
     _live(notify, Notify, "notify", handles.pop)
 
 
 @c_function("aclError aclrtRecordNotify(aclrtNotify notify, aclrtStream stream)")
 def aclrtRecordNotify(notify: int, stream: int) -> None:
-    """Set a notify when the stream comes to it."""
+    """Queue the setting of a notify."""
     _live(notify, Notify, "notify").record(devices.own_stream_of(stream), lambda before: 1)
 
 
 @c_function("aclError aclrtWaitAndResetNotify(aclrtNotify notify, aclrtStream stream, uint32_t timeout)")
 def aclrtWaitAndResetNotify(notify: int, stream: int, timeout: int) -> None:
-    """Let the stream wait until a notify is set, for at most so many seconds (0 for ever), and reset it."""
+    """Make the stream wait for a notify and reset it; timeout in seconds, 0 for none."""
     _live(notify, Notify, "notify").wait_for(devices.own_stream_of(stream), bool, limit_s=_seconds(timeout))
 
 
 @c_function("aclError aclrtGetNotifyId(aclrtNotify notify, uint32_t *notifyId)")
 def aclrtGetNotifyId(notify: int) -> int:
-    """A notify's number in this process."""
+    """Return a notify's number in this process."""
     return _live(notify, Notify, "notify").number
 
 
 @c_function("aclError aclrtNotifyBatchReset(aclrtNotify *notifies, size_t num)", arrays={"notifies": "num"})
 def aclrtNotifyBatchReset(notifies: Sequence[int | None] | None, num: int) -> None:
-    """Reset notifies at once, up to the first that is not live."""
+    """Reset notifies immediately, up to the first invalid one."""
     if notifies is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "notifies: expected an array, got null")
     if not num:
@@ -132,7 +132,7 @@ _Info = TypeVar("_Info", _RecordInfo, _WaitInfo)
 
 
 def _counted(cnt_notify: int) -> CountNotify:
-    """Look a notify up, which products have that count; its null is refused by the layer below."""
+    """Return the live counting notify of a handle, on products that have them; null is a parameter error."""
     if not cnt_notify:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, "cntNotify: expected a notify, got null")
     _expect_counts()
@@ -141,11 +141,11 @@ def _counted(cnt_notify: int) -> CountNotify:
 
 def _expect_counts() -> None:
     if current_product() not in CLASS_950:
-        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "expected a product with notifies that count, got another")
+        raise AclnnError(ACL_ERROR_RT_FEATURE_NOT_SUPPORT, "product: expected one with counting notifies, got another")
 
 
 def _info(address: int, kind: type[_Info], modes: Container[int]) -> _Info:
-    """Read a structure, and judge its mode."""
+    """Read a structure and check its mode."""
     memory.expect_address(address, "info")
     memory.check_range(address, ctypes.sizeof(kind), "info")
     info = kind.from_buffer_copy(ctypes.string_at(address, ctypes.sizeof(kind)))
@@ -156,7 +156,7 @@ def _info(address: int, kind: type[_Info], modes: Container[int]) -> _Info:
 
 @c_function("aclError aclrtCntNotifyCreate(aclrtCntNotify *cntNotify, uint64_t flag)")
 def aclrtCntNotifyCreate(flag: int = 0) -> int:
-    """Create a notify that counts, 0 at first; 207000 but for products of the Ascend 950 class."""
+    """Create a counting notify, initially 0; 207000 except on products of the Ascend 950 class."""
     if flag:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flag: expected 0, got {flag}")
     devices.current()
@@ -166,7 +166,7 @@ def aclrtCntNotifyCreate(flag: int = 0) -> int:
 
 @c_function("aclError aclrtCntNotifyDestroy(aclrtCntNotify cntNotify)")
 def aclrtCntNotifyDestroy(cntNotify: int) -> None:
-    """Release a notify; streams still change it and wait for it."""
+    """Destroy a counting notify; queued tasks may still change it and wait for it."""
     _counted(cntNotify)
     _live(cntNotify, CountNotify, "cntNotify", handles.pop)
 
@@ -176,7 +176,7 @@ def aclrtCntNotifyDestroy(cntNotify: int) -> None:
     buffers=["info"],
 )
 def aclrtCntNotifyRecord(cntNotify: int, stream: int, info: int) -> None:
-    """Set a notify to a value when the stream comes to it, or add it, or its bits, or keep no others."""
+    """Queue an update of a counting notify: set, add, OR or AND a value."""
     given = _info(info, _RecordInfo, _RECORDS)
     change, value = _RECORDS[given.mode], given.value
     _counted(cntNotify).record(devices.own_stream_of(stream), lambda before: change(before, value))
@@ -188,7 +188,7 @@ def aclrtCntNotifyRecord(cntNotify: int, stream: int, info: int) -> None:
     buffers=["info"],
 )
 def aclrtCntNotifyWaitWithTimeout(cntNotify: int, stream: int, info: int) -> None:
-    """Let the stream wait until a notify compares so with a value, for at most so many seconds (0 for ever)."""
+    """Make the stream wait for a comparison of a counting notify with a value; timeout in seconds, 0 for none."""
     given = _info(info, _WaitInfo, _COMPARISONS)
     compare, value = _COMPARISONS[given.mode], given.value
     _counted(cntNotify).wait_for(
@@ -198,19 +198,19 @@ def aclrtCntNotifyWaitWithTimeout(cntNotify: int, stream: int, info: int) -> Non
 
 @c_function("aclError aclrtCntNotifyReset(aclrtCntNotify cntNotify, aclrtStream stream)")
 def aclrtCntNotifyReset(cntNotify: int, stream: int) -> None:
-    """Set a notify to 0 when the stream comes to it."""
+    """Queue the reset of a counting notify to 0."""
     _counted(cntNotify).record(devices.own_stream_of(stream), lambda before: 0)
 
 
 @c_function("aclError aclrtCntNotifyGetId(aclrtCntNotify cntNotify, uint32_t *notifyId)")
 def aclrtCntNotifyGetId(cntNotify: int) -> int:
-    """A notify's number in this process."""
+    """Return a counting notify's number in this process."""
     return _counted(cntNotify).number
 
 
 @c_function("aclError aclrtValueWrite(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)")
 def aclrtValueWrite(devAddr: int, value: int, flag: int, stream: int) -> None:
-    """Write 64 bits, of which the address is a multiple of 8, when the stream comes to it."""
+    """Queue a write of 64 bits to an 8-byte aligned address."""
     memory.expect_address(devAddr, "devAddr")
     if devAddr % 8:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"devAddr: expected a multiple of 8, got {devAddr:#x}")
@@ -219,7 +219,7 @@ def aclrtValueWrite(devAddr: int, value: int, flag: int, stream: int) -> None:
 
 @c_function("aclError aclrtValueWait(void *devAddr, uint64_t value, uint32_t flag, aclrtStream stream)")
 def aclrtValueWait(devAddr: int, value: int, flag: int, stream: int) -> None:
-    """Let the stream wait for 64 bits: at least the value (0), equal (1), with one of its bits (2), lacking any (3)."""
+    """Make the stream wait until 64 bits are ≥ the value (0), equal (1), share a 1 bit (2), or share a 0 bit (3)."""
     memory.expect_address(devAddr, "devAddr")
     if flag not in _WAITS:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"flag: expected 0 to 3, got {flag}")

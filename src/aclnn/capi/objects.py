@@ -1,6 +1,6 @@
 """aclCreateTensor … aclGetScalarListSize: tensors, scalars, arrays and lists, their getters and setters.
 
-Null is accepted where the tables say so; a handle that names no live object of the kind wanted is refused like null.
+Null is accepted where the tables say so; a handle of no live object of the right kind is an error like null.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class IntArray(tuple[int, ...]):
 
 
 class FloatArray(tuple[float, ...]):
-    """``aclFloatArray``: values of single precision."""
+    """``aclFloatArray``: float32 values."""
 
     __slots__ = ()
 
@@ -48,22 +48,22 @@ class BoolArray(tuple[bool, ...]):
 
 
 class TensorList(tuple[int, ...]):
-    """``aclTensorList``: the tensors' handles."""
+    """``aclTensorList``: handles of the tensors."""
 
     __slots__ = ()
 
 
 class ScalarList(tuple[int, ...]):
-    """``aclScalarList``: the scalars' handles."""
+    """``aclScalarList``: handles of the scalars."""
 
     __slots__ = ()
 
 
 def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
-    """The object of a handle.
+    """Return the object of a handle.
 
     Raises:
-        AclnnError: null, or no live object of that kind.
+        AclnnError: null, or not a live object of that kind.
     """
     item = handles.get(handle, kind)
     if item is None:
@@ -72,10 +72,10 @@ def live(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_
 
 
 def take(handle: int, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T:
-    """Look a handle up as ``live`` does and end it; of two threads that try, one is refused.
+    """Return the object of a handle and remove it from the table; of two concurrent callers, one fails.
 
     Raises:
-        AclnnError: null, or no live object of that kind.
+        AclnnError: null, or not a live object of that kind.
     """
     item = handles.pop(handle, kind)
     if item is None:
@@ -89,7 +89,7 @@ def _no_such(handle: int, kind: type[Any], argument: str, code: int) -> AclnnErr
 
 
 def release(handle: int | None, kind: type[T], argument: str, code: int = ACLNN_ERR_PARAM_NULLPTR) -> T | None:
-    """End an object's life; null is fine."""
+    """Remove an object from the table; null is accepted."""
     return take(handle, kind, argument, code) if handle else None
 
 
@@ -110,7 +110,7 @@ def aclCreateTensor(
     storageDimsNum: int,
     tensorData: int | None,
 ) -> int:
-    """A view of memory that somebody else owns. Nothing is checked here but missing dimensions."""
+    """Create a tensor: a view of memory owned by the caller. Only missing dimensions are errors here."""
     for name, dims, count in (("viewDims", viewDims, viewDimsNum), ("storageDims", storageDims, storageDimsNum)):
         if dims is None and count > 0:
             raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"{name}: expected {count} dimensions, got null")
@@ -138,7 +138,7 @@ def aclInitTensor(
     storageDimsNum: int,
     tensorDataAddr: int | None,
 ) -> None:
-    """Describe a tensor anew; dimensions and address that are not given stay."""
+    """Redefine a tensor; dimensions and address that are not given stay unchanged."""
     found = live(tensor, Tensor, "tensor")
     found.shape = tuple(viewDims or found.shape)
     found.strides = contiguous_strides(found.shape) if stride is None else tuple(stride)
@@ -149,7 +149,7 @@ def aclInitTensor(
 
 @c_function("aclnnStatus aclDestroyTensor(const aclTensor *tensor)")
 def aclDestroyTensor(tensor: int | None) -> None:
-    """Release the description; the memory stays."""
+    """Destroy a tensor; the memory stays."""
     release(tensor, Tensor, "tensor")
 
 
@@ -158,7 +158,7 @@ def aclDestroyTensor(tensor: int | None) -> None:
     arrays={"viewDims": "viewDimsNum"},
 )
 def aclGetViewShape(tensor: int) -> tuple[list[int], int]:
-    """The view's dimensions, and how many."""
+    """Return the view's dimensions and their number."""
     shape = live(tensor, Tensor, "tensor").shape
     return list(shape), len(shape)
 
@@ -168,9 +168,9 @@ def aclGetViewShape(tensor: int) -> tuple[list[int], int]:
     arrays={"stridesValue": "stridesNum"},
 )
 def aclGetViewStrides(tensor: int) -> tuple[list[int], int]:
-    """The view's strides in elements, and how many."""
+    """Return the view's strides in elements, and their number."""
     strides = live(tensor, Tensor, "tensor").strides
-    # Those that follow from absurd dimensions leave int64_t; C's products wrap.
+    # Strides of absurd dimensions exceed int64_t; C's products wrap.
     return [ctypes.c_int64(stride).value for stride in strides], len(strides)
 
 
@@ -179,44 +179,44 @@ def aclGetViewStrides(tensor: int) -> tuple[list[int], int]:
     arrays={"storageDims": "storageDimsNum"},
 )
 def aclGetStorageShape(tensor: int) -> tuple[list[int], int]:
-    """The storage's dimensions, and how many."""
+    """Return the storage's dimensions and their number."""
     shape = live(tensor, Tensor, "tensor").storage_shape
     return list(shape), len(shape)
 
 
 @c_function("aclnnStatus aclGetViewOffset(const aclTensor *tensor, int64_t *offset)")
 def aclGetViewOffset(tensor: int) -> int:
-    """Elements from the storage's beginning to the view's first."""
+    """Return the view's offset in elements from the start of the storage."""
     return live(tensor, Tensor, "tensor").offset
 
 
 @c_function("aclnnStatus aclGetFormat(const aclTensor *tensor, aclFormat *format)")
 def aclGetFormat(tensor: int) -> int:
-    """The view's format label."""
+    """Return the view's format."""
     return live(tensor, Tensor, "tensor").format
 
 
 @c_function("aclnnStatus aclGetDataType(const aclTensor *tensor, aclDataType *dataType)")
 def aclGetDataType(tensor: int) -> int:
-    """The elements' type."""
+    """Return the data type."""
     return live(tensor, Tensor, "tensor").dtype
 
 
 @c_function("aclnnStatus aclGetRawTensorAddr(const aclTensor *tensor, void **addr)")
 def aclGetRawTensorAddr(tensor: int) -> int:
-    """The storage's beginning; the offset is not added."""
+    """Return the storage's address, without the offset."""
     return live(tensor, Tensor, "tensor").address
 
 
 @c_function("aclnnStatus aclSetRawTensorAddr(aclTensor *tensor, void *addr)")
 def aclSetRawTensorAddr(tensor: int, addr: int | None) -> None:
-    """Let the storage begin elsewhere."""
+    """Set the storage's address."""
     live(tensor, Tensor, "tensor").address = addr or 0
 
 
 @c_value_function("aclScalar *aclCreateScalar(void *value, aclDataType dataType)")
 def aclCreateScalar(value: int, dataType: int) -> int:
-    """A copy of the value at that host address; none of a type that scalars do not have."""
+    """Create a scalar from the value at a host address; null for a data type that scalars cannot have."""
     memory.expect_address(value, "value", ACLNN_ERR_PARAM_NULLPTR)
     dtype = DataType(dataType)
     if dtype not in SCALARS:
@@ -227,27 +227,27 @@ def aclCreateScalar(value: int, dataType: int) -> int:
 
 @c_function("aclnnStatus aclDestroyScalar(const aclScalar *scalar)")
 def aclDestroyScalar(scalar: int | None) -> None:
-    """Release a scalar."""
+    """Destroy a scalar."""
     release(scalar, Scalar, "scalar")
 
 
 def _array_functions(kind: type[Sized], element: str, copied: Callable[[Sequence[Any]], Sized]) -> None:
-    """Enter the functions of arrays of a C type, which ``copied`` makes of its elements."""
+    """Declare the functions of a C array type; ``copied`` creates the array from its elements."""
     name = kind.__name__
 
     @c_value_function(f"acl{name} *aclCreate{name}(const {element} *value, uint64_t size)", arrays={"value": "size"})
     def create(value: Sequence[Any] | None, size: int) -> int:
-        """A copy of the values; null or size 0 gives an empty array."""
+        """Create an array with a copy of the values; null or size 0 gives an empty array."""
         return handles.insert(copied(value or ()))
 
     @c_function(f"aclnnStatus aclDestroy{name}(const acl{name} *array)")
     def destroy(array: int | None) -> None:
-        """Release an array."""
+        """Destroy an array."""
         release(array, kind, "array")
 
     @c_function(f"aclnnStatus aclGet{name}Size(const acl{name} *array, uint64_t *size)")
     def size(array: int) -> int:
-        """Number of elements."""
+        """Return the number of elements."""
         return len(live(array, kind, "array"))
 
 
@@ -260,7 +260,7 @@ _array_functions(BoolArray, "bool", lambda values: BoolArray(map(bool, values)))
     "aclTensorList *aclCreateTensorList(const aclTensor *const *value, uint64_t size)", arrays={"value": "size"}
 )
 def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
-    """A list that takes over the tensors; null or size 0 gives an empty one."""
+    """Create a list that owns the tensors; null or size 0 gives an empty list."""
     return handles.insert(TensorList(handle or 0 for handle in value or ()))
 
 
@@ -268,7 +268,7 @@ def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
     "aclScalarList *aclCreateScalarList(const aclScalar *const *value, uint64_t size)", arrays={"value": "size"}
 )
 def aclCreateScalarList(value: Sequence[int | None] | None, size: int) -> int:
-    """A list that takes over the scalars; null or size 0 gives an empty one."""
+    """Create a list that owns the scalars; null or size 0 gives an empty list."""
     return handles.insert(ScalarList(handle or 0 for handle in value or ()))
 
 
@@ -283,23 +283,23 @@ def _destroy_elements(elements: Sequence[int], kind: type[object], argument: str
 
 @c_function("aclnnStatus aclDestroyTensorList(const aclTensorList *array)")
 def aclDestroyTensorList(array: int | None) -> None:
-    """Release a list and every tensor in it."""
+    """Destroy a list and every tensor in it."""
     _destroy_elements(release(array, TensorList, "array") or (), Tensor, "array")
 
 
 @c_function("aclnnStatus aclDestroyScalarList(const aclScalarList *array)")
 def aclDestroyScalarList(array: int | None) -> None:
-    """Release a list and every scalar in it."""
+    """Destroy a list and every scalar in it."""
     _destroy_elements(release(array, ScalarList, "array") or (), Scalar, "array")
 
 
 @c_function("aclnnStatus aclGetTensorListSize(const aclTensorList *tensorList, uint64_t *size)")
 def aclGetTensorListSize(tensorList: int) -> int:
-    """Number of tensors."""
+    """Return the number of tensors."""
     return len(live(tensorList, TensorList, "tensorList"))
 
 
 @c_function("aclnnStatus aclGetScalarListSize(const aclScalarList *scalarList, uint64_t *size)")
 def aclGetScalarListSize(scalarList: int) -> int:
-    """Number of scalars."""
+    """Return the number of scalars."""
     return len(live(scalarList, ScalarList, "scalarList"))

@@ -1,7 +1,7 @@
-"""Operators by their types in CANN's graphs (Sub, Swish), which ``aclopCompileAndExecute`` takes.
+"""Operators by their types in CANN's graphs (Sub, Swish), which ``aclopCompileAndExecute`` accepts.
 
-Most are one of the ``aclnn`` functions. Inputs, outputs and attributes are those of CANN's definition of the type, in
-its order; further inputs, which only its kernels use, are not looked at.
+Most types map to an ``aclnn`` function. Inputs, outputs and attributes are those of CANN's definition of the type, in
+its order; further inputs, which only CANN's kernels use, are ignored.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from aclnn.support.process import PerProcess
 
 
 class Given(NamedTuple):
-    """A call's tensors and attributes."""
+    """Tensors and attributes of a call."""
 
     inputs: Sequence[Tensor | None]
     outputs: Sequence[Tensor | None]
     attributes: Mapping[str, Any]
     values: Sequence[np.ndarray[Any, Any] | None]
-    """The values of inputs in the host's memory; None for those on the device."""
+    """Values of inputs in host memory; None for those on the device."""
 
     def tensor(self, place: int = 0) -> Tensor:
-        """Return an input that must be there.
+        """Return a required input.
 
         Raises:
-            AclnnError: it is not.
+            AclnnError: it is missing.
         """
         found = self.inputs[place] if place < len(self.inputs) else None
         if found is None:
@@ -64,20 +64,18 @@ class Given(NamedTuple):
         return found
 
     def integers(self, place: int) -> tuple[int, ...]:
-        """Return the values of an input that decides a shape.
+        """Return the values of an input that determines a shape.
 
         Raises:
-            AclnnError: they are not in the host's memory.
+            AclnnError: they are not in host memory.
         """
         found = self.values[place] if place < len(self.values) else None
         if found is None:
-            raise _invalid(
-                f"inputs[{place}]: expected values in the host's memory, got a tensor on the device, or none"
-            )
+            raise _invalid(f"inputs[{place}]: expected values in host memory, got a tensor on the device, or none")
         return tuple(map(int, found.reshape(-1)))
 
     def attribute(self, name: str, default: Any, *, required: bool = False) -> Any:
-        """Return an attribute of the default's type, of any number that has this value; empty lists' are integers.
+        """Return an attribute as the default's type, from any number of equal value; an empty list counts as integers.
 
         Raises:
             AclnnError: it has another type or value, or is required and missing.
@@ -90,7 +88,7 @@ class Given(NamedTuple):
 
 
 def _converted(found: Any, default: Any) -> Any:
-    """Convert a value to the default's type; None if it is of no such type."""
+    """Convert a value to the default's type; return None if the types are incompatible."""
     is_number = isinstance(found, (bool, int, float))
     match default:
         case bool() | float():
@@ -104,7 +102,7 @@ def _converted(found: Any, default: Any) -> Any:
 
 
 class ByType(NamedTuple):
-    """An operator, and its arguments in a call by type."""
+    """An operator, and a function from a call by type to the operator's arguments."""
 
     operator: Operator
     arguments: Callable[[Given], dict[str, Any]]
@@ -126,7 +124,7 @@ def _required(name: str, example: Any) -> Value:
 
 
 def _only(name: str) -> Value:
-    """The only dimension of an attribute that is a list, by default the last."""
+    """Return the single dimension of a list attribute, by default the last dimension."""
 
     def dim(given: Given) -> int:
         dims = given.attribute(name, (-1,))
@@ -138,7 +136,7 @@ def _only(name: str) -> Value:
 
 
 def _number(name: str, default: float) -> Value:
-    """An attribute as a scalar."""
+    """Pass an attribute as a scalar."""
     return lambda given: Scalar(D.FLOAT, D.FLOAT.encode(given.attribute(name, default)))
 
 
@@ -147,20 +145,20 @@ def _constant(value: int) -> Value:
 
 
 def _on_host(place: int) -> Value:
-    """An input of one number, whose value is in the host's memory, as a scalar."""
+    """Pass a one-element input in host memory as a scalar."""
 
     def number(given: Given) -> Scalar:
         found = given.values[place] if place < len(given.values) else None
         if found is None or found.size != 1:
             got = "none" if found is None else found.size
-            raise _invalid(f"inputs[{place}]: expected one number in the host's memory, got {got}")
+            raise _invalid(f"inputs[{place}]: expected one number in host memory, got {got}")
         return Scalar(given.tensor(place).dtype, found.tobytes())
 
     return number
 
 
 def _choice(name: str, words: Sequence[str], default: int = 0) -> Value:
-    """The place of an attribute among its words."""
+    """Pass the index of a string attribute among its possible values."""
 
     def choose(given: Given) -> int:
         found = given.attribute(name, words[default])
@@ -172,12 +170,12 @@ def _choice(name: str, words: Sequence[str], default: int = 0) -> Value:
 
 
 def _named(names: str, tensors: Sequence[Tensor | None]) -> dict[str, Tensor | None]:
-    """Name tensors by their places; those that are left out are absent."""
+    """Name tensors by position; missing ones are None."""
     return dict.fromkeys(names.split()) | dict(zip(names.split(), tensors, strict=False))
 
 
 def _operator(operator: Operator, inputs: str, outputs: str, **others: Value) -> ByType:
-    """Call an operator, given its parameters' names in the order of the type."""
+    """Call an operator; ``inputs`` and ``outputs`` name its parameters in the order of the type."""
 
     def arguments(given: Given) -> dict[str, Any]:
         tensors = _named(inputs, given.inputs) | _named(outputs, given.outputs)
@@ -188,7 +186,7 @@ def _operator(operator: Operator, inputs: str, outputs: str, **others: Value) ->
 
 
 def _function(function: str, inputs: str = "self", outputs: str = "out", **others: Value) -> ByType:
-    """Call an ``aclnn`` function, as ``_operator`` does."""
+    """Call an ``aclnn`` function as ``_operator`` calls an operator."""
     return _operator(BY_FUNCTION[function], inputs, outputs, **others)
 
 
@@ -230,20 +228,20 @@ _transposes_first = _required("transpose_first", False)
 
 
 def _transposed(given: Given) -> Tensor:
-    """The first input of ConfusionTransposeD, transposed before or after its new shape."""
+    """Return the first input of ConfusionTransposeD, transposed before or after reshaping."""
     x = given.tensor()
     perm, shape = (given.attribute(name, (), required=True) for name in ("perm", "shape"))
     return _permuted(x if _transposes_first(given) else _reshaped(x, shape), perm)
 
 
 def _as_transposed(given: Given) -> Tensor:
-    """The output viewed in the transposed input's shape."""
+    """Return the output viewed in the shape of the transposed input."""
     y = given.output()
     return _reshaped(y, _transposed(given).shape) if _transposes_first(given) else y
 
 
 def _recurrent(operator: Operator, inputs: str = "") -> ByType:
-    """Call an operator of ``recurrent``, whose inputs' order is the type's unless it is given."""
+    """Call an operator of ``recurrent``; ``inputs`` is needed if the type's input order differs."""
     read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
     call = _operator(
         operator,
@@ -255,12 +253,12 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
 
     def arguments(given: Given) -> dict[str, Any]:
         found = call.arguments(given)
-        for name in ("x", "h", "c", "dx"):  # of a single step they may lack the dimension of time
+        for name in ("x", "h", "c", "dx"):  # a single step may come without the time dimension
             tensor = found.get(name)
             if tensor is not None and len(tensor.shape) == 2:
                 found[name] = _view(tensor, (1, *tensor.shape))
         mask = found["seq_length"]
-        if mask is not None and not mask.shape:  # torch_npu's place for one that it has not
+        if mask is not None and not mask.shape:  # torch_npu's placeholder for an absent tensor
             found["seq_length"] = None
         return found
 
@@ -268,7 +266,7 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
 
 
 def _product(*flags: str) -> ByType:
-    """Multiply matrices, which attributes transpose."""
+    """Multiply matrices, each of which an attribute may transpose."""
     operator = BY_FUNCTION["aclnnMatmul"]
 
     def arguments(given: Given) -> dict[str, Any]:
@@ -286,7 +284,7 @@ def _product(*flags: str) -> ByType:
 
 
 def _reduced(function: str, dim: str, keep: str, **others: Value) -> ByType:
-    """Reduce along dimensions that the second input holds."""
+    """Reduce along the dimensions held by the second input."""
     values = {dim: _integers, keep: _attribute("keep_dims", False)} | others
     return _operator(BY_FUNCTION[function], "self", "out", **values)
 
@@ -316,7 +314,7 @@ def _type_of_output(given: Given) -> D:
 
 
 def _joined(function: str, dim: str) -> ByType:
-    """Put all inputs together."""
+    """Concatenate all inputs."""
     return _function(
         function, "", tensors=lambda given: tuple(map(given.tensor, range(len(given.inputs)))), dim=_attribute(dim, 0)
     )
@@ -369,7 +367,7 @@ def _both(given: Given) -> tuple[bool, bool]:
 
 
 def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
-    """Call a CTC function; ``lengths`` is the place of the first of two inputs that hold numbers of steps."""
+    """Call a CTC function; ``lengths`` is the index of the first of two inputs of lengths, read on the host."""
     return _function(
         function,
         inputs,
@@ -395,7 +393,7 @@ def _overlap(operator: Operator, **others: Value) -> ByType:
 
 
 def _of_channels(given: Given, rank: int) -> int:
-    """The dimension of channels that ``data_format`` names."""
+    """Return the channel dimension according to ``data_format``."""
     found = given.attribute("data_format", "NHWC")
     return 1 if found.startswith("NC") else rank - 1
 
@@ -420,14 +418,14 @@ def _all_but_channels(given: Given) -> tuple[int, ...]:
 
 
 def _image(tensor: Tensor) -> Tensor:
-    """The tensor in the format of its number of dimensions, which convolutions and pooling ask for."""
+    """Return the tensor in the format of its rank, as convolutions and pooling require."""
     of_rank = Format.of_rank(len(tensor.shape))
     label = tensor.format if of_rank is Format.FORMAT_ND else of_rank
     return Tensor(tensor.dtype, tensor.shape, tensor.strides, 0, label, tensor.storage_shape, tensor.address)
 
 
 def _convolution_numbers(given: Given, rank: int) -> dict[str, Any]:
-    """Arguments of both convolutions; the attributes count the two first dimensions, but for the padding."""
+    """Return the arguments common to convolutions; attributes include the first two dimensions, except the padding."""
     _channels_first(given)
     ones = (1,) * (rank + 2)
     pads = given.attribute("pads", (0,), required=True)
@@ -454,7 +452,7 @@ def _convolution(given: Given) -> dict[str, Any]:
 
 
 def _convolution_gradient(wanted: str) -> Callable[[Given], dict[str, Any]]:
-    """The arguments of one of a convolution's gradients, which stands for the operand that it is the gradient of."""
+    """Return the arguments for one of a convolution's gradients; it takes the place of the corresponding operand."""
 
     def arguments(given: Given) -> dict[str, Any]:
         gradient, dy = _image(given.output()), _image(given.tensor(2))
@@ -474,7 +472,7 @@ def _convolution_gradient(wanted: str) -> Callable[[Given], dict[str, Any]]:
 
 
 def _by_name(function: str, arguments: Callable[[Given], dict[str, Any]]) -> ByType:
-    """Call an ``aclnn`` function with arguments by name."""
+    """Call an ``aclnn`` function with named arguments."""
     operator = BY_FUNCTION[function]
 
     def ordered(given: Given) -> dict[str, Any]:
@@ -485,7 +483,7 @@ def _by_name(function: str, arguments: Callable[[Given], dict[str, Any]]) -> ByT
 
 
 def _bounds(given: Given, shape: Sequence[int], at: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """First places, counts and steps of a strided slice, whose bounds are the inputs from ``at`` on."""
+    """Return the starts, counts and steps of a strided slice, whose bounds are the inputs from ``at`` on."""
     for name in ("ellipsis_mask", "new_axis_mask"):
         if given.attribute(name, 0):
             raise _invalid(f"{name}: expected 0, got {given.attribute(name, 0)}")
@@ -538,13 +536,13 @@ def _unstacked(given: Given) -> dict[str, Any]:
 
 
 def _layer(operator: Operator, **others: Value) -> ByType:
-    """Call an operator of ``of_layer_types``, whose order is the type's."""
+    """Call an operator of ``of_layer_types``, whose parameters are in the type's order."""
     read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
     return _operator(operator, read, written, **others)
 
 
 def _as_input(given: Given) -> Tensor:
-    """The output in the first input's shape: MindSpore gives that of rows two dimensions more."""
+    """Return the output in the first input's shape; MindSpore adds two dimensions to that of 2-D inputs."""
     return _reshaped(given.output(), given.tensor().shape)
 
 
@@ -559,7 +557,7 @@ _WINDOWS = {
 
 
 def _windowed(operator: Operator, **others: Value) -> ByType:
-    """Call an operator of windows whose attributes count the two first dimensions."""
+    """Call an operator of windows; its attributes include the first two dimensions."""
     call = _layer(operator, **_WINDOWS, **others)
 
     def arguments(given: Given) -> dict[str, Any]:
@@ -569,7 +567,7 @@ def _windowed(operator: Operator, **others: Value) -> ByType:
     return ByType(operator, arguments)
 
 
-#: Of each type that draws with a seed of its own the second call draws others than the first.
+# Random types whose seed is an attribute draw different numbers in each call.
 _DRAWINGS = PerProcess[Iterator[int]](itertools.count)
 
 
@@ -580,7 +578,7 @@ _DRAWN: dict[str, Value] = {
 
 
 def _updating(operator: Operator, outputs: Mapping[str, int], **others: Value) -> ByType:
-    """Call an operator of the type's order that writes to inputs, whose places are given."""
+    """Call an operator with parameters in the type's order that updates inputs, whose indices are given."""
     read = " ".join(p.name for p in operator.inputs)
     written = {name: functools.partial(Given.tensor, place=place) for name, place in outputs.items()}
     return _operator(operator, read, "", **written, **others)
@@ -698,7 +696,7 @@ TYPES: dict[str, ByType] = {
     ),
     "Swish": _function("aclnnSwish", betaOptional=_number("scale", 1.0)),
     "SwishGrad": _function("aclnnSwishBackward", "gradOutput self", "gradInput", betaOptional=_number("scale", 1.0)),
-    # What torch_npu calls for tensors in private formats.
+    # Types that torch_npu calls for tensors in private formats.
     **{name: _function(f"aclnn{name}") for name in _OF_ONE.split()},
     **{name: _function(f"aclnn{function}", "self other") for name, function in _OF_TWO.items()},
     "Addcdiv": _layer(of_array_types.ADDCDIV),
@@ -745,7 +743,7 @@ TYPES: dict[str, ByType] = {
     "Tile": _function("aclnnRepeat", repeats=_integers),
     "Tril": _function("aclnnTril", diagonal=_attribute("diagonal", 0)),
     "ZerosLike": _function("aclnnInplaceZero", "", "selfRef"),
-    # Layers of MindSpore's.
+    # MindSpore's layers.
     "AddN": _operator(
         of_layer_types.ADD_N, "", "y", x=lambda given: tuple(map(given.tensor, range(len(given.inputs))))
     ),
@@ -959,7 +957,7 @@ TYPES: dict[str, ByType] = {
     "Slice": _copied(_sliced),
     "TensorMove": _copied(),
     "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
-    # Other types that torch_npu calls.
+    # Other types called by torch_npu.
     "ApplyAdamD": _operator(
         of_types.APPLY_ADAM,
         "var m v beta1_power beta2_power lr beta1 beta2 epsilon grad",

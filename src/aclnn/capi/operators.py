@@ -1,4 +1,4 @@
-"""The operators' two-phase pairs, generated from their declarations.
+"""Two-phase function pairs of the operators, generated from their declarations.
 
 ``status, workspace_size, executor = aclnnXxxGetWorkspaceSize(…)``, then
 ``status = aclnnXxx(workspace, workspace_size, executor, stream)``.
@@ -61,7 +61,7 @@ def _enter_first_phase(operator: Operator) -> None:
         first,
         f"aclnnStatus {operator.phase_one}({given}, uint64_t *workspaceSize, aclOpExecutor **executor)",
         [parameter.name for parameter in operator.parameters],
-        f"{operator.summary}\n\nPhase one: judges the arguments; the workspace's bytes, and an executor.",
+        f"{operator.summary}\n\nPhase one: check the arguments; return the workspace size and an executor.",
     )
 
 
@@ -70,7 +70,7 @@ def _enter_second_phase(operator: Operator) -> None:
         missing = workspaceSize > 0 and not workspace
         ready = _take_executor(operator, executor, destroy=missing)
         if missing:
-            ready.prepared.check_workspace(workspace, workspaceSize)  # which refuses it, whatever the stream is
+            ready.prepared.check_workspace(workspace, workspaceSize)  # fails, before the stream is looked at
         queue = devices.stream_of(stream)
         ready.run(workspace, workspaceSize, queue, queue.context.device)
 
@@ -80,12 +80,12 @@ def _enter_second_phase(operator: Operator) -> None:
         f"aclnnStatus {name}(void *workspace, uint64_t workspaceSize, aclOpExecutor *executor, "
         f"{operator.stream_type}stream)",
         ["workspace", "workspaceSize", "executor", "stream"],
-        f"{operator.summary}\n\nPhase two: queues the work.",
+        f"{operator.summary}\n\nPhase two: queue the computation.",
     )
 
 
 def _take_executor(operator: Operator, handle: int, destroy: bool) -> Executor:
-    """The executor, out of the table unless it may run again: a second use finds nothing."""
+    """Return the executor, removed from the table unless it is repeatable, so that a second use fails."""
     executor = live(handle, Executor, "executor")
     if executor.prepared.operator is not operator:
         raise AclnnError(

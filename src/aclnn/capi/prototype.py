@@ -1,11 +1,11 @@
-"""The table of C functions: each is written once, as a Python function under its C prototype.
+"""Table of C functions: each is written once, as a Python function with its C prototype.
 
-``@c_function`` is for those that return a status: the Python function takes the C inputs in order, returns the outputs
-and raises ``AclnnError``; its callers get ``status`` or ``(status, output, …)``. ``@c_value_function`` is for the
-others: callers get the value, or the type's null when it was refused. What a prototype's parameter list has beyond the
-Python function's are the out-parameters.
+``@c_function`` declares a function that returns a status: its implementation takes the C inputs in order, returns the
+outputs and raises ``AclnnError``; its callers get ``status`` or ``(status, output, …)``. ``@c_value_function`` declares
+any other function: callers get the value, or the type's null on an error. The parameters of a prototype that the
+Python function lacks are the out-parameters.
 
-``FUNCTIONS`` holds a record of each: pyACL's names, the C headers and the C entry points follow from it.
+``FUNCTIONS`` holds a record of each function; pyACL's names, C headers and C entry points are derived from it.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ One = TypeVar("One", int, float)
 
 
 class StatusType(NamedTuple):
-    """Statuses that every function of a C type may return."""
+    """Error statuses of a C return type that any of its functions may return."""
 
     null: int
-    """An out-parameter is null."""
+    """Status if an out-parameter is null."""
     miscounted: int
-    """An array has less than no elements, or more than a program can mean."""
+    """Status if an array's element count is negative or absurdly large."""
     internal: int
-    """Something failed inside of the function."""
+    """Status of an internal error."""
 
 
 STATUS_TYPES = {
@@ -61,7 +61,7 @@ HANDLES = (
     *("aclrtContext", "aclrtStream", "aclrtEvent", "aclrtNotify", "aclrtCntNotify"),
     *("aclrtDrvMemHandle", "aclmdlRI", "aclrtTaskGrp", "aclmdlRITask", "HcclComm"),
 )
-#: Pointers to functions of a program, each ``void (*)(void *)``.
+#: Types of pointers to functions of the program, each ``void (*)(void *)``.
 CALLBACKS = ("aclrtCallback", "aclrtHostFunc")
 _INTEGERS = {
     "bool": (0, 1),
@@ -74,7 +74,7 @@ _INTEGERS = {
     "uint64_t": (0, 2**64 - 1),
     "size_t": (0, 2**64 - 1),
 }
-# C's enums are 32 bits wide and take any such number; each function judges what it gets.
+# C enums are 32 bits wide and may hold any such number; each function checks its own arguments.
 _ENUM = _INTEGERS["int32_t"]
 _ADDRESSES = _INTEGERS["size_t"]
 
@@ -88,28 +88,28 @@ class CParameter:
 
     name: str
     c_type: str
-    """The C type in the prototype, without spaces before the stars: ``const int64_t*``."""
+    """C type in the prototype, without spaces before the stars: ``const int64_t*``."""
     is_output: bool
     counted_by: str | None = None
-    """The parameter that holds an array's number of elements."""
+    """Name of the parameter that holds the array's element count."""
     nullable: bool = False
-    """True for an out-parameter that may be null, where the caller does not want it."""
+    """True for an out-parameter for which the caller may pass null."""
     is_buffer: bool = False
-    """Text or a structure is read or written there: its address is what crosses, in Python too."""
+    """True for an address, also in Python, at which text or a structure is read or written."""
 
     @property
     def element(self) -> str:
-        """The type behind one star, without const."""
+        """C type that the pointer refers to, without const."""
         return self.c_type.removeprefix("const ").removesuffix("*").removesuffix("const")
 
     @property
     def is_text(self) -> bool:
-        """True for a string that the callee reads."""
+        """True for an input string."""
         return self.element == "char" and not self.is_output and not self.is_buffer
 
     @property
     def python_type(self) -> Any:
-        """The Python type of an input's argument or an output's result."""
+        """Python type of the argument or result."""
         if self.is_text:
             return str | bytes | None
         kind: Any = float if self.element in ("float", "double") else int
@@ -121,7 +121,7 @@ class CParameter:
 
     @property
     def zero(self) -> Any:
-        """Python's value for a call that was refused."""
+        """Result in Python if the call fails."""
         if self.counted_by is not None:
             return []
         return 0.0 if self.element in ("float", "double") else 0
@@ -129,67 +129,67 @@ class CParameter:
 
 @dataclass(frozen=True, eq=False)
 class CFunction:
-    """A C function. There are thousands: of most nothing but the name is ever wanted."""
+    """A C function. Properties are computed on demand: there are thousands of functions, mostly unused."""
 
     prototype: str
     implementation: Callable[..., Any]
-    """Takes the inputs in order, returns the outputs (None, one, or a tuple), raises AclnnError."""
+    """Python function from the inputs in order to the outputs (None, one, or a tuple); raises AclnnError."""
     arrays: Mapping[str, str]
-    """Parameters that are arrays, with the parameter that counts their elements."""
+    """Array parameters, each mapped to the parameter with its element count."""
     nullable: Collection[str] = ()
     """Out-parameters for which a C caller may pass null."""
     buffers: Collection[str] = ()
-    """Parameters at whose address the function reads or writes text or a structure."""
+    """Parameters with the address of text or of a structure that the function reads or writes."""
     given: Sequence[str] | None = None
-    """The names of the inputs; None for those of the implementation's parameters."""
+    """Names of the inputs; None for those of the implementation's parameters."""
     null: Any = 0
-    """What a function without a status returns when the call was refused."""
+    """Result of a function without a status if the call fails."""
 
     @property
     def name(self) -> str:
-        """Its C name."""
+        """C name."""
         return _parts(self.prototype)[1]
 
     @property
     def returns(self) -> str:
-        """The C return type."""
+        """C return type."""
         return _parts(self.prototype)[0]
 
     @property
     def returns_status(self) -> bool:
-        """True where the return value is a status."""
+        """True if the return value is a status."""
         return self.returns in STATUS_TYPES
 
     @property
     def parameters(self) -> tuple[CParameter, ...]:
-        """All of them, in C's order."""
+        """All parameters in C's order."""
         return _parameters(self)
 
     @property
     def inputs(self) -> tuple[CParameter, ...]:
-        """The parameters that a Python caller gives."""
+        """Parameters that a Python caller passes."""
         return tuple(parameter for parameter in self.parameters if not parameter.is_output)
 
     @property
     def outputs(self) -> tuple[CParameter, ...]:
-        """The parameters that a Python caller gets."""
+        """Parameters returned to a Python caller."""
         return tuple(parameter for parameter in self.parameters if parameter.is_output)
 
     @property
     def accepted(self) -> Mapping[str, inspect.Parameter]:
-        """The implementation's parameters."""
+        """Parameters of the implementation."""
         if self.given is None:
             return inspect.signature(self.implementation).parameters
         return {name: inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in self.given}
 
     @property
     def signature(self) -> inspect.Signature:
-        """The signature in Python, where out-parameters follow the status."""
+        """Python signature, in which out-parameters follow the status."""
         return _signature(self)
 
     @property
     def statuses(self) -> StatusType:
-        """The statuses of its type; aclnn's for a function that returns none."""
+        """Error statuses of the return type; aclnn's for a function that returns no status."""
         return STATUS_TYPES.get(self.returns, STATUS_TYPES["aclnnStatus"])
 
     def refuse(self, error: AclnnError) -> int:
@@ -199,7 +199,7 @@ class CFunction:
         return error.code
 
 
-#: Every C function by name: what it is, and how Python calls it.
+#: Every C function by name.
 FUNCTIONS: dict[str, CFunction] = {}
 _CALLS: dict[str, Callable[..., Any]] = {}
 
@@ -223,11 +223,11 @@ def c_function(
     buffers: Collection[str] = (),
     given: Sequence[str] | None = None,
 ) -> _StatusDecorator:
-    """Enter a function that returns a status.
+    """Declare a function that returns a status.
 
     Args:
         prototype: ``aclError aclrtMalloc(void **devPtr, size_t size, aclrtMemMallocPolicy policy)``.
-        arrays: see ``CFunction``, as of what follows.
+        arrays: see ``CFunction`` for this and the following.
         nullable: out-parameters.
         buffers: parameters.
         given: names of the inputs.
@@ -262,7 +262,7 @@ def c_function(
 def c_value_function(
     prototype: str, *, arrays: Mapping[str, str] | None = None, null: Any = 0
 ) -> Callable[[Callable[P, A]], Callable[P, A]]:
-    """Enter a function that returns something else; ``null`` is what it returns when the call was refused."""
+    """Declare a function that does not return a status; ``null`` is its result if the call fails."""
 
     def decorate(function: Callable[P, A]) -> Callable[P, A]:
         record = CFunction(prototype, function, arrays or {}, null=null)
@@ -286,7 +286,7 @@ def c_value_function(
 
 
 def _enter(record: CFunction, call: Callable[P, A]) -> Callable[P, A]:
-    call.__name__ = call.__qualname__ = record.name  # one Python function may be entered under several
+    call.__name__ = call.__qualname__ = record.name  # one Python function may serve several C functions
     FUNCTIONS[record.name], _CALLS[record.name] = record, call
     return call
 
@@ -296,8 +296,8 @@ _PARAMETER = re.compile(r"(?P<c_type>.+?)(?P<name>\w+)")
 
 @cache
 def _parts(prototype: str) -> tuple[str, str, str]:
-    """Return the C type, the name and the list of parameters of a prototype."""
-    # A regular expression takes ten times as long, at the start of every program.
+    """Split a prototype into its return type, name and parameter list."""
+    # Not a regular expression: that takes ten times as long, in every program's start-up.
     head, _, rest = prototype.partition("(")
     returns = head.rstrip(f"{ascii_letters}{digits}_")
     name, parameters = head.removeprefix(returns), rest.removesuffix(")")
@@ -338,7 +338,7 @@ def _signature(function: CFunction) -> inspect.Signature:
 
 @cache
 def call_of(name: str) -> Callable[..., Any]:
-    """Return what Python calls by a C name, described as Python calls it.
+    """Return the Python callable of a C name, with signature, annotations and docstring.
 
     Raises:
         KeyError: there is no such function.
@@ -354,13 +354,13 @@ def call_of(name: str) -> Callable[..., Any]:
 
 
 def _tidy(c_type: str) -> str:
-    # A const value, such as "const size_t", is the callee's own affair.
+    # Const on a value, such as "const size_t", does not concern the caller.
     tidy = re.sub(r"\s*\*\s*", "*", c_type.strip())
     return tidy if "*" in tidy else tidy.removeprefix("const ")
 
 
 def _conversion(record: CFunction) -> Converting:
-    """Make a converter from Python arguments to C's values: integers in range, addresses, tuples for arrays, text."""
+    """Make a converter from Python arguments to C values: integers in range, addresses, tuples for arrays, text."""
     inputs = record.inputs
     converters = [_converter(parameter) for parameter in inputs]
     names = [parameter.name for parameter in inputs]
@@ -380,7 +380,7 @@ def _conversion(record: CFunction) -> Converting:
                 raise TypeError(f"{record.name}: {error}") from None
             bound.apply_defaults()
             args = bound.args
-        # Nearly every argument of nearly every call is an int in range: half the time of converting one by one.
+        # Nearly all arguments are integers in range; this check takes half the time of individual conversion.
         for value, low, high in zip(args, lows, highs):  # noqa: B905  (one each; strict costs 0.1 µs)
             if type(value) is not int or not low <= value <= high:
                 return convert_each(args)
@@ -431,7 +431,7 @@ def _is_address(c_type: str) -> bool:
 
 
 def _range_of(parameter: CParameter) -> tuple[int, int]:
-    """Integers that are C's value as they stand; none for arrays, text and floating-point numbers."""
+    """Return the range of integers that need no conversion; an empty one for arrays, text and floating-point types."""
     if parameter.counted_by is not None or parameter.is_text or parameter.element in ("float", "double"):
         return 1, 0
     return _range_of_type(parameter.c_type)

@@ -1,7 +1,7 @@
-"""The runtime under pyACL's names and return habits: ``from aclnn import acl`` where a program has ``import acl``.
+"""The runtime under pyACL's names and conventions: ``from aclnn import acl`` replaces ``import acl``.
 
-Every call returns its status last: ``ret``, or ``(result, …, ret)``. Addresses and handles are integers; they are the
-same as in ``aclnn.capi``, whose functions these are.
+Every call returns its status last: ``ret``, or ``(result, …, ret)``. Addresses and handles are integers, the same as
+those of ``aclnn.capi``, whose functions are called.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
     "util",
 ]
 
-#: The C function behind each name of ``rt``.
+#: C function of each name in ``rt``.
 _RT_C_NAMES = {
     "set_device": "aclrtSetDevice",
     "reset_device": "aclrtResetDevice",
@@ -98,7 +98,7 @@ _OP_C_NAMES = {
 
 
 def _status_last(c_name: str) -> Callable[..., Any]:
-    """Return a C function that takes no numbers of elements, which pyACL counts, and gives its status last."""
+    """Return a C function with its status last and without element counts, which pyACL derives."""
     call: Callable[..., Any] = getattr(capi, c_name)
     function = FUNCTIONS[c_name]
     names = {p.name for p in function.inputs}
@@ -133,7 +133,7 @@ def _status_last(c_name: str) -> Callable[..., Any]:
 
 
 def _length(function: str, arrays: Mapping[str, Sequence[Any] | None]) -> int:
-    """The number of elements of arrays that C counts by one parameter; null ones have any.
+    """Return the common length of arrays that share a C element count; null arrays fit any length.
 
     Raises:
         ValueError: they differ.
@@ -145,7 +145,7 @@ def _length(function: str, arrays: Mapping[str, Sequence[Any] | None]) -> int:
     return next(iter(lengths.values()), 0)
 
 
-# NumPy's type numbers, as pyACL's constants have them.
+# NumPy's type numbers, which pyACL's constants use.
 _NUMPY_TYPES = {
     0: np.bool_,
     1: np.int8,
@@ -163,7 +163,7 @@ _NUMPY_TYPES = {
 
 
 def bytes_to_ptr(data: bytes) -> int:
-    """Address of a bytes object's content, valid as long as the object lives.
+    """Return the address of a bytes object's content, valid as long as the object lives.
 
     Raises:
         TypeError: not a bytes object.
@@ -176,18 +176,18 @@ def bytes_to_ptr(data: bytes) -> int:
 
 
 def ptr_to_bytes(ptr: int, size: int) -> bytes:
-    """A copy of ``size`` bytes at an address.
+    """Return a copy of ``size`` bytes at an address.
 
     Raises:
         ValueError: null, or a negative size.
-        AclnnError: 107000, device memory that is not (all) allocated.
+        AclnnError: 107000, device memory that is not entirely allocated.
     """
     _check_address("ptr_to_bytes", ptr, size)
     return ctypes.string_at(ptr, size)
 
 
 def numpy_contiguous_to_ptr(array: npt.NDArray[Any]) -> int:
-    """Address of an array's first element, valid as long as the array lives.
+    """Return the address of an array's first element, valid as long as the array lives.
 
     Raises:
         ValueError: the array is not C-contiguous.
@@ -201,17 +201,17 @@ def numpy_contiguous_to_ptr(array: npt.NDArray[Any]) -> int:
 
 
 def numpy_to_ptr(array: npt.NDArray[Any]) -> int:
-    """Address of an array's first element, whatever its strides (deprecated by pyACL)."""
+    """Return the address of an array's first element, whatever its strides (deprecated by pyACL)."""
     address: int = array.__array_interface__["data"][0]
     return address
 
 
 def ptr_to_numpy(ptr: int, shape: Sequence[int], npy_type: int) -> npt.NDArray[Any]:
-    """An array over the memory at an address, which the caller keeps alive (deprecated by pyACL).
+    """Return an array over memory at an address, kept alive by the caller (deprecated by pyACL).
 
     Raises:
         ValueError: null, an unknown type number or a negative dimension.
-        AclnnError: 107000, device memory that is not (all) allocated.
+        AclnnError: 107000, device memory that is not entirely allocated.
     """
     if npy_type not in _NUMPY_TYPES:
         raise ValueError(f"acl.util.ptr_to_numpy: npy_type: expected one of {sorted(_NUMPY_TYPES)}, got {npy_type!r}")

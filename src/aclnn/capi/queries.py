@@ -1,4 +1,4 @@
-"""aclrtGetDeviceInfo … aclrtSetTsDevice: what devices have, how they do, and which part of one works."""
+"""aclrtGetDeviceInfo … aclrtSetTsDevice: attributes and state of devices."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from aclnn.runtime.streams import GREATEST_PRIORITY, LEAST_PRIORITY
 
 _ATTRIBUTES = ENUMS["aclrtDevAttr"]
 _INFO = ENUMS["aclDeviceInfo"]
-#: What is known of a product, as aclGetDeviceCapability counts it.
+#: Known attributes of a product, as indices of aclGetDeviceCapability.
 _PUBLISHED = {
     _ATTRIBUTES["ACL_DEV_ATTR_AICORE_CORE_NUM"]: _INFO["ACL_DEVICE_INFO_AI_CORE_NUM"],
     _ATTRIBUTES["ACL_DEV_ATTR_CUBE_CORE_NUM"]: _INFO["ACL_DEVICE_INFO_AI_CORE_NUM"],
@@ -40,7 +40,7 @@ class _Utilization(ctypes.Structure):
 
 
 class _ErrorInfo(ctypes.Structure):
-    """aclrtErrorInfo as far as there is no error."""
+    """aclrtErrorInfo, up to the fields that are set without an error."""
 
     _fields_ = (
         ("tryRepair", ctypes.c_uint8),
@@ -52,7 +52,7 @@ class _ErrorInfo(ctypes.Structure):
 
 @c_function("aclError aclrtGetDeviceInfo(uint32_t deviceId, aclrtDevAttr attr, int64_t *value)")
 def aclrtGetDeviceInfo(deviceId: int, attr: int) -> int:
-    """Cores, the bytes of the second-level cache and of memory, and 0 for a whole device; 207000 for the rest."""
+    """Return core counts, sizes of L2 cache and memory, or 0 for an undivided device; 207000 for other attributes."""
     device = devices.numbered(deviceId, "deviceId")
     if attr not in _ATTRIBUTES.values():
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"attr: expected an aclrtDevAttr, got {attr}")
@@ -72,7 +72,7 @@ def aclrtGetDeviceInfo(deviceId: int, attr: int) -> int:
     buffers=["utilizationInfo"],
 )
 def aclrtGetDeviceUtilizationRate(deviceId: int, utilizationInfo: int) -> None:
-    """Write -1, which says that it is not measured, for each part of a device."""
+    """Write -1, not measured, for each unit of a device."""
     memory.expect_address(utilizationInfo, "utilizationInfo")
     memory.check_range(utilizationInfo, ctypes.sizeof(_Utilization), "utilizationInfo")
     found = _Utilization.from_address(utilizationInfo)
@@ -86,14 +86,14 @@ def aclrtGetDeviceUtilizationRate(deviceId: int, utilizationInfo: int) -> None:
 
 @c_function("aclError aclrtQueryDeviceStatus(int32_t deviceId, aclrtDeviceStatus *deviceStatus)")
 def aclrtQueryDeviceStatus(deviceId: int) -> int:
-    """ACL_RT_DEVICE_STATUS_NORMAL."""
+    """Return ACL_RT_DEVICE_STATUS_NORMAL."""
     devices.numbered(deviceId, "deviceId")
     return _NORMAL
 
 
 @c_function("aclError aclrtGetErrorVerbose(int32_t deviceId, aclrtErrorInfo *errorInfo)", buffers=["errorInfo"])
 def aclrtGetErrorVerbose(deviceId: int, errorInfo: int) -> None:
-    """Write that a device has no fault: ACL_RT_NO_ERROR, nothing to repair, no detail."""
+    """Write that a device has no error: ACL_RT_NO_ERROR, nothing to repair, no detail."""
     memory.expect_address(errorInfo, "errorInfo")
     memory.check_range(errorInfo, ctypes.sizeof(_ErrorInfo), "errorInfo")
     devices.numbered(deviceId, "deviceId")
@@ -106,13 +106,13 @@ def aclrtGetErrorVerbose(deviceId: int, errorInfo: int) -> None:
     nullable=["leastPriority", "greatestPriority"],
 )
 def aclrtDeviceGetStreamPriorityRange() -> tuple[int, int]:
-    """The priorities that streams may have: from 7 to 0, which is the most urgent."""
+    """Return the least and the greatest stream priority, 7 and 0; smaller numbers are more urgent."""
     devices.current()
     return LEAST_PRIORITY, GREATEST_PRIORITY
 
 
 @c_function("aclError aclrtSetTsDevice(aclrtTsId tsId)")
 def aclrtSetTsDevice(tsId: int) -> None:
-    """Choose AI cores (0) or vector cores (1) for tasks, without effect: they run on the host's."""
+    """Select AI cores (0) or vector cores (1) for tasks, without effect."""
     if tsId not in _SCHEDULERS:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"tsId: expected 0 or 1, got {tsId}")

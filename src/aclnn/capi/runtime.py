@@ -1,4 +1,4 @@
-"""aclInit … aclrtEventElapsedTime: start and stop, devices, contexts, streams, events, error texts, small helpers."""
+"""aclInit … aclrtEventElapsedTime: initialisation, devices, contexts, streams, events, error texts, helpers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _SATURATION, _INFNAN = (
 
 
 def _check_settings() -> None:
-    """Refuse a wrong ACLNN_SOC_NAME where a program begins, before it asks for what that names."""
+    """Reject an invalid ACLNN_SOC_NAME at the first call of a program, rather than at its first use."""
     try:
         products.soc_name()
     except AclnnError as error:
@@ -51,36 +51,36 @@ def _check_settings() -> None:
 
 @c_function("aclError aclInit(const char *configPath)")
 def aclInit(configPath: str | None = None) -> None:
-    """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
+    """Initialise; calls are counted. 100002 (harmless) if already initialised; 507008 for an unknown product."""
     _check_settings()
     lifecycle.initialize(configPath)
 
 
 @c_function("aclError aclFinalize()")
 def aclFinalize() -> None:
-    """Stop, however often it was started."""
+    """Finalise, whatever the count of aclInit calls."""
     lifecycle.finalize()
 
 
 @c_function("aclError aclFinalizeReference(uint64_t *refCount)", nullable=["refCount"])
 def aclFinalizeReference() -> int:
-    """Undo one aclInit; how many remain."""
+    """Undo one aclInit and return the remaining count."""
     return lifecycle.finalize_reference()
 
 
 @c_function("aclnnStatus aclnnInit(const char *configPath)")
 def aclnnInit(configPath: str | None = None) -> None:
-    """Nothing to start: operators work without it."""
+    """Do nothing: operators need no initialisation."""
 
 
 @c_function("aclnnStatus aclnnFinalize()")
 def aclnnFinalize() -> None:
-    """Nothing to stop."""
+    """Do nothing: operators need no finalisation."""
 
 
 @c_function("aclnnStatus aclnnReselectStaticKernel()")
 def aclnnReselectStaticKernel() -> None:
-    """Nothing to select: there are no kernels but those made when they are needed."""
+    """Do nothing: there are no static kernels."""
 
 
 @c_function(
@@ -90,7 +90,7 @@ def aclnnReselectStaticKernel() -> None:
 def aclDumpOpTensors(
     opType: str | None, opName: str | None, tensors: int, inputTensorNum: int, outputTensorNum: int, stream: int | None
 ) -> None:
-    """Write an operator's tensors where dumps are on, which they never are."""
+    """Check the arguments and write nothing: dumps are never enabled."""
     for name, given in (("opType", opType), ("opName", opName), ("tensors", tensors or None)):
         if given is None:
             raise AclnnError(ACLNN_ERR_PARAM_NULLPTR, f"{name}: expected one, got null")
@@ -98,7 +98,7 @@ def aclDumpOpTensors(
 
 @c_function("aclError aclrtGetDeviceCount(uint32_t *count)")
 def aclrtGetDeviceCount() -> int:
-    """The number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1)."""
+    """Return the number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1)."""
     return devices.device_count()
 
 
@@ -111,25 +111,25 @@ def aclrtSetDevice(deviceId: int) -> None:
 
 @c_function("aclError aclrtResetDevice(int32_t deviceId)")
 def aclrtResetDevice(deviceId: int) -> None:
-    """Undo one aclrtSetDevice; the last one waits for the default context's work and releases it."""
+    """Undo one aclrtSetDevice; the last call waits for the default context's work and ends the context."""
     devices.reset_device(deviceId)
 
 
 @c_function("aclError aclrtResetDeviceForce(int32_t deviceId)")
 def aclrtResetDeviceForce(deviceId: int) -> None:
-    """Release a device whatever its count."""
+    """Release a device whatever its count of aclrtSetDevice calls."""
     devices.reset_device(deviceId, force=True)
 
 
 @c_function("aclError aclrtGetDevice(int32_t *deviceId)")
 def aclrtGetDevice() -> int:
-    """The current context's device."""
+    """Return the current context's device."""
     return devices.current().device.number
 
 
 @c_function("aclError aclrtGetRunMode(aclrtRunMode *runMode)")
 def aclrtGetRunMode() -> int:
-    """ACL_HOST: this process is on the host's side."""
+    """Return ACL_HOST: this process runs on the host."""
     return _HOST
 
 
@@ -141,26 +141,26 @@ def aclrtSynchronizeDevice() -> None:
 
 @c_function("aclError aclrtSynchronizeDeviceWithTimeout(int32_t timeout)")
 def aclrtSynchronizeDeviceWithTimeout(timeout: int) -> None:
-    """Wait for every stream of the current device, for at most so many milliseconds; -1 for ever."""
+    """Wait for every stream of the current device; timeout in milliseconds, -1 for none."""
     if not devices.synchronize_device(seconds(timeout)):
         raise AclnnError(ACL_ERROR_RT_STREAM_SYNC_TIMEOUT, f"streams: timed out after {timeout} ms")
 
 
 @c_value_function("const char *aclrtGetSocName()", null=None)
 def aclrtGetSocName() -> str | None:
-    """The product in force, such as Ascend910B2."""
+    """Return the name of the emulated product, such as Ascend910B2."""
     return products.soc_name()
 
 
 @c_function("aclError aclrtGetVersion(int32_t *majorVersion, int32_t *minorVersion, int32_t *patchVersion)")
 def aclrtGetVersion() -> tuple[int, int, int]:
-    """The interface's version."""
+    """Return the version of the interface."""
     return 1, 17, 0
 
 
 @c_function("aclError aclrtSetDeviceSatMode(aclrtFloatOverflowMode mode)")
 def aclrtSetDeviceSatMode(mode: int) -> None:
-    """Ask for infinities and NaNs (1, what there is); saturation (0) is refused with 207000."""
+    """Accept infinities and NaNs (1), the only mode; 207000 for saturation (0)."""
     if mode != _INFNAN:
         known = mode == _SATURATION
         raise AclnnError(
@@ -171,80 +171,80 @@ def aclrtSetDeviceSatMode(mode: int) -> None:
 
 @c_function("aclError aclrtGetDeviceSatMode(aclrtFloatOverflowMode *mode)")
 def aclrtGetDeviceSatMode() -> int:
-    """ACL_RT_OVERFLOW_MODE_INFNAN."""
+    """Return ACL_RT_OVERFLOW_MODE_INFNAN."""
     return _INFNAN
 
 
 @c_function("aclError aclrtCreateContext(aclrtContext *context, int32_t deviceId)")
 def aclrtCreateContext(deviceId: int) -> int:
-    """A new context, current for this thread."""
+    """Create a context and make it this thread's current one."""
     return devices.create_context(deviceId).handle
 
 
 @c_function("aclError aclrtDestroyContext(aclrtContext context)")
 def aclrtDestroyContext(context: int) -> None:
-    """Wait for a context's work and release it with its streams."""
+    """Wait for a context's work and destroy the context and its streams."""
     devices.destroy_context(context)
 
 
 @c_function("aclError aclrtSetCurrentContext(aclrtContext context)")
 def aclrtSetCurrentContext(context: int) -> None:
-    """Make a context current for this thread."""
+    """Make a context this thread's current one."""
     devices.set_current(context)
 
 
 @c_function("aclError aclrtGetCurrentContext(aclrtContext *context)")
 def aclrtGetCurrentContext() -> int:
-    """This thread's current context."""
+    """Return this thread's current context."""
     return devices.current().handle
 
 
 @c_function("aclError aclrtCtxGetCurrentDefaultStream(aclrtStream *stream)")
 def aclrtCtxGetCurrentDefaultStream() -> int:
-    """The current context's default stream, which null means too."""
+    """Return the current context's default stream, which null denotes too."""
     return devices.default_stream_handle()
 
 
 @c_function("aclError aclrtCreateStream(aclrtStream *stream)")
 def aclrtCreateStream() -> int:
-    """A new stream of the current context."""
+    """Create a stream of the current context."""
     return devices.create_stream().handle
 
 
 @c_function("aclError aclrtCreateStreamWithConfig(aclrtStream *stream, uint32_t priority, uint32_t flag)")
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> int:
-    """Create a stream, with hints that change nothing here; a priority beyond the least counts as the least."""
+    """Create a stream; priority and flags are hints without effect, and the priority is clamped to the least."""
     return create_stream(priority, flag)
 
 
 def create_stream(priority: int, flag: int) -> int:
-    """A new stream with a priority and flags, those that there are."""
+    """Create a stream with a clamped priority and the known flags."""
     signed = ctypes.c_int32(priority).value
     return devices.create_stream(min(max(signed, GREATEST_PRIORITY), LEAST_PRIORITY), flag & _KNOWN_FLAGS).handle
 
 
 @c_function("aclError aclrtDestroyStream(aclrtStream stream)")
 def aclrtDestroyStream(stream: int) -> None:
-    """Wait for a stream's work and release it."""
+    """Wait for a stream's work and destroy the stream."""
     devices.destroy_stream(stream)
 
 
 @c_function("aclError aclrtDestroyStreamForce(aclrtStream stream)")
 def aclrtDestroyStreamForce(stream: int) -> None:
-    """Drop what the stream has not begun, and release it."""
+    """Drop a stream's pending tasks and destroy the stream."""
     devices.destroy_stream(stream, force=True)
 
 
 @c_function("aclError aclrtSynchronizeStream(aclrtStream stream)")
 def aclrtSynchronizeStream(stream: int) -> None:
-    """Wait for a stream's work (null: the default stream's)."""
+    """Wait for a stream's work; null denotes the default stream."""
     devices.current()
     devices.stream_of(stream).synchronize()
 
 
 @c_function("aclError aclrtSynchronizeStreamWithTimeout(aclrtStream stream, int32_t timeout)")
 def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
-    """Wait until a stream's work is done, for at most so many milliseconds; -1 for ever."""
+    """Wait for a stream's work; timeout in milliseconds, -1 for none."""
     limit = seconds(timeout)
     devices.current()
     if not devices.stream_of(stream).synchronize(limit):
@@ -253,31 +253,31 @@ def aclrtSynchronizeStreamWithTimeout(stream: int, timeout: int) -> None:
 
 @c_function("aclError aclrtStreamQuery(aclrtStream stream, aclrtStreamStatus *status)")
 def aclrtStreamQuery(stream: int) -> int:
-    """Report whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
+    """Return whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY."""
     is_idle = devices.stream_of(stream).idle()
     return _STREAM_STATUS["ACL_STREAM_STATUS_COMPLETE" if is_idle else "ACL_STREAM_STATUS_NOT_READY"]
 
 
 @c_function("aclError aclrtStreamGetPriority(aclrtStream stream, uint32_t *priority)")
 def aclrtStreamGetPriority(stream: int) -> int:
-    """The priority with which a stream was created, 0 by default."""
+    """Return the priority given at a stream's creation, 0 by default."""
     return devices.stream_of(stream).priority
 
 
 @c_function("aclError aclrtStreamGetFlags(aclrtStream stream, uint32_t *flags)")
 def aclrtStreamGetFlags(stream: int) -> int:
-    """The flags with which a stream was created, those that there are."""
+    """Return the flags given at a stream's creation, without unknown ones."""
     return devices.stream_of(stream).flags
 
 
 @c_function("aclError aclrtStreamGetId(aclrtStream stream, int32_t *streamId)")
 def aclrtStreamGetId(stream: int) -> int:
-    """A stream's number in this process."""
+    """Return a stream's number in this process."""
     return devices.stream_of(stream).number
 
 
 def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ctypes._SimpleCData[int]]]:
-    """Judge the arguments; the stream, and the value's type."""
+    """Check the arguments; return the stream and the value's C type."""
     memory.expect_address(value, "value")
     if attribute not in _ATTRIBUTES.values():
         raise AclnnError(
@@ -293,7 +293,7 @@ def _attribute(stream: int, attribute: int, value: int) -> tuple[Stream, type[ct
     buffers=["value"],
 )
 def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
-    """Set the failure mode as aclrtSetStreamFailureMode does, or keep another attribute: nothing saturates."""
+    """Set the failure mode as aclrtSetStreamFailureMode does, or another attribute, without effect."""
     found, c_type = _attribute(stream, stmAttrType, value)
     given = c_type.from_address(value).value
     if stmAttrType == _FAILURE_MODE:
@@ -309,7 +309,7 @@ def aclrtSetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
     buffers=["value"],
 )
 def aclrtGetStreamAttribute(stream: int, stmAttrType: int, value: int) -> None:
-    """Write an attribute of a stream as it was set, 0 at first."""
+    """Write an attribute of a stream, 0 by default."""
     found, c_type = _attribute(stream, stmAttrType, value)
     c_type.from_address(value).value = found.attributes.get(stmAttrType, 0)
 
@@ -330,19 +330,19 @@ def _set_failure_mode(handle: int, mode: int) -> None:
 
 @c_function("aclError aclrtSetStreamFailureMode(aclrtStream stream, uint64_t mode)")
 def aclrtSetStreamFailureMode(stream: int, mode: int) -> None:
-    """Have a failure drop what comes behind it (1), and all streams of the context refuse what follows."""
+    """With mode 1, a failed task drops the later ones, and all streams of the context reject new tasks."""
     _set_failure_mode(stream, mode)
 
 
 @c_function("aclError aclrtStreamAbort(aclrtStream stream)")
 def aclrtStreamAbort(stream: int) -> None:
-    """Drop what a stream has not begun, end its waits, wait for what it runs, and forget its failure."""
+    """Drop a stream's pending tasks, end its waits, wait for the running task, and forget its failure."""
     devices.own_stream_of(stream).abort()
 
 
 @c_function("aclError aclrtSetStreamOverflowSwitch(aclrtStream stream, uint32_t flag)")
 def aclrtSetStreamOverflowSwitch(stream: int, flag: int) -> None:
-    """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
+    """Enable (1) or disable (0) a stream's overflow detection, without effect: nothing saturates."""
     if flag > 1:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flag: expected 0 or 1, got {flag}")
     devices.stream_of(stream).attributes[_OVERFLOW_CHECK] = flag
@@ -350,14 +350,14 @@ def aclrtSetStreamOverflowSwitch(stream: int, flag: int) -> None:
 
 @c_function("aclError aclrtGetStreamOverflowSwitch(aclrtStream stream, uint32_t *flag)")
 def aclrtGetStreamOverflowSwitch(stream: int) -> int:
-    """Whether a stream was to look for overflows, 0 at first."""
+    """Return the overflow switch of a stream, 0 by default."""
     return devices.stream_of(stream).attributes.get(_OVERFLOW_CHECK, 0)
 
 
 def event_of(
     handle: int, argument: str = "event", find: Callable[[int, type[Event]], Event | None] = handles.get
 ) -> Event:
-    """The live event of a handle.
+    """Return the live event of a handle.
 
     Raises:
         AclnnError: 100000 for null; 107000, not a live event.
@@ -374,56 +374,56 @@ def event_of(
 
 @c_function("aclError aclrtCreateEvent(aclrtEvent *event)")
 def aclrtCreateEvent() -> int:
-    """An event that carries a time."""
+    """Create an event that records times."""
     return handles.insert(Event())
 
 
 @c_function("aclError aclrtCreateEventWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventWithFlag(flag: int) -> int:
-    """An event with these flags."""
+    """Create an event with flags."""
     return handles.insert(events.create(flag))
 
 
 @c_function("aclError aclrtCreateEventExWithFlag(aclrtEvent *event, uint32_t flag)")
 def aclrtCreateEventExWithFlag(flag: int) -> int:
-    """An event with these flags that counts as complete until it is recorded."""
+    """Create an event with flags that counts as complete until it is recorded."""
     return handles.insert(events.create(flag, reusable=True))
 
 
 @c_function("aclError aclrtDestroyEvent(aclrtEvent event)")
 def aclrtDestroyEvent(event: int) -> None:
-    """Release an event; streams that it holds up still wait for its record."""
+    """Destroy an event; streams that wait for its record still do so."""
     event_of(event, find=handles.pop)
 
 
 @c_function("aclError aclrtRecordEvent(aclrtEvent event, aclrtStream stream)")
 def aclrtRecordEvent(event: int, stream: int) -> None:
-    """Mark the stream's work so far."""
+    """Record the event: mark the work queued on the stream so far."""
     event_of(event).record(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtStreamWaitEvent(aclrtStream stream, aclrtEvent event)")
 def aclrtStreamWaitEvent(stream: int, event: int) -> None:
-    """Let the stream's next work wait for what the event marks."""
+    """Make the stream's next work wait for the event's record."""
     found = event_of(event)
     found.wait_for(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtResetEvent(aclrtEvent event, aclrtStream stream)")
 def aclrtResetEvent(event: int, stream: int) -> None:
-    """Forget the record when the stream comes here."""
+    """Queue a reset of the event, which forgets the record."""
     event_of(event).reset(devices.stream_of(stream))
 
 
 @c_function("aclError aclrtSynchronizeEvent(aclrtEvent event)")
 def aclrtSynchronizeEvent(event: int) -> None:
-    """Wait for what the event marks."""
+    """Wait for the work marked by an event."""
     event_of(event).synchronize()
 
 
 @c_function("aclError aclrtSynchronizeEventWithTimeout(aclrtEvent event, int32_t timeout)")
 def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
-    """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
+    """Wait for the work marked by an event; timeout in milliseconds, -1 for none."""
     limit = seconds(timeout, least=0)
     if not event_of(event).synchronize(limit):
         raise AclnnError(ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, f"event: timed out after {timeout} ms")
@@ -431,55 +431,55 @@ def aclrtSynchronizeEventWithTimeout(event: int, timeout: int) -> None:
 
 @c_function("aclError aclrtQueryEventStatus(aclrtEvent event, aclrtEventRecordedStatus *status)")
 def aclrtQueryEventStatus(event: int) -> int:
-    """ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0)."""
+    """Return ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0)."""
     return int(event_of(event).complete())
 
 
 @c_function("aclError aclrtQueryEvent(aclrtEvent event, aclrtEventStatus *status)")
 def aclrtQueryEvent(event: int) -> int:
-    """ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the numbers the other way round."""
+    """Return ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the opposite numbers."""
     return int(not event_of(event).complete())
 
 
 @c_function("aclError aclrtEventGetTimestamp(aclrtEvent event, uint64_t *timestamp)")
 def aclrtEventGetTimestamp(event: int) -> int:
-    """When a stream came to the event, in microseconds of this machine's clock."""
+    """Return the time at which a stream reached the event, in microseconds of this machine's clock."""
     return events.time_us(event_of(event))
 
 
 @c_function("aclError aclrtEventElapsedTime(float *ms, aclrtEvent startEvent, aclrtEvent endEvent)")
 def aclrtEventElapsedTime(startEvent: int, endEvent: int) -> float:
-    """Milliseconds between two records, negative in the other order."""
+    """Return the milliseconds between two events' records, negative in reverse order."""
     return events.elapsed_ms(event_of(startEvent, "startEvent"), event_of(endEvent, "endEvent"))
 
 
 @c_value_function("const char *aclGetRecentErrMsg()", null=None)
 def aclGetRecentErrMsg() -> str | None:
-    """Texts of this thread's refusals since the last call, newest first; None when there are none."""
+    """Return this thread's error texts since the last call, newest first; None if there are none."""
     return errors.take_texts()
 
 
 @c_value_function("aclError aclrtGetLastError(aclrtLastErrLevel level)", null=ACL_ERROR_INVALID_PARAM)
 def aclrtGetLastError(level: int) -> int:
-    """This thread's last code, which is forgotten."""
+    """Return and clear this thread's last error code."""
     return errors.last_code(level, clear=True)
 
 
 @c_value_function("aclError aclrtPeekAtLastError(aclrtLastErrLevel level)", null=ACL_ERROR_INVALID_PARAM)
 def aclrtPeekAtLastError(level: int) -> int:
-    """This thread's last code, which is kept."""
+    """Return this thread's last error code without clearing it."""
     return errors.last_code(level, clear=False)
 
 
 @c_value_function("size_t aclDataTypeSize(aclDataType dataType)")
 def aclDataTypeSize(dataType: int) -> int:
-    """Bytes of one element, 8 for types that the interface does not know."""
+    """Return the bytes of an element, 8 for types unknown to the interface."""
     return DataType(dataType).itemsize
 
 
 @c_value_function("float aclFloat16ToFloat(aclFloat16 value)", null=math.nan)
 def aclFloat16ToFloat(value: int) -> float:
-    """The number that 16 bits stand for; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
+    """Convert a float16 given as bits; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
     sign, exponent, fraction = value >> 15, value >> 10 & 31, value & 1023
     magnitude = math.ldexp(fraction, -24) if exponent == 0 else math.ldexp(1024 + fraction, exponent - 25)
     return -magnitude if sign else magnitude
@@ -487,7 +487,7 @@ def aclFloat16ToFloat(value: int) -> float:
 
 @c_value_function("aclFloat16 aclFloatToFloat16(float value)")
 def aclFloatToFloat16(value: float) -> int:
-    """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
+    """Return the bits of the nearest float16, ties to even; out of range, and for NaN, ±65504 (NaN as +65504)."""
     try:
         single: float = struct.unpack("<f", struct.pack("<f", value))[0]
         bits: int = struct.unpack("<H", struct.pack("<e", single))[0]

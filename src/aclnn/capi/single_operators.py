@@ -1,6 +1,6 @@
-"""aclopCompileAndExecute and aclopExecuteV2, the older way to call an operator: by its type.
+"""aclopCompileAndExecute and aclopExecuteV2: the older interface, which calls operators by type.
 
-They take tensors as descriptions and buffers, and attributes by name. ``capi.op_types`` has the types.
+Tensors are passed as descriptions and buffers, attributes by name. ``capi.op_types`` has the types.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from aclnn.core.tensor import Tensor, contiguous_strides
 from aclnn.execution.executor import prepare
 from aclnn.runtime import devices, handles, memory
 
-#: What a description of unknown rank has in place of its dimensions, and what C programs are told of their number.
+#: Extent that marks an unknown rank in a description, and the dimension count that C programs get for it.
 _UNKNOWN_EXTENT, UNKNOWN_RANK = -2, 2**64 - 2
 _UNREGISTERED = ENUMS["aclopCompileType"]["ACL_COMPILE_UNREGISTERED"]
 _HOST = tuple(number for name, number in ENUMS["aclMemType"].items() if name.startswith("ACL_MEMTYPE_HOST"))
@@ -41,10 +41,10 @@ class TensorDesc:
 
     @property
     def elements(self) -> int:
-        """Number of elements; 0 where a dimension is not known.
+        """Number of elements; 0 if a dimension is unknown.
 
         Raises:
-            AclnnError: C's size_t has no such number.
+            AclnnError: the number exceeds C's size_t.
         """
         return _size(math.prod(self.shape)) if min(self.shape, default=0) >= 0 else 0
 
@@ -53,7 +53,7 @@ class TensorDesc:
         """Bytes of the elements.
 
         Raises:
-            AclnnError: C's size_t has no such number.
+            AclnnError: the number exceeds C's size_t.
         """
         return _size(-(-self.elements * self.dtype.bits // 8))
 
@@ -65,7 +65,7 @@ def _size(number: int) -> int:
 
 
 class DataBuffer:
-    """``aclDataBuffer``: memory that somebody else owns."""
+    """``aclDataBuffer``: memory that is owned elsewhere."""
 
     __slots__ = ("address", "nbytes")
 
@@ -74,7 +74,7 @@ class DataBuffer:
 
 
 class OpAttr(dict[str, Any]):
-    """``aclopAttr``: values by name."""
+    """``aclopAttr``: attribute values by name."""
 
 
 def _desc(handle: int, argument: str = "desc") -> TensorDesc:
@@ -90,7 +90,7 @@ def _buffer(handle: int, argument: str = "dataBuffer") -> DataBuffer:
     arrays={"dims": "numDims"},
 )
 def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
-    """A description of a contiguous tensor."""
+    """Create a description of a contiguous tensor."""
     if numDims < 0 or (dims is None and numDims > 0):
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dims: expected {max(0, numDims)} dimensions, got null")
     return handles.insert(TensorDesc(DataType(dataType), tuple(dims or ()), Format(format)))
@@ -98,51 +98,51 @@ def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None,
 
 @c_value_function("void aclDestroyTensorDesc(const aclTensorDesc *desc)")
 def aclDestroyTensorDesc(desc: int | None) -> int:
-    """Release a description; null is fine."""
+    """Destroy a description; null is accepted."""
     release(desc, TensorDesc, "desc", ACL_ERROR_INVALID_PARAM)
     return 0
 
 
 @c_value_function("aclDataType aclGetTensorDescType(const aclTensorDesc *desc)", null=-1)
 def aclGetTensorDescType(desc: int) -> int:
-    """The elements' type."""
+    """Return the data type."""
     return _desc(desc).dtype
 
 
 @c_value_function("aclFormat aclGetTensorDescFormat(const aclTensorDesc *desc)", null=-1)
 def aclGetTensorDescFormat(desc: int) -> int:
-    """The format."""
+    """Return the format."""
     return _desc(desc).format
 
 
 @c_value_function("size_t aclGetTensorDescElementCount(const aclTensorDesc *desc)")
 def aclGetTensorDescElementCount(desc: int) -> int:
-    """Number of elements."""
+    """Return the number of elements."""
     return _desc(desc).elements
 
 
 @c_value_function("size_t aclGetTensorDescSize(const aclTensorDesc *desc)")
 def aclGetTensorDescSize(desc: int) -> int:
-    """Bytes of the elements."""
+    """Return the bytes of the elements."""
     return _desc(desc).nbytes
 
 
 @c_value_function("size_t aclGetTensorDescNumDims(const aclTensorDesc *desc)")
 def aclGetTensorDescNumDims(desc: int) -> int:
-    """Number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
+    """Return the number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
     shape = _desc(desc).shape
     return UNKNOWN_RANK if shape[:1] == (_UNKNOWN_EXTENT,) else len(shape)
 
 
 @c_value_function("int64_t aclGetTensorDescDim(const aclTensorDesc *desc, size_t index)", null=-1)
 def aclGetTensorDescDim(desc: int, index: int) -> int:
-    """The extent of a dimension."""
+    """Return the extent of a dimension."""
     return _extent(desc, index)
 
 
 @c_function("aclError aclGetTensorDescDimV2(const aclTensorDesc *desc, size_t index, int64_t *dimSize)")
 def aclGetTensorDescDimV2(desc: int, index: int) -> int:
-    """The extent of a dimension."""
+    """Return the extent of a dimension."""
     return _extent(desc, index)
 
 
@@ -155,14 +155,14 @@ def _extent(desc: int, index: int) -> int:
 
 @c_value_function("void aclSetTensorDescName(aclTensorDesc *desc, const char *name)")
 def aclSetTensorDescName(desc: int, name: str | None) -> int:
-    """Name a tensor; operators find theirs by place."""
+    """Set a tensor's name, which operators ignore: they use the position."""
     _desc(desc).name = name or ""
     return 0
 
 
 @c_value_function("const char *aclGetTensorDescName(aclTensorDesc *desc)", null="")
 def aclGetTensorDescName(desc: int) -> str:
-    """The name."""
+    """Return a tensor's name."""
     return _desc(desc).name
 
 
@@ -176,19 +176,19 @@ def aclSetTensorFormat(desc: int, format: int) -> None:
     "aclError aclSetTensorShape(aclTensorDesc *desc, int numDims, const int64_t *dims)", arrays={"dims": "numDims"}
 )
 def aclSetTensorShape(desc: int, numDims: int, dims: Sequence[int] | None) -> None:
-    """Accept storage dimensions, without effect: in every format computed here they are the tensor's own."""
+    """Accept storage dimensions, without effect: in all supported formats they equal the tensor's own."""
     _desc(desc)
 
 
 @c_function("aclError aclSetTensorPlaceMent(aclTensorDesc *desc, aclMemType memType)")
 def aclSetTensorPlaceMent(desc: int, memType: int) -> None:
-    """Say where the data are: on the device, or on the host, from where they are copied."""
+    """Set the memory type: device memory, or host memory, which is copied to the device."""
     _desc(desc).on_host = memType in _HOST
 
 
 @c_function("aclError aclSetTensorConst(aclTensorDesc *desc, void *dataBuffer, size_t length)")
 def aclSetTensorConst(desc: int, dataBuffer: int, length: int) -> None:
-    """Copy a tensor's values from host memory."""
+    """Set a tensor's values from host memory, which is copied."""
     if not dataBuffer or not length:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"dataBuffer: expected {max(1, length)} bytes, got null or none")
     memory.check_range(dataBuffer, length, "dataBuffer")
@@ -197,50 +197,50 @@ def aclSetTensorConst(desc: int, dataBuffer: int, length: int) -> None:
 
 @c_value_function("aclDataBuffer *aclCreateDataBuffer(void *data, size_t size)")
 def aclCreateDataBuffer(data: int | None, size: int) -> int:
-    """Describe memory."""
+    """Create a description of memory."""
     return handles.insert(DataBuffer(data or 0, size))
 
 
 @c_function("aclError aclDestroyDataBuffer(const aclDataBuffer *dataBuffer)")
 def aclDestroyDataBuffer(dataBuffer: int) -> None:
-    """Release a description of memory; the memory stays."""
+    """Destroy a description of memory; the memory stays."""
     take(dataBuffer, DataBuffer, "dataBuffer", ACL_ERROR_INVALID_PARAM)
 
 
 @c_function("aclError aclUpdateDataBuffer(aclDataBuffer *dataBuffer, void *data, size_t size)")
 def aclUpdateDataBuffer(dataBuffer: int, data: int | None, size: int) -> None:
-    """Describe other memory."""
+    """Change the memory that a buffer describes."""
     found = _buffer(dataBuffer)
     found.address, found.nbytes = data or 0, size
 
 
 @c_value_function("void *aclGetDataBufferAddr(const aclDataBuffer *dataBuffer)")
 def aclGetDataBufferAddr(dataBuffer: int) -> int:
-    """The memory's address."""
+    """Return the address of the memory."""
     return _buffer(dataBuffer).address
 
 
 @c_value_function("uint32_t aclGetDataBufferSize(const aclDataBuffer *dataBuffer)")
 def aclGetDataBufferSize(dataBuffer: int) -> int:
-    """The low 32 bits of the memory's bytes: an older call."""
+    """Return the low 32 bits of the memory's size, as this older call does."""
     return _buffer(dataBuffer).nbytes & 0xFFFFFFFF
 
 
 @c_value_function("size_t aclGetDataBufferSizeV2(const aclDataBuffer *dataBuffer)")
 def aclGetDataBufferSizeV2(dataBuffer: int) -> int:
-    """The memory's bytes."""
+    """Return the size of the memory in bytes."""
     return _buffer(dataBuffer).nbytes
 
 
 @c_value_function("aclopAttr *aclopCreateAttr()")
 def aclopCreateAttr() -> int:
-    """An empty set of attributes."""
+    """Create an empty set of attributes."""
     return handles.insert(OpAttr())
 
 
 @c_value_function("void aclopDestroyAttr(const aclopAttr *attr)")
 def aclopDestroyAttr(attr: int | None) -> int:
-    """Release attributes; null is fine."""
+    """Destroy a set of attributes; null is accepted."""
     release(attr, OpAttr, "attr", ACL_ERROR_INVALID_PARAM)
     return 0
 
@@ -252,7 +252,7 @@ def _set(attr: int, name: str | None, value: Any) -> None:
 
 
 def _setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
-    """Enter the function that sets an attribute of a type."""
+    """Declare the function that sets an attribute of a type."""
 
     @c_function(f"aclError aclopSetAttr{word}(aclopAttr *attr, const char *attrName, {c_type}attrValue)")
     def set_value(attr: int, attrName: str | None, attrValue: Any) -> None:
@@ -263,14 +263,14 @@ def _setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
 
 
 def _given(values: Sequence[Any] | None, count: int, name: str) -> Sequence[Any]:
-    """The values of a list, null where it is empty."""
+    """Return the values of a list; the list may be null if it is empty."""
     if values is None and count > 0:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"{name}: expected {count}, got null")
     return values or ()
 
 
 def _list_setter(word: str, c_type: str, convert: Callable[[Any], Any]) -> None:
-    """Enter the function that sets an attribute to a list of a type."""
+    """Declare the function that sets an attribute to a list of a type."""
 
     @c_function(
         f"aclError aclopSetAttrList{word}(aclopAttr *attr, const char *attrName, int numValues, {c_type} *values)",
@@ -314,7 +314,7 @@ def aclopSetAttrListListInt(
 
 
 class _Operand:
-    """A tensor of a call: its description and memory."""
+    """A tensor of a call: description and memory."""
 
     def __init__(self, desc: int | None, buffer: int | None, what: str, at: int) -> None:
         self.name = f"{what}s[{at}]"
@@ -338,7 +338,7 @@ class _Operand:
 
     @property
     def is_on_host(self) -> bool:
-        """True if the values are in the host's memory."""
+        """True if the values are in host memory."""
         return self.tensor is not None and (self.desc.on_host or self.desc.constant is not None)
 
 
@@ -350,7 +350,7 @@ def _operands(descs: Sequence[int | None] | None, buffers: Sequence[int | None] 
 
 
 def _on_device(operand: _Operand, tensor: Tensor, budget: memory.Budget) -> np.ndarray[Any, Any] | None:
-    """Copy a tensor of the host's to the device; return its values, if NumPy has such numbers."""
+    """Copy a tensor from the host to the device; return its values, None for a type that NumPy lacks."""
     desc, address = operand.desc, operand.buffer.address
     nbytes, data = desc.nbytes, desc.constant
     if data is None:
@@ -405,7 +405,7 @@ def _execute(
 
 
 def _tensors(desc: str, read: str) -> str:
-    """The parameters of a call's tensors, by the types of descriptions and of inputs."""
+    """Return the tensor parameters of a prototype, given the C types of descriptions and inputs."""
     inputs = f"int numInputs, {desc}inputDesc, {read}inputs"
     return f"{inputs}, int numOutputs, {desc}outputDesc, aclDataBuffer *const *outputs"
 
@@ -416,7 +416,7 @@ _COUNTED = dict.fromkeys(("inputDesc", "inputs"), "numInputs") | dict.fromkeys((
 
 
 def _compiling(version: str, tensors: str, constant: str) -> None:
-    """Enter a function that names an operator's type, of which there are two for callers that differ in ``const``."""
+    """Declare a function that executes an operator by type; its two versions differ in ``const``."""
 
     @c_function(
         f"aclError aclopCompileAndExecute{version}(const char *opType, {tensors}, {constant}aclopAttr *attr, "
@@ -437,7 +437,7 @@ def _compiling(version: str, tensors: str, constant: str) -> None:
         opPath: str | None,
         stream: int | None,
     ) -> None:
-        """Queue an operator by its type."""
+        """Queue an operator given by its type."""
         if compileFlag not in ENUMS["aclopCompileType"].values():
             raise AclnnError(CODES["ACL_ERROR_API_NOT_SUPPORT"], f"compileFlag: expected 0 or 1, got {compileFlag}")
         if compileFlag == _UNREGISTERED and opPath is None:
@@ -464,5 +464,5 @@ def aclopExecuteV2(
     attr: int | None,
     stream: int | None,
 ) -> None:
-    """Queue an operator by its type."""
+    """Queue an operator given by its type."""
     _execute(opType, inputDesc, inputs, outputDesc, outputs, attr, stream)

@@ -1,4 +1,4 @@
-"""aclrtCreateStreamConfigHandle … aclrtGetStreamAvailableNum: streams by their attributes, and how many may be."""
+"""aclrtCreateStreamConfigHandle … aclrtGetStreamAvailableNum: stream configurations, and the number of streams left."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _config(handle: int) -> Config:
 
 @c_value_function("aclrtStreamConfigHandle *aclrtCreateStreamConfigHandle()")
 def aclrtCreateStreamConfigHandle() -> int:
-    """A configuration of streams, with flags 0 and priority 0."""
+    """Create a stream configuration, with flags 0 and priority 0."""
     return handles.insert(Config())
 
 
 @c_function("aclError aclrtDestroyStreamConfigHandle(aclrtStreamConfigHandle *handle)", buffers=["handle"])
 def aclrtDestroyStreamConfigHandle(handle: int) -> None:
-    """Release a configuration; streams that were created with it stay."""
+    """Destroy a configuration; streams created with it stay."""
     _config(handle)
     handles.pop(handle, Config)
 
@@ -64,7 +64,7 @@ def aclrtDestroyStreamConfigHandle(handle: int) -> None:
     buffers=["handle", "attrValue"],
 )
 def aclrtSetStreamConfigOpt(handle: int, attr: int, attrValue: int, valueSize: int) -> None:
-    """Set an attribute of the streams to create: flags and a priority; memory for their work changes nothing."""
+    """Set flags or priority of a configuration; the attributes of work memory have no effect."""
     config = _config(handle)
     memory.expect_address(attrValue, "attrValue")
     if attr not in _TYPES:
@@ -84,14 +84,14 @@ def aclrtSetStreamConfigOpt(handle: int, attr: int, attrValue: int, valueSize: i
     "aclError aclrtCreateStreamV2(aclrtStream *stream, const aclrtStreamConfigHandle *handle)", buffers=["handle"]
 )
 def aclrtCreateStreamV2(handle: int) -> int:
-    """Create a stream as aclrtCreateStreamWithConfig does, of a configuration; null for the usual one."""
+    """Create a stream with a configuration, as aclrtCreateStreamWithConfig does; null for the default one."""
     values = _config(handle).values if handle else {}
     return create_stream(values.get(_PRIORITY, 0), values.get(_FLAG, 0))
 
 
 @c_function("aclError aclrtGetStreamAvailableNum(uint32_t *streamCount)")
 def aclrtGetStreamAvailableNum() -> int:
-    """Return how many more streams this process may create: the product's limit less those that it has."""
+    """Return how many more streams this process may create: the product's limit minus the existing ones."""
     device = devices.current().device
     streams = sum(len(context.streams) for context in list(device.contexts))
     return max(_MOST_STREAMS.get(current_product(), _MOST_STREAMS_ELSEWHERE) - streams, 0)

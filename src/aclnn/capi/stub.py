@@ -1,4 +1,4 @@
-"""The names of ``aclnn.capi`` for type checkers and editors, which cannot see a table that is filled at run time.
+"""Stub of ``aclnn.capi`` for type checkers and editors, which cannot see a table filled at run time.
 
 ``python -m tools.pages stub > src/aclnn/capi/__init__.pyi``.
 """
@@ -27,7 +27,7 @@ from aclnn.core.dtypes import DataType, Format
 
 
 def text() -> str:
-    """The text of ``__init__.pyi``, laid out as ``ruff format`` does."""
+    """Return the text of ``__init__.pyi``, formatted as by ``ruff format``."""
     enumerations = "".join(_enumeration(name) for name in ENUMS if name not in OWN_TYPES)
     constants = "\n".join(_constants())
     functions = "".join(_function(name) for name in FUNCTIONS)

@@ -1,4 +1,4 @@
-"""aclrtSetSysParamOpt … aclsysGetVersionStr: settings, what a device has, the claimed release of CANN."""
+"""aclrtSetSysParamOpt … aclsysGetVersionStr: system parameters, device capabilities, the claimed release of CANN."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from aclnn.support.process import PerProcess
 _CANN_VERSION = "9.2.0"
 VERSION_BYTES, PART_BYTES = 128, 64
 _DRIVER = "driver"
-#: The packages of a release, as ``aclCANNPackageName`` counts them.
+#: Packages of a release, in the order of ``aclCANNPackageName``.
 _PACKAGES = ("cann", "runtime", "compiler", "hccl", "toolkit", "opp", "opp_kernel", _DRIVER)
-#: Those of operators, which only have names.
+#: Packages of operators, which have names only.
 _OPERATOR_PACKAGES = tuple(f"ops_{of}" for of in ("nn", "math", "cv", "transformer", "legacy"))
 _JIT_COMPILE, _AUTO_TUNE_MODE, _DEBUG_OPTION = (
     ENUMS["aclCompileOpt"][f"ACL_{name}"] for name in ("OP_JIT_COMPILE", "AUTO_TUNE_MODE", "OP_DEBUG_OPTION")
 )
 _JIT_COMPILE_BYTES = 256
 _PARAMETERS = tuple(ENUMS["aclSysParamOpt"].values())
-#: ACL_OPT_ENABLE_KERNEL_EARLY_START is the process's alone.
+#: All but ACL_OPT_ENABLE_KERNEL_EARLY_START, which is set for the process only.
 _PARAMETERS_OF_CONTEXTS = _PARAMETERS[:-1]
 
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)(?:[.-]?(alpha|beta|rc)\.?(\d*))?")
@@ -51,28 +51,28 @@ def _check_parameter(opt: int, known: Sequence[int] = _PARAMETERS) -> None:
 
 @c_function("aclError aclrtSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
 def aclrtSetSysParamOpt(opt: int, value: int) -> None:
-    """Keep a parameter of this process. Computations are deterministic with any."""
+    """Set a parameter of this process. Results are deterministic whatever its value."""
     _check_parameter(opt)
     _parameters.current[opt] = value
 
 
 @c_function("aclError aclrtGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
 def aclrtGetSysParamOpt(opt: int) -> int:
-    """A parameter of this process as it was set, 0 at first."""
+    """Return a parameter of this process, 0 by default."""
     _check_parameter(opt)
     return _parameters.current.get(opt, 0)
 
 
 @c_function("aclError aclrtCtxSetSysParamOpt(aclSysParamOpt opt, int64_t value)")
 def aclrtCtxSetSysParamOpt(opt: int, value: int) -> None:
-    """Keep a parameter of the current context."""
+    """Set a parameter of the current context."""
     _check_parameter(opt, _PARAMETERS_OF_CONTEXTS)
     devices.current().parameters[opt] = value
 
 
 @c_function("aclError aclrtCtxGetSysParamOpt(aclSysParamOpt opt, int64_t *value)")
 def aclrtCtxGetSysParamOpt(opt: int) -> int:
-    """A parameter of the current context; 107021 before it was set."""
+    """Return a parameter of the current context; 107021 if it was never set."""
     _check_parameter(opt, _PARAMETERS_OF_CONTEXTS)
     value = devices.current().parameters.get(opt)
     if value is None:
@@ -84,7 +84,7 @@ def aclrtCtxGetSysParamOpt(opt: int) -> int:
 
 @c_function("aclError aclrtGetPrimaryCtxState(int32_t deviceId, uint32_t *flags, int32_t *active)")
 def aclrtGetPrimaryCtxState(deviceId: int, flags: int | None = None) -> int:
-    """1 if the device's default context exists; ``flags`` must be null."""
+    """Return 1 if the device's default context exists; ``flags`` must be null."""
     if flags:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, f"flags: expected null, got {flags:#x}")
     return int(devices.default_context_exists(deviceId))
@@ -97,7 +97,7 @@ def _expect_another(device: int, peer: int) -> None:
 
 @c_function("aclError aclrtDeviceCanAccessPeer(int32_t *canAccessPeer, int32_t deviceId, int32_t peerDeviceId)")
 def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
-    """1: copies between two devices work."""
+    """Return 1: devices can access each other's memory."""
     _expect_another(deviceId, peerDeviceId)
     devices.numbered(deviceId, "deviceId")
     devices.numbered(peerDeviceId, "peerDeviceId")
@@ -106,7 +106,7 @@ def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> int:
 
 @c_function("aclError aclrtDeviceEnablePeerAccess(int32_t peerDeviceId, uint32_t flags)")
 def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> None:
-    """Nothing to enable: copies between devices always work."""
+    """Do nothing: copies between devices always work."""
     if flags:
         raise AclnnError(CODES["ACL_ERROR_FEATURE_UNSUPPORTED"], f"flags: expected 0, got {flags}")
     _expect_another(devices.current().device.number, peerDeviceId)
@@ -115,20 +115,20 @@ def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> None:
 
 @c_function("aclError aclrtDeviceDisablePeerAccess(int32_t peerDeviceId)")
 def aclrtDeviceDisablePeerAccess(peerDeviceId: int) -> None:
-    """Nothing to disable: copies between devices always work."""
+    """Do nothing: copies between devices always work."""
     _expect_another(devices.current().device.number, peerDeviceId)
     devices.numbered(peerDeviceId, "peerDeviceId")
 
 
 @c_function("aclError aclrtDeviceGetBareTgid(int32_t *pid)")
 def aclrtDeviceGetBareTgid() -> int:
-    """This process's number."""
+    """Return this process's ID."""
     return os.getpid()
 
 
 @c_function("aclError aclGetDeviceCapability(uint32_t deviceId, aclDeviceInfo deviceInfo, int64_t *value)")
 def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> int:
-    """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published."""
+    """Return the product's AI cores, vector cores or bytes of L2 cache; 207000 for unpublished values."""
     devices.numbered(deviceId, "deviceId")
     if deviceInfo not in range(3):
         raise AclnnError(
@@ -141,7 +141,7 @@ def published(number: int, argument: str) -> int:
     """Return the product's value of an ``aclDeviceInfo``.
 
     Raises:
-        AclnnError: 207000, none is published.
+        AclnnError: 207000, it is not published.
     """
     name = products.soc_name()
     value = products.cores(name)[number]
@@ -154,7 +154,7 @@ def published(number: int, argument: str) -> int:
 
 @c_function("aclError aclSetCompileopt(aclCompileOpt opt, const char *value)")
 def aclSetCompileopt(opt: int, value: str | None) -> None:
-    """Keep an option of the operators' compiler, without effect: there is none."""
+    """Set an option of the operator compiler, without effect."""
     if value is None:
         raise AclnnError(ACL_ERROR_INVALID_PARAM, "value: expected a string, got null")
     if opt == _AUTO_TUNE_MODE:
@@ -169,14 +169,14 @@ def aclSetCompileopt(opt: int, value: str | None) -> None:
 
 @c_value_function("size_t aclGetCompileoptSize(aclCompileOpt opt)")
 def aclGetCompileoptSize(opt: int) -> int:
-    """Bytes for an option as it was set, 0 for none; 256 for ACL_OP_JIT_COMPILE."""
+    """Return the bytes needed for an option's value, 0 if unset; 256 for ACL_OP_JIT_COMPILE."""
     value = _compile_options.current.get(opt)
     return _JIT_COMPILE_BYTES if opt == _JIT_COMPILE else len(os.fsencode(value)) + 1 if value else 0
 
 
 @c_function("aclError aclGetCompileopt(aclCompileOpt opt, char *value, size_t length)", buffers=["value"])
 def aclGetCompileopt(opt: int, value: int, length: int) -> None:
-    """Write ``disable`` for ACL_OP_JIT_COMPILE, or ACL_OP_DEBUG_OPTION as it was set; 200001 for others."""
+    """Write ``disable`` for ACL_OP_JIT_COMPILE, or the value set for ACL_OP_DEBUG_OPTION; 200001 for others."""
     memory.expect_address(value, "value")
     readable = {_JIT_COMPILE: "disable", _DEBUG_OPTION: _compile_options.current.get(_DEBUG_OPTION)}
     text = readable.get(opt)
@@ -215,9 +215,9 @@ def aclsysGetVersionStr(pkgName: str | None, versionStr: int) -> None:
 
 @c_function("aclError aclsysGetVersionNum(char *pkgName, int32_t *versionNum)")
 def aclsysGetVersionNum(pkgName: str | None) -> int:
-    """The version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc, plus its.
+    """Return the version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc.
 
-    500000 for a version that is none such.
+    The number of a pre-release is added to that. 500000 for a version of another form.
     """
     text = _version_of((pkgName or "").lower(), "pkgName")
     matched = _VERSION.fullmatch(text.lower())

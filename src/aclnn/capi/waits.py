@@ -1,4 +1,4 @@
-"""aclrtStreamWaitEventWithTimeout … aclrtGetEventAvailNum: waits with a limit, events outside of graphs, counts."""
+"""aclrtStreamWaitEventWithTimeout … aclrtGetEventAvailNum: waits with a timeout, events outside graphs, counts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _wait(stream: int, event: int, timeout: int) -> None:
 
 @c_function("aclError aclrtStreamWaitEventWithTimeout(aclrtStream stream, aclrtEvent event, int32_t timeout)")
 def aclrtStreamWaitEventWithTimeout(stream: int, event: int, timeout: int) -> None:
-    """Let the stream's next work wait for what the event marks, at most so many seconds; 0 for ever."""
+    """Make the stream's next work wait for the event's record; timeout in seconds, 0 for none."""
     if timeout < 0:
         raise AclnnError(ACL_ERROR_RT_PARAM_INVALID, f"timeout: expected 0 s or more, got {timeout}")
     _wait(stream, event, timeout)
@@ -30,7 +30,7 @@ def aclrtStreamWaitEventWithTimeout(stream: int, event: int, timeout: int) -> No
 
 @c_function("aclError aclrtRecordEventWithFlag(aclrtEvent event, aclrtStream stream, uint32_t flag)")
 def aclrtRecordEventWithFlag(event: int, stream: int, flag: int) -> None:
-    """Mark the stream's work so far; ACL_EVENT_RECORD_EXTERNAL in a capture: in each execution, for others to see."""
+    """Record the event; with ACL_EVENT_RECORD_EXTERNAL in a capture, each execution makes a record for outside use."""
     _check_flag(flag, _RECORD_EXTERNAL)
     found, on = event_of(event), devices.stream_of(stream)
     if flag == _RECORD_EXTERNAL:
@@ -43,7 +43,7 @@ def aclrtRecordEventWithFlag(event: int, stream: int, flag: int) -> None:
     "aclError aclrtStreamWaitEventWithFlag(aclrtStream stream, aclrtEvent event, uint32_t timeout, uint32_t flag)"
 )
 def aclrtStreamWaitEventWithFlag(stream: int, event: int, timeout: int, flag: int) -> None:
-    """Wait as aclrtStreamWaitEventWithTimeout; ACL_EVENT_WAIT_EXTERNAL in a capture: for an event outside of it."""
+    """Wait as aclrtStreamWaitEventWithTimeout does; ACL_EVENT_WAIT_EXTERNAL in a capture waits for an outside event."""
     _check_flag(flag, _WAIT_EXTERNAL)
     if flag != _WAIT_EXTERNAL:
         _wait(stream, event, timeout)
@@ -60,19 +60,19 @@ def _check_flag(flag: int, most: int) -> None:
 
 @c_function("aclError aclrtQueryEventWaitStatus(aclrtEvent event, aclrtEventWaitStatus *status)")
 def aclrtQueryEventWaitStatus(event: int) -> int:
-    """ACL_EVENT_WAIT_STATUS_COMPLETE (0) once all streams that were to wait for the event have, else NOT_READY (1)."""
+    """Return ACL_EVENT_WAIT_STATUS_COMPLETE (0) once all streams' waits for the event are over, else NOT_READY (1)."""
     return _COMPLETE if event_of(event).waits_done() else _NOT_READY
 
 
 @c_function("aclError aclrtGetEventId(aclrtEvent event, uint32_t *eventId)")
 def aclrtGetEventId(event: int) -> int:
-    """An event's number in this process."""
+    """Return an event's number in this process."""
     return event_of(event).number
 
 
 @c_function("aclError aclrtGetEventAvailNum(uint32_t *eventCount)")
 def aclrtGetEventAvailNum() -> int:
-    """Return how many more events this process may create: 65535, or 1023 for inference, less those that it has."""
+    """Return how many more events this process may create: 65535, or 1023 for inference, minus the existing ones."""
     devices.current()
     has_few = current_product() is Product.ATLAS_INFERENCE
     return max((_MOST_EVENTS_FOR_INFERENCE if has_few else _MOST_EVENTS) - handles.count(Event), 0)

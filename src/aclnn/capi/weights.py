@@ -1,4 +1,4 @@
-"""Sizes of laid-out weights: aclnnCalculateMatmulWeightSize, V2, aclnnNpuFormatCastCalculateSizeAndFormat."""
+"""Sizes of weights in blocked formats: aclnnCalculateMatmulWeightSize, V2, aclnnNpuFormatCastCalculateSizeAndFormat."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from aclnn.operators.library.common import MODERN
 from aclnn.operators.library.weights import LAID_OUT, cast_dtypes, cast_format_complaint
 
 _ROWS, _COLUMNS = 16, 32
-"""Of the blocks that a device divides a matrix into; those of 16-bit numbers have as many columns as rows."""
+"""Block size of a matrix; blocks of 16-bit elements have as many columns as rows."""
 _BLOCK_BYTES = 32
-"""Of a row of a block, where a tensor has the format FRACTAL_NZ."""
+"""Bytes of a block's row in the format FRACTAL_NZ."""
 _FEW_BITS = {
     DataType.INT32: (DataType.FLOAT16, DataType.BF16, DataType.INT8),
     DataType.FLOAT: (DataType.FLOAT16, DataType.BF16, DataType.FLOAT8_E4M3FN),
 }
-"""Of weights whose elements hold numbers of few bits: the types of what they multiply, which decide the blocks."""
+"""Values of additionalDtype for packed low-bit weights: the activations' data type, which determines the block."""
 _MOST = 2**63 - 1
 
 
@@ -42,7 +42,7 @@ def _elements(tensor_shape: int, data_type: int, most_dims: int) -> int:
 
 @c_function("aclnnStatus aclnnCalculateMatmulWeightSize(const aclIntArray *tensorShape, uint64_t *weightTensorSize)")
 def aclnnCalculateMatmulWeightSize(tensorShape: int) -> int:
-    """Elements of a weight of 16 bits in blocks of 16 by 16."""
+    """Return the number of elements of a 16-bit weight in blocks of 16 × 16."""
     return _elements(tensorShape, DataType.FLOAT16, 3 if current_product() in A2_CLASS else 2)
 
 
@@ -51,7 +51,7 @@ def aclnnCalculateMatmulWeightSize(tensorShape: int) -> int:
     "uint64_t *weightTensorSize)"
 )
 def aclnnCalculateMatmulWeightSizeV2(tensorShape: int, dataType: int) -> int:
-    """Elements of a weight in blocks of 16 by 16 where they have 16 bits, else 16 by 32."""
+    """Return the number of elements of a weight in blocks of 16 × 16 for 16-bit elements, else of 16 × 32."""
     product = current_product()
     if product not in LAID_OUT:
         titles = listing(each.title for each in Product if each in LAID_OUT)
@@ -67,7 +67,7 @@ def aclnnCalculateMatmulWeightSizeV2(tensorShape: int, dataType: int) -> int:
 def aclnnNpuFormatCastCalculateSizeAndFormat(
     srcTensor: int, dstFormat: int, additionalDtype: int
 ) -> tuple[list[int], int, int]:
-    """The dimensions of the memory for aclnnNpuFormatCast's result, how many, and its format."""
+    """Return the storage dimensions of aclnnNpuFormatCast's result, their number, and its format."""
     tensor = live(srcTensor, Tensor, "srcTensor")
     text, code = _cast_complaint(tensor, additionalDtype), ACLNN_ERR_PARAM_INVALID
     if text is None:
@@ -101,7 +101,7 @@ def _cast_complaint(tensor: Tensor, additional: int) -> str | None:
         names = listing(member.c_name for member in DataType if member in allowed)
         return f"srcTensor: expected data type {names}, got {dtype.c_name}"
     expected = sorted({int(dtype), *_FEW_BITS.get(dtype, ())})
-    # Before Ascend 950 torch_npu names a type that counts for nothing.
+    # On earlier products torch_npu passes an arbitrary type, which is ignored.
     if product in CLASS_950 and additional not in expected:
         return f"additionalDtype: expected {listing(map(str, expected))} for {dtype.c_name}, got {additional}"
     most = 3 if _is_of_few_bits(tensor, additional) else 6

@@ -63,7 +63,7 @@ def free(handle: int) -> None:
     with _reservations.current.lock:
         physical = handles.pop(handle, Physical)
         if physical is None:
-            raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
+            raise _refuse("handle", "one from aclrtMallocPhysical", handles.describe(handle))
         physical.wanted = False
         physical.release()
 
@@ -81,7 +81,7 @@ def release(address: int) -> None:
     with table.lock:
         block = table.blocks.get(address)
         if block is None:
-            raise _refuse("virPtr", "an address that aclrtReserveMemAddress returned", f"{address:#x}")
+            raise _refuse("virPtr", "an address from aclrtReserveMemAddress", f"{address:#x}")
         held = next((at for at in table.mapped if address <= at < address + block.nbytes), None)
         if held is not None:
             raise _refuse("virPtr", "addresses with nothing mapped", f"{address:#x} with memory mapped at {held:#x}")
@@ -94,7 +94,7 @@ def map_memory(address: int, nbytes: int, handle: int) -> None:
     with table.lock:
         physical = handles.get(handle, Physical)
         if physical is None:
-            raise _refuse("handle", "one that aclrtMallocPhysical made", handles.describe(handle))
+            raise _refuse("handle", "one from aclrtMallocPhysical", handles.describe(handle))
         if -(-nbytes // GRANULE) * GRANULE != physical.nbytes:
             raise _refuse("size", f"{physical.nbytes} (that of the memory)", nbytes)
         block = next((each for each in table.blocks.values() if each.address <= address < _end(each)), None)
