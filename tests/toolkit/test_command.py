@@ -521,9 +521,8 @@ class TestFilesThatAreOthers:
     def test_a_trace_that_is_no_text(self, tmp_path: Path) -> None:
         file = tmp_path / "trace"
         file.write_bytes(b"\x7fELF\xff\xfe\n")
-        assert (
-            self.refused("trace", file) == f"{file}: expected a file written by ACLNN_TRACE, got bytes that are no text"
-        )
+        expected = f"{file}: expected a file written by ACLNN_TRACE, got bytes that are not text"
+        assert self.refused("trace", file) == expected
 
 
 class TestWithoutACompiler:

@@ -1,5 +1,5 @@
-"""The C toolkit: headers and libraries with which unmodified aclnn C and C++ programs compile, link and run.
+"""The C toolkit: headers and libraries to compile, link and run unmodified aclnn programs in C and C++.
 
-Headers and entry points are generated from the operators' declarations and the table of C functions in ``aclnn.capi``;
-the libraries embed Python (see ``entry_points``), so a C program runs the same code as a Python one.
+Headers and entry points are generated from the operator declarations and from the table of C functions in
+``aclnn.capi``. The libraries embed Python (see ``entry_points``), so C programs run the same code as Python programs.
 """

@@ -1,4 +1,4 @@
-"""Types in which C parameters cross to Python: handles and addresses as numbers, arrays and results by pointer."""
+"""C types of parameters passed to Python: handles and addresses become integers, arrays and results pointers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SYNONYMS = {"aclFloat16": "uint16_t"}
 
 
 def number_type(c_type: str) -> str:
-    """The C type that carries a value of a type without further stars: enumerations and statuses travel as int."""
+    """Return the C type that carries a type without further stars; enumerations and statuses become int."""
     c_type = c_type.removeprefix("const ").removesuffix("const").strip()
     if c_type.endswith("*") or c_type in HANDLES or c_type in CALLBACKS:
         return "uintptr_t"
@@ -22,7 +22,7 @@ def number_type(c_type: str) -> str:
 
 
 def parameter_type(parameter: CParameter) -> str:
-    """The C type in which a parameter reaches Python."""
+    """Return the C type in which a parameter is passed to Python."""
     if parameter.is_output or parameter.counted_by is not None:
         stars = "**" if parameter.is_output and parameter.counted_by is not None else "*"
         pointee = parameter.c_type.removesuffix(stars)
@@ -32,35 +32,35 @@ def parameter_type(parameter: CParameter) -> str:
 
 
 def returns_text(function: CFunction) -> bool:
-    """True when the answer is a string."""
+    """Return True if the function returns a string."""
     return function.returns == "const char*"
 
 
 def result_type(function: CFunction) -> str:
-    """The C type in which Python's answer returns to C."""
+    """Return the C type of Python's result."""
     return "const char *" if returns_text(function) else number_type(function.returns)
 
 
 def entry_declaration(function: CFunction) -> str:
-    """Return the declaration of Python's entry: the prototype in these types, named ``py_…``."""
+    """Return the C declaration of the Python entry point: the prototype in these types, named ``py_…``."""
     arguments = ", ".join(f"{parameter_type(p)} {p.name}".replace("* ", "*") for p in function.parameters)
     return f"{result_type(function)} py_{function.name}({arguments or 'void'})"
 
 
 @dataclass(frozen=True)
 class Prototype:
-    """A function beside those of the table."""
+    """A C function outside the table."""
 
     prototype: str
-    """The C prototype, with ``int`` for enumerations and ``void *`` for opaque objects."""
+    """C prototype, with ``int`` for enumerations and ``void *`` for opaque objects."""
 
     @property
     def name(self) -> str:
-        """The function's own name."""
+        """Name of the function."""
         return self.prototype.split("(", 1)[0].split()[-1].lstrip("*")
 
     @property
     def parameters(self) -> list[str]:
-        """The parameters' names."""
+        """Names of the parameters."""
         listed = self.prototype.split("(", 1)[1].rstrip(")").split(",")
         return [re.findall(r"\w+", part)[-1] for part in listed if part.strip() not in ("void", "...")]

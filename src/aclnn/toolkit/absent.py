@@ -1,4 +1,4 @@
-"""Names of CANN that a program needs and this toolkit lacks: from a compiler's messages, and from object files."""
+"""CANN names that a program needs and this toolkit lacks, found in compiler messages and in object files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aclnn.toolkit import headers
 from aclnn.toolkit.compiler import ToolkitError
 from aclnn.toolkit.stubs import STUBS
 
-# gcc and clang on files, functions, types and constants; GNU's linkers and LLVM's on functions.
+# gcc and clang name files, functions, types and constants; the linkers of GNU and LLVM name functions.
 _COMPLAINTS = re.compile(
     r"error: ['‘]?(?P<header>[\w./]+\.h)(?:['’] file not found|: No such file)"
     r"|undeclared[\w ]* ['‘](?P<undeclared>\w+)['’]"
@@ -29,9 +29,9 @@ _OF_CANN = re.compile(
 
 
 def named_in(output: str) -> list[str]:
-    """The headers, functions, types and constants of CANN's that a compiler's messages miss, each once.
+    """Return the distinct headers, functions, types and constants of CANN that a compiler's messages report missing.
 
-    A name that the toolkit has is left out: the program forgot its header.
+    Names that the toolkit has are left out: the program lacks an include.
     """
     found = [match[match.lastgroup or 0] for match in _COMPLAINTS.finditer(output)]
     texts = headers.texts()
@@ -40,7 +40,7 @@ def named_in(output: str) -> list[str]:
 
 
 def undefined_in(objects: Sequence[Path]) -> list[str]:
-    """The functions of operators that object files, archives or libraries call and this toolkit lacks, each once.
+    """Return the distinct operator functions that object files, archives or libraries call and this toolkit lacks.
 
     Raises:
         ToolkitError: there is no ``nm``, or it cannot read a file.
@@ -54,7 +54,7 @@ def undefined_in(objects: Sequence[Path]) -> list[str]:
 
 
 def _undefined(nm: str, file: Path) -> list[str]:
-    # Of a stripped library only the dynamic symbols are left.
+    # A stripped library has dynamic symbols only.
     results = [
         subprocess.run([nm, "-P", "-u", *table, str(file)], capture_output=True, text=True, check=False)
         for table in ([], ["-D"])

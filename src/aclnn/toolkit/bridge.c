@@ -1,4 +1,4 @@
-/* The part that is compiled against Python: starts an interpreter that nobody's environment variables can redirect. */
+/* The part compiled against Python's headers: starts an interpreter that ignores environment variables. */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "objects.h"
 #include "start.h"
 
-/* Calls that have come from C, and those of them that Python has begun, while ``watch`` looks. */
+/* Calls made by C, and those begun by Python; compared by ``watch``. */
 static atomic_ulong entered, begun;
 
 enum { PATIENCE_S = 10 };
@@ -22,7 +22,7 @@ static void aclnn_begun(void)
     atomic_fetch_add_explicit(&begun, 1, memory_order_relaxed);
 }
 
-/* Python's lock cannot be waited for with a limit, so a thread without it looks whether calls come through. */
+/* Python's lock cannot be awaited with a timeout, so this thread, which never takes it, checks that calls progress. */
 static void *watch(void *unused)
 {
     unsigned long last = 0;
@@ -54,7 +54,7 @@ static void aclnn_watch(void)
     }
 }
 
-/* Memory that a C++ program releases with delete[]. */
+/* Memory that a C++ program frees with delete[]. */
 void *_Znam(size_t size);
 
 static void *aclnn_new_array(size_t size)
@@ -62,12 +62,12 @@ static void *aclnn_new_array(size_t size)
     return _Znam(size);
 }
 
-/* The process for which this library has started an interpreter, which nobody ends; 0 in a Python program. */
+/* The process in which this library started an interpreter, which is never finalized; 0 in a Python program. */
 static pid_t ours;
 
 void py_leave(void);
 
-/* Not in a child, which has none of the threads, and not when a signal's handler exits in the middle of a call. */
+/* Not in a forked child, which lacks the threads, nor when a signal handler exits during a call. */
 static void leave(void)
 {
     if (getpid() == ours && !PyGILState_Check()) {
@@ -78,7 +78,7 @@ static void leave(void)
     }
 }
 
-/* The latest exit handler runs first, before the destructors of all libraries that are loaded by now. */
+/* The exit handler registered last runs first, before the destructors of all libraries loaded so far. */
 static void aclnn_leave_first(void)
 {
     if (ours != 0) {
@@ -137,7 +137,7 @@ static void describe_exception(char *reason, size_t size)
     Py_XDECREF(traceback);
 }
 
-/* Everything that may fail for a reason outside of this file, so that cffi's own start cannot. */
+/* Imports everything that may fail for an external reason, so that cffi's own start cannot fail. */
 static int import_server(char *reason, size_t size)
 {
     PyObject *globals = PyDict_New();
@@ -157,8 +157,8 @@ static int import_server(char *reason, size_t size)
 static int cffi_start_python(void);
 static const struct aclnn_entries aclnn_table;
 
-/* Before Python 3.12 cffi borrows this type's version tag as a lock and aborts unless it is 0; any look-up of a
-   capsule's attribute, which NumPy and PyTorch do, has set it. Needs the interpreter's lock until cffi is done. */
+/* Before Python 3.12, cffi uses this type's version tag as a lock and aborts unless it is 0; any attribute look-up on a
+   capsule, as in NumPy and PyTorch, sets it. Keep the interpreter lock until cffi has started. */
 static void forget_version_of_capsules(void)
 {
 #if PY_VERSION_HEX < 0x030C0000

@@ -1,4 +1,4 @@
-"""The system's C and C++ compilers, and what they need of Python."""
+"""The system's C and C++ compilers, and the parts of Python that compilation needs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _INSTALLED = ("site-packages", "dist-packages")
 
 
 class ToolkitError(RuntimeError):
-    """Something that the toolkit needs is missing or refuses; the text says what to do."""
+    """The toolkit cannot be built or used; the text says what to do."""
 
 
 class CompileError(ToolkitError):
-    """A compiler's refusal."""
+    """A failed compilation."""
 
     def __init__(self, command: str, output: str) -> None:
-        super().__init__(f"the compiler refused: {command}\n{output}")
+        super().__init__(f"the compiler failed: {command}\n{output}")
         self.output = output
-        """The text that it printed."""
+        """The compiler's output."""
 
 
 def c_compiler() -> list[str]:
-    """The command of the C compiler: ``$CC``, else cc, gcc or clang.
+    """Return the command of the C compiler: ``$CC``, else cc, gcc or clang.
 
     Raises:
         ToolkitError: there is none.
@@ -39,7 +39,7 @@ def c_compiler() -> list[str]:
 
 
 def cxx_compiler() -> list[str]:
-    """The command of the C++ compiler: ``$CXX``, else c++, g++ or clang++.
+    """Return the command of the C++ compiler: ``$CXX``, else c++, g++ or clang++.
 
     Raises:
         ToolkitError: there is none.
@@ -48,7 +48,7 @@ def cxx_compiler() -> list[str]:
 
 
 def words(variable: str) -> list[str]:
-    """The words of an environment variable, with quotes as in a shell; none where it is not set.
+    """Split an environment variable into words with shell quoting; return an empty list if it is unset.
 
     Raises:
         ToolkitError: a quote is not closed.
@@ -78,7 +78,7 @@ def _find(variable: str, names: Sequence[str]) -> list[str]:
 
 
 def python_headers() -> Path:
-    """The folder of Python.h.
+    """Return the folder of Python.h.
 
     Raises:
         ToolkitError: the headers are not installed.
@@ -93,7 +93,7 @@ def python_headers() -> Path:
 
 
 def python_library() -> Path:
-    """Python as a shared library, which a C program loads.
+    """Return Python's shared library, which a C program loads.
 
     Raises:
         ToolkitError: this Python has none.
@@ -119,14 +119,14 @@ def python_library() -> Path:
 def import_paths() -> list[str]:
     """Return the folders of installed packages that Python searches.
 
-    Others are the current one, or whoever runs this has them on PYTHONPATH.
+    The current folder and those of PYTHONPATH depend on the caller and are left out.
     """
     found = dict.fromkeys(sys.path)
     return [path for path in found if Path(path).name in _INSTALLED and Path(path).is_dir()]
 
 
 def check() -> None:
-    """Look for everything that building the toolkit takes.
+    """Check that everything needed to build the toolkit is installed.
 
     Raises:
         ToolkitError: a compiler, Python's headers or its shared library is missing; the text says what to install.
@@ -141,10 +141,10 @@ def run_compiler(command: Sequence[str | os.PathLike[str]]) -> None:
     """Run a compiler.
 
     Raises:
-        CompileError: it failed; the text has its own messages.
+        CompileError: it failed; the text contains its messages.
     """
     parts = [os.fspath(part) for part in command]
-    in_english = os.environ | {"LC_ALL": "C.UTF-8"}  # as every other text here; ``absent`` reads it
+    in_english = os.environ | {"LC_ALL": "C.UTF-8"}  # ``absent`` parses the messages
     result = subprocess.run(parts, capture_output=True, text=True, errors="replace", env=in_english, check=False)
     if result.returncode:
         raise CompileError(shlex.join(parts), f"{result.stderr}{result.stdout}")

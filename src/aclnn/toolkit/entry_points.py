@@ -1,4 +1,4 @@
-"""The Python side of the C libraries: each entry point calls the function of the same name in ``aclnn.capi``."""
+"""Python entry points of the C libraries: each calls the function of the same name in ``aclnn.capi``."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from aclnn.toolkit.tracing import Trace
 
 Entry = Callable[..., Any]
 
-#: More elements than any array that a program can mean; C cannot say how long it really is.
+#: Limit on an array's element count, to catch absurd values; C does not pass the array's real length.
 _LONGEST_ARRAY = 1 << 28
-# Its text lives until the thread's next call; every other text as long as the process.
+# Its text is valid until the thread's next call; other texts are valid as long as the process.
 _SHORT_LIVED = "aclGetRecentErrMsg"
 
 __all__ = ["attach", "capi"]
 
 
 class _Marshaller:
-    """cffi's two objects, and what is built from them."""
+    """cffi's ffi and lib objects, and functions based on them."""
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self.ffi = ffi
@@ -42,13 +42,13 @@ class _Marshaller:
         self.recent = threading.local()
 
     def text(self, function: CFunction, value: str | None) -> Any:
-        """A C string that outlives the call."""
+        """Return a C string that outlives the call."""
         if value is None:
             return self.null
         if function.name == _SHORT_LIVED:
             self.recent.text = self.ffi.new("char[]", value.encode("utf-8", "replace"))
             return self.recent.text
-        # One step: of two threads that ask first, neither may get a text that the other's replaces.
+        # In one step: concurrent first calls must not replace each other's string.
         return self.texts.setdefault(value, self.ffi.new("char[]", value.encode("utf-8", "replace")))
 
     def array(self, values: Sequence[int], c_type: str) -> Any:
@@ -67,7 +67,7 @@ class _Marshaller:
 
 
 def attach(ffi: Any, lib: Any) -> None:
-    """Give every C entry point its Python function; cffi calls this once."""
+    """Connect every C entry point to its Python function; cffi calls this once."""
     marshaller = _Marshaller(ffi, lib)
     wrap = _tracing(marshaller)
     is_queued = task_queue.is_used()
@@ -80,7 +80,7 @@ def attach(ffi: Any, lib: Any) -> None:
         )
 
         def first(*values: Any) -> Any:
-            """Make the entry point, of thousands one that is called, and put it in this one's place."""
+            """Build the entry point on its first call, as few are ever called, and install it in place of this one."""
             entry = wrap(function, _entry(function, marshaller))
             if is_queued:
                 entry = task_queue.noted(function, entry, lib.aclnn_begun)
@@ -95,7 +95,7 @@ def attach(ffi: Any, lib: Any) -> None:
     objects = Native(ffi, lib)
     ffi.def_extern(name="py_keep", error=0)(objects.keep)
     ffi.def_extern(name="py_run", error=ACLNN_ERR_INNER, onerror=_onerror_of_run(objects))(objects.run)
-    if _trace is None:  # which has every call
+    if _trace is None:  # a trace has to see every call
         objects.attach()
     kernels.when_compiler_is_up.append(lib.aclnn_leave_first)
     lib.aclnn_leave_first()
@@ -114,10 +114,10 @@ def _refusals(marshaller: _Marshaller) -> Entry:
 
 
 def _leave() -> None:
-    """The process ends: nothing may be in LLVM, or come to it, once its destructors have run."""
+    """End the process: no thread may be in LLVM, or enter it, once LLVM's destructors have run."""
     streams.drain_at_exit(run_pending=True)
     kernels.compile_no_more()
-    gc.freeze()  # what LLVM owns is not to be released later
+    gc.freeze()  # do not release LLVM's objects later
 
 
 def _opened_trace() -> Trace | None:
@@ -130,7 +130,7 @@ def _opened_trace() -> Trace | None:
         ) from None
 
 
-# At import, whose failure is told in one line: cffi prints a traceback for what fails in ``attach``.
+# At import, so that an error is reported in one line: cffi prints a traceback for errors in ``attach``.
 _trace = _opened_trace()
 
 
@@ -142,7 +142,7 @@ def _tracing(marshaller: _Marshaller) -> Callable[[CFunction, Entry], Entry]:
 
 
 def _fallback(function: CFunction, marshaller: _Marshaller) -> Any:
-    """Return C's result when Python itself fails: an error status, or the function's null."""
+    """Return C's result if Python itself fails: an error status, or the function's null."""
     if function.returns_status:
         return function.statuses.internal
     return marshaller.text(function, function.null) if returns_text(function) else function.null
@@ -154,11 +154,11 @@ def _onerror(function: CFunction) -> Callable[..., None]:
         function.refuse(AclnnError(function.statuses.internal, cause))
         text = f"{function.name}: {cause}"
         if kind not in (MemoryError, KeyboardInterrupt):
-            print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
+            print(f"aclnn: {text}", file=sys.stderr, flush=True)  # noqa: T201  (a C call has no other way to report)
         interrupting = map(interrupt_main, (signal.SIGINT,))
         if kind is KeyboardInterrupt:
-            # For the Python program that made the C call, once that has returned: interrupts come after calls, and
-            # unpacking is the last that happens here and none.
+            # For the Python program that made the C call, after the call returns: interrupts are delivered after calls,
+            # and unpacking, the last operation here, is not a call.
             (_,) = interrupting
 
     return note
@@ -172,9 +172,9 @@ def _onerror_of_run(objects: Native) -> Callable[..., None]:
 
 
 def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
-    """Return the implementation for C's arguments as they come, out-parameters too.
+    """Return the implementation, which takes C's arguments including out-parameters.
 
-    Written out and compiled, as ``dataclasses`` does it: a call takes half the time of nested functions.
+    It is generated and compiled as source code, as in ``dataclasses``: calls take half the time of nested functions.
     """
     names = [parameter.name for parameter in function.parameters]
     lines = [f"def {function.name}({', '.join(names)}):"]
@@ -184,7 +184,7 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
         if not p.nullable
     ]
     optional = [p.name for p in function.outputs if p.nullable]
-    if len(optional) > 1:  # a call that asks for nothing
+    if len(optional) > 1:  # a call with all of them null is an error
         lines += [f"    if not ({' or '.join(optional)}): return _null(_function, {optional[0]!r})"]
     lines += ["    try:"]
     lines += [
@@ -204,7 +204,7 @@ def _entry(function: CFunction, marshaller: _Marshaller) -> Entry:
     refused = "_refuse(error)" if function.returns_status else "_refuse(error) and _refused"
     lines += ["    except _Refusal as error:", f"        return {refused}"]
     if function.returns_status:
-        # Two functions answer with a status that is not about the call itself.
+        # Two functions return a status that is their result, not the call's.
         lines += ["    return 0" if function.outputs else "    return _status or 0"]
     scope: dict[str, Any] = {
         "_Refusal": AclnnError,

@@ -1,4 +1,4 @@
-"""The environment in which programs find the toolkit's tree: its variables, and a script for shells to source."""
+"""Environment for programs that use the toolkit's tree: its variables, and a shell script to source."""
 
 from __future__ import annotations
 
@@ -6,25 +6,25 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-#: MindSpore takes for CANN's folder what the loader found the libraries in, up to this word.
+#: MindSpore takes the path of a loaded library, up to this word, for CANN's folder.
 HOME = "cann"
-#: Where MindSpore looks, on Python's path, for the operators' compiler.
+#: Folder, to be on Python's path, in which MindSpore looks for the operator compiler.
 COMPILER = "opp/built-in/op_impl/ai_core/tbe"
 
-#: What build files and torch_npu ask for, with the place in the tree.
+#: Variables that build files and torch_npu read, with the path within the tree.
 _VARIABLES = dict.fromkeys(("ASCEND_HOME_PATH", "ASCEND_TOOLKIT_HOME", "ASCEND_CUSTOM_PATH"), "") | {
     "ASCEND_OPP_PATH": "/opp"
 }
-#: Where the loader and Python search first.
+#: Search paths of the loader and of Python, with the folder to prepend.
 _SEARCHES = {"LD_LIBRARY_PATH": f"/{HOME}/lib64", "PYTHONPATH": f"/{COMPILER}"}
 _SET_ENV = """\
-# Source this file: it tells build files and the loader where the aclnn toolkit is.
-# bash and zsh know where it is, wherever it was moved to; in other shells it is where it was laid out.
+# Source this file: it sets the paths of the aclnn toolkit for build files and the loader.
+# bash and zsh find the toolkit even if it was moved; other shells use the path of its installation.
 _aclnn_home=${{BASH_SOURCE:-${{ZSH_VERSION:+$0}}}}
 [ -n "$_aclnn_home" ] || _aclnn_home={home}
 _aclnn_home=$(CDPATH= cd -- "$(dirname -- "$_aclnn_home")" && pwd) || return
 {exports}
-# torch_npu's own launch thread cannot enter Python while others wait for it with Python's lock.
+# torch_npu's own launch thread cannot enter Python while another thread waits for it with Python's lock held.
 export TASK_QUEUE_ENABLE="${{TASK_QUEUE_ENABLE:-0}}"
 {searched}
 unset _aclnn_home
@@ -37,7 +37,7 @@ esac"""
 
 
 def script(path: Path) -> str:
-    """Return the text of ``set_env.sh``, which is to lie there."""
+    """Return the text of ``set_env.sh`` for the given path."""
     exports = "\n".join(f'export {name}="$_aclnn_home{place}"' for name, place in _VARIABLES.items())
     searched = "\n".join(_SEARCHED.format(name=name, place=place) for name, place in _SEARCHES.items())
     return _SET_ENV.format(home=_quoted(str(path)), exports=exports, searched=searched)

@@ -1,10 +1,10 @@
 #ifndef ACLNN_TOOLKIT_FP16_T_H
 #define ACLNN_TOOLKIT_FP16_T_H
 
-/* op::fp16_t: 16 bits that are a float16, for C++ programs that fill and read tensors of these.
+/* op::fp16_t: a float16, for C++ programs that fill and read tensors of that type.
 
-   A uint16_t makes one of these bits; any other number is rounded to the nearest one, ties to even, and to 65504 or
-   -65504 beyond it. Arithmetic is that of float, rounded once. */
+   A uint16_t is taken as the bits. Any other number is rounded to nearest, ties to even, and saturates at 65504
+   and -65504. Arithmetic is in float, rounded once. */
 
 #ifdef __cplusplus
 

@@ -1,5 +1,5 @@
-/* What MindSpore needs of CANN's graph engine to load, and to call operators by their types: operators that keep
- * attributes, and descriptions of tensors. There are no graphs. Strings are those of the older ABI, as in CANN's builds. */
+/* The part of CANN's graph engine that MindSpore needs to load and to call operators by type: operators that store
+ * attributes, and tensor descriptions. There are no graphs. Strings use the old ABI, as in CANN's builds. */
 
 #include <cstdint>
 #include <functional>
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-/* Nothing here calls what is defined in classes; gcc keeps it by an option. */
+/* Inline member functions are unused here but must be emitted; gcc has an option for that. */
 #ifdef __clang__
 #pragma clang attribute push(__attribute__((used)), apply_to = function)
 #endif
@@ -25,7 +25,7 @@ const graphStatus SUCCESS = 0, FAILED = 0xFFFFFFFF;
 class Graph;
 class Operator;
 
-/* Clients register texts of error codes in it themselves. */
+/* Clients register the texts of error codes themselves. */
 class StatusFactory {
 public:
     static StatusFactory *Instance()
@@ -83,7 +83,7 @@ public:
     void SetFormat(Format format) { parts->format = format; }
     DataType GetDataType() const { return parts->type; }
     void SetDataType(DataType type) { parts->type = type; }
-    /* Nothing here asks for these. */
+    /* Ignored: nothing reads these. */
     void SetOriginShape(const Shape &) {}
     void SetOriginFormat(Format) {}
     void SetRealDimCnt(int64_t) {}
@@ -200,7 +200,7 @@ public:
     ATTRIBUTE(const std::string &, std::vector<int64_t>, const std::vector<int64_t> &)
     ATTRIBUTE(const std::string &, std::vector<std::string>, const std::vector<std::string> &)
 
-    /* What operators are made of, and how graphs join them. */
+    /* Registration of an operator's parts and of graph edges: ignored. */
     void AttrRegister(const char *, bool) {}
     void AttrRegister(const char *, float) {}
     void AttrRegister(const char *, int64_t) {}
@@ -244,7 +244,7 @@ private:
     std::shared_ptr<OperatorImpl> parts;
 };
 
-/* Every type exists: the call of one that does not is refused by its name. */
+/* Every type is reported to exist: calling an unknown one fails with its name. */
 class OperatorFactory {
 public:
     static bool IsExistOp(const char *) { return true; }

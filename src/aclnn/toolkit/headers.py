@@ -1,4 +1,4 @@
-"""The C headers: every function of the table, every enumeration, every status, each declared once."""
+"""C headers: each function of the table, each enumeration and each status is declared once."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ OP, OP_COMPILER = "acl/acl_op.h", "acl/acl_op_compiler.h"
 META, ACLNN = "aclnn/acl_meta.h", "aclnn/aclnn_base.h"
 LOWER_RUNTIME = "runtime/rt.h"
 HCCL, HCCL_TYPES = "hccl/hccl.h", "hccl/hccl_types.h"
-#: Each includes every operator's header: the vendor has one for each field, whose operators all lie together here.
+#: Headers that include every operator's header: the vendor has one header per field, and all operators share a folder.
 OF_A_FIELD = tuple(f"aclnnop/aclnn_ops_{field}.h" for field in ("nn", "math", "cv", "transformer"))
 
-#: What samples include beside: files of this package, under their paths in the include folder.
+#: Other headers included by samples: files of this package, by their paths in the include folder.
 _OF_SAMPLES = {"aclnn/opdev/fp16_t.h": "fp16_t.h", "securec.h": "securec.h"}
 
-#: Functions whose header their name's beginning does not tell.
+#: Functions whose header does not follow from the prefix of their names.
 _EXCEPTIONS = {
     ACL: (
         *("aclInit", "aclFinalize", "aclFinalizeReference", "aclGetRecentErrMsg"),
@@ -63,7 +63,7 @@ _OBJECT = re.compile(r"\b(acl(?:Tensor|Scalar|IntArray|FloatArray|BoolArray|Tens
 
 
 def header_of(function: CFunction) -> str:
-    """The header that declares a function, as a program includes it."""
+    """Return the header that declares a function, as a program includes it."""
     for header, names in _EXCEPTIONS.items():
         if function.name in names:
             return header
@@ -75,7 +75,7 @@ def header_of(function: CFunction) -> str:
 
 
 def by_header() -> dict[str, list[CFunction]]:
-    """Return the functions of each header."""
+    """Return the functions declared by each header."""
     found: dict[str, list[CFunction]] = {}
     for function in FUNCTIONS.values():
         found.setdefault(header_of(function), []).append(function)
@@ -129,7 +129,7 @@ def _extern_c(declared: str) -> str:
 
 
 def declaration(function: CFunction) -> str:
-    """A function's prototype as C11 wants it, without the semicolon."""
+    """Return a function's prototype in C11, without the semicolon."""
     return re.sub(r"\(\s*\)$", "(void)", function.prototype)
 
 
@@ -385,7 +385,7 @@ typedef struct HcclSendRecvItemDef {{
 """
 
 _HCCL_CONFIG_INIT = """\
-/* Sets every field to what leaves the choice to HCCL. */
+/* Sets every field to leave the choice to HCCL. */
 static inline void HcclCommConfigInit(HcclCommConfig *config)
 {
     typedef struct {
@@ -417,7 +417,7 @@ def _operators(functions: list[CFunction], operators: Mapping[str, Operator]) ->
         name = function.name.removesuffix(PHASE_ONE)
         if name not in operators:
             return _described(function)
-        return _about(operators[name]) if name != function.name else "/* Queues what the executor was made for. */\n"
+        return _about(operators[name]) if name != function.name else "/* Queues the computation of the executor. */\n"
 
     return _includes(ACLNN) + "\n" + _declarations(functions, describe)
 

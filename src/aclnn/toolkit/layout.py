@@ -1,4 +1,4 @@
-"""Lays the toolkit's tree out as build files know it: include, lib64, set_env.sh and what some clients look for."""
+"""Layout of the toolkit's tree as build files expect it: include, lib64, set_env.sh and files that clients look for."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from aclnn.toolkit.rt_aliases import ALIASES, Alias
 from aclnn.toolkit.stubs import STUBS, Stub, refusing
 from aclnn.version import __version__
 
-#: The library that each folder of headers belongs to.
+#: Library for each folder of headers.
 _LIBRARY_OF = {"acl": "ascendcl", "aclnn": "nnopbase", "aclnnop": "opapi", "hccl": "hccl"}
-#: Where a package of custom operators lies.
+#: Folder of a package of custom operators.
 _PACKAGE = "opp/vendors/customize/op_api"
-#: Newer releases split libopapi by field and name the runtime anew, and torch_npu and MindSpore need libraries of whose
-#: functions they call the runtime's only: whichever name a program links, it gets one of the libraries that there are.
+#: Aliases: newer releases split libopapi by field and rename the runtime; torch_npu and MindSpore also load libraries
+#: of which they call runtime functions only.
 _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opapi.so"), "libopapi.so") | dict.fromkeys(
     (
         *("libacl_rt.so", "libacl_op_compiler.so", "libacl_tdt_channel.so"),
@@ -32,16 +32,16 @@ _OTHER_NAMES = dict.fromkeys(("libopapi_nn.so", "libopapi_math.so", "libcust_opa
     "libascendcl.so",
 )
 _OTHER_NAMES |= {"libhcomm.so": "libhccl.so", "libgraph.so": libraries.GRAPH_ENGINE}
-#: MindSpore asks there for a release, the newest that its 2.10 knows.
+#: File in which MindSpore looks for the release; 9.1.0 is the newest that MindSpore 2.10 knows.
 _RELEASE, _RELEASE_TEXT = "compiler/version.info", "Version=9.1.0\n"
-#: Folders of older releases that build files and torch_npu look for.
+#: Folders of older releases in which build files and torch_npu look.
 _OLDER_FOLDERS = ("runtime", "compiler")
-#: What the build files of older releases source, in bash or zsh.
+#: Script that build files of older releases source, in bash or zsh.
 _SETENV_BASH = '. "$(dirname -- "${BASH_SOURCE:-$0}")/../set_env.sh"\n'
 
 
 def grouped(refused: Sequence[str] = ()) -> tuple[Library, ...]:
-    """The libraries with the functions that each defines; ``refused`` are operators' functions that only refuse."""
+    """Return the libraries, each with its functions; ``refused`` names functions that only return an error."""
     functions: dict[str, list[CFunction | Alias | Stub]] = {name: [] for name in _LIBRARY_OF.values()}
     includes: dict[str, list[str]] = {name: [] for name in _LIBRARY_OF.values()}
     for header, declared in headers.by_header().items():
@@ -55,14 +55,14 @@ def grouped(refused: Sequence[str] = ()) -> tuple[Library, ...]:
 
 
 def lay_out(root: Path, refused: Sequence[str] = ()) -> None:
-    """Write the tree, over an older one if there is one.
+    """Write the tree, replacing an older one if present.
 
     Args:
-        root: where.
+        root: the tree's folder.
         refused: see ``grouped``.
 
     Raises:
-        ToolkitError: a compiler refuses.
+        ToolkitError: a compiler failed.
     """
     include, lib = root / "include", root / "lib64"
     files = {f"include/{header}": text for header, text in headers.texts().items()}
@@ -83,7 +83,7 @@ def lay_out(root: Path, refused: Sequence[str] = ()) -> None:
     links |= {platform_folder / name: f"../{name}" for name in ("include", "lib64")}
     links[platform_folder / "devlib"] = "lib64"
     links[root / environment.HOME] = "."
-    links[include / "aclnnop" / "level2"] = "."  # where CANN keeps some of the operators' headers, too
+    links[include / "aclnnop" / "level2"] = "."  # CANN also keeps some of the operators' headers there
     links |= {root / _PACKAGE / "include": "../../../../include/aclnnop", root / _PACKAGE / "lib": "../../../../lib64"}
     for folder in _OLDER_FOLDERS:
         (root / folder).mkdir(exist_ok=True)
@@ -93,7 +93,7 @@ def lay_out(root: Path, refused: Sequence[str] = ()) -> None:
 
 
 def fingerprint() -> str:
-    """A digest of everything that the tree is made from."""
+    """Return a digest of everything that the tree is made from."""
     functions = [*FUNCTIONS.values()]
     parts = [__version__, sys.version, *headers.texts().values(), *libraries.shared_sources(functions).values()]
     parts += [trampolines.library(library.functions, library.headers) for library in grouped()]
@@ -104,14 +104,14 @@ def fingerprint() -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file in one step."""
+    """Write a file atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as (fresh,):
         fresh.write_text(text, encoding="utf-8", errors="surrogateescape")
 
 
 def link(path: Path, target: str) -> None:
-    """Make a link in one step."""
+    """Make a symbolic link atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replaced(path) as (fresh,):
         fresh.symlink_to(target)

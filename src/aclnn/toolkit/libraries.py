@@ -1,4 +1,4 @@
-"""Compiles the shared libraries: one for each set of declared functions, and what they share to reach Python."""
+"""Compilation of the shared libraries: one per set of declared functions, and common parts that reach Python."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from aclnn.toolkit.compiler import c_compiler, cxx_compiler, import_paths, pytho
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
-#: The module that serves the calls, inside of Python.
+#: Module with the Python entry points.
 ENTRY_POINTS = "aclnn.toolkit.entry_points"
-#: What there is of CANN's graph engine, in C++ (``ge.cpp``).
+#: Library with the parts of CANN's graph engine, in C++ (``ge.cpp``).
 GRAPH_ENGINE = "libge_runner.so"
 
 _COMPILE = ("-std=c11", "-fPIC", "-Wall", "-Wextra", "-Wno-unused-function", "-c")
@@ -34,27 +34,27 @@ _NEEDED = ("-Wl,--no-as-needed", "-lstdc++")
 
 @dataclass(frozen=True)
 class Library:
-    """A shared library that programs link."""
+    """A shared library to link programs with."""
 
     name: str
-    """The linker's name for it: ``ascendcl``."""
+    """Linker's name of the library: ``ascendcl``."""
     functions: tuple[CFunction | Alias | Stub, ...]
     headers: tuple[str, ...]
-    """The headers that declare them, as a program includes them."""
+    """Headers that declare the functions, as a program includes them."""
 
     @property
     def file(self) -> str:
-        """``libascendcl.so``."""
+        """File name: ``libascendcl.so``."""
         return f"lib{self.name}.so"
 
 
 def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) -> None:
-    """Compile every library into ``lib`` and the shared parts into ``lib/aclnn``.
+    """Compile every library into ``lib`` and the common parts into ``lib/aclnn``.
 
     Args:
-        include: the headers' folder.
-        lib: where to put the libraries; exists.
-        work: an existing folder for the generated C.
+        include: folder of the headers.
+        lib: existing folder for the libraries.
+        work: existing folder for the generated C sources.
 
     Raises:
         ToolkitError: a compiler, Python's headers or its shared library is missing.
@@ -73,7 +73,7 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
     folders = [f"-I{folder}" for folder in (work, include, python_headers())]
 
     def compile_source(name: str) -> None:
-        # The others are thousands of generated functions, which only pass calls on.
+        # The rest is thousands of generated functions that only pass calls on.
         optimized = {"start": "-O2", "objects": "-O2", "bridge": "-O1"}.get(name, "-O0")
         run_compiler([*c, *_COMPILE, optimized, *folders, "-o", work / f"{name}.o", work / f"{name}.c"])
 
@@ -81,10 +81,10 @@ def build(libraries: Sequence[Library], include: Path, lib: Path, work: Path) ->
         list(compilers.map(compile_source, ("start", "objects", "bridge", *(library.name for library in libraries))))
     start = inner / "libaclnn_start.so"
     _link(cxx, start, work / "start", work / "objects.o", "-ldl", "-lpthread")
-    # The bridge's undefined symbols are Python's: whichever Python the process has.
+    # The bridge's undefined symbols are resolved by the process's own Python.
     _link(cxx, inner / "bridge.so", work / "bridge", *_NEEDED, start)
-    # All of them need one another, so that a symbol is found through any of their handles. Linked twice, for the first
-    # time there is nothing to need yet.
+    # All libraries depend on one another, so that a symbol is found through any handle. Hence they are linked twice:
+    # the first time there are no files to depend on yet.
     files = [lib / library.file for library in libraries]
     for others in ([], files):
         for library in libraries:
@@ -101,7 +101,7 @@ def _link(cxx: Sequence[str], file: Path, stem: Path, *options: str | Path) -> N
 
 
 def shared_sources(functions: Sequence[CFunction]) -> dict[str, str]:
-    """The files that all of the libraries' sources include, and what the shared parts are made of."""
+    """Return the files included by all libraries' sources, and the sources of the common parts."""
     return {
         "config.h": trampolines.config(_machine()),
         "entries.h": trampolines.entries_header(functions),
@@ -119,21 +119,21 @@ def _write(folder: Path, texts: Mapping[str, str]) -> None:
 
 
 def _machine() -> dict[str, str]:
-    """Return the definitions of ``config.h`` that say where this machine's Python is."""
-    # As bytes: the C program's Python may take another encoding for names of files than this one does.
+    """Return the definitions of ``config.h`` that locate this machine's Python."""
+    # As bytes: the C program's Python may use another file system encoding.
     paths, here = [*map(os.fsencode, import_paths())], os.fsencode(Path(aclnn.__file__).parents[1])
-    # The entry points are those of these operators, whatever the program's environment says.
+    # The entry points depend on these operators, whatever the program's environment says.
     operators = os.fsencode(os.pathsep.join(map(str, custom.files())))
     return {
         "ACLNN_LIBPYTHON": str(python_library()),
         "ACLNN_PYTHON": sys.executable,
         "ACLNN_PYTHON_VERSION": f"{sys.version_info.major}.{sys.version_info.minor}",
-        # First for this package alone: a Python may have another aclnn installed than the one that built the tree.
+        # First for this package only: Python may have another aclnn installed than the one that built the tree.
         "ACLNN_IMPORT_SERVER": (
             f"import gc, os, sys\npaths, here = [*map(os.fsdecode, {paths!r})], os.fsdecode({here!r})\n"
             "sys.path += [path for path in paths if path not in sys.path]\n"
             f"os.environ[{custom.VARIABLE!r}] = os.fsdecode({operators!r})\n"
-            # A quarter of the time would go into collections that find nothing.
+            # Collections would take a quarter of the time and find nothing.
             "collects = gc.isenabled()\ngc.disable()\ntry:\n"
             f"    sys.path.insert(0, here)\n    import aclnn\n    sys.path.remove(here)\n    import {ENTRY_POINTS}\n"
             "finally:\n    if collects:\n        gc.enable()\n"
@@ -155,5 +155,5 @@ def _emit_bridge(functions: Sequence[CFunction], path: Path) -> None:
     ffi.embedding_init_code(
         f"import {ENTRY_POINTS}\nimport _aclnn_bridge\n{ENTRY_POINTS}.attach(_aclnn_bridge.ffi, _aclnn_bridge.lib)"
     )
-    with contextlib.redirect_stdout(io.StringIO()):  # cffi says which file it writes
+    with contextlib.redirect_stdout(io.StringIO()):  # cffi prints the name of the file
         ffi.emit_c_code(str(path))

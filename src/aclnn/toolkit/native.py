@@ -1,7 +1,7 @@
-"""Python's view of what lives in C (objects.c): objects that it takes over, executors that run, answers that are kept.
+"""Python's side of the objects that live in C (objects.c): adoption of objects, runs of executors, cached plans.
 
-An object lives in one place. Python takes over what it is asked about: with a tensor the executors that have it, with
-an executor its tensors.
+Each object lives in one place. Python adopts the objects it has to look up; with a tensor, it adopts the executors that
+refer to it, and with an executor, the executor's tensors.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aclnn.runtime.locks import Lock
 from aclnn.runtime.streams import Stream
 from aclnn.support.process import PerProcess
 
-# Another thread may be about to run what has just gone.
+# A concurrent call may be about to run a plan that has just been evicted.
 _LINGERING = 64
 
 #: Bytes of a uintptr_t.
@@ -30,7 +30,7 @@ _WORD_BYTES = 8
 
 
 class Native:
-    """The objects of C, through cffi's two."""
+    """Objects in C, accessed through cffi's ffi and lib."""
 
     def __init__(self, ffi: Any, lib: Any) -> None:
         self._ffi, self._lib = ffi, lib
@@ -40,13 +40,13 @@ class Native:
         self._number = 0
 
     def attach(self) -> None:
-        """Let objects live in C from now on."""
+        """Let new objects live in C from now on."""
         handles.adopt = self.adopt
         products.when_chosen.append(self._lib.aclnn_forget_answers)
         self._lib.aclnn_live_here(True)
 
     def keep(self, executor: int, gone: int, operands: Any, count: Any) -> int:
-        """Number an executor's ``Prepared``, and say which of the call's tensors its operands are; 0 keeps none."""
+        """Cache an executor's ``Prepared``: write its operands' argument indices, return its number or 0."""
         self._lib.aclnn_begun()
         if gone:
             self._gone.append(gone)
@@ -65,15 +65,15 @@ class Native:
             return self._number
 
     def run(self, answer: int, words: Any, operands: int, workspace: int, workspace_size: int, stream: int) -> int:
-        """Queue the work of an executor that C has ended, and return the status.
+        """Queue the computation of an executor that C has removed, and return the status.
 
         Args:
-            answer: the number of its ``Prepared``.
-            words: of each operand the address and that of the first element.
-            operands: their number.
+            answer: number of its ``Prepared``.
+            words: two words per operand: the tensor's address and that of its first element.
+            operands: number of operands.
             workspace: address of the workspace.
-            workspace_size: bytes that the caller put there.
-            stream: handle of the queue; 0 is the current context's default one.
+            workspace_size: bytes of the workspace.
+            stream: handle of the stream; 0 is the current context's default one.
         """
         self._lib.aclnn_begun()
         key = answer, workspace, workspace_size, stream, self._ffi.buffer(words, _WORD_BYTES * 2 * operands)[:]
@@ -81,7 +81,7 @@ class Native:
         try:
             if (found := tasks.get(key)) is None:
                 found = self._task(answer, self._ffi.unpack(words, 2 * operands), workspace, workspace_size, stream)
-                if stream:  # else it is the calling thread's
+                if stream:  # else it depends on the calling thread
                     tasks[key] = found
             queue, task, short = found
             queue.enqueue(task, short)
@@ -92,25 +92,25 @@ class Native:
     def _task(
         self, answer: int, words: Sequence[int], workspace: int, workspace_size: int, stream: int
     ) -> tuple[Stream, Task, bool]:
-        """Check a call; return its stream, its work and whether that is short."""
+        """Check a call; return its stream, its task and whether the task is short."""
         prepared = self._kept[answer]
         if workspace_size and not workspace:
-            prepared.check_workspace(workspace, workspace_size)  # which refuses it, whatever the stream is
+            prepared.check_workspace(workspace, workspace_size)  # fails, before the stream is looked at
         queue = devices.stream_of(stream)
         task = prepared.task(words[::2], words[1::2], workspace, workspace_size, queue.context.device)
         return queue, task, prepared.short
 
     def function_of(self, answer: int) -> CFunction:
-        """Return the function whose executors have this answer."""
+        """Return the C function of a cached ``Prepared``."""
         return FUNCTIONS[self._kept[answer].operator.function]
 
     def adopt(self, handle: int) -> Any:
-        """Take a live object over; None if there is none of this handle."""
+        """Move a live object from C to Python; return None if C has none of this handle."""
         with self._lock.current:
             return self._adopt(handle, even_destroyed=False)
 
     def _adopt(self, handle: int, even_destroyed: bool) -> Any:
-        if (found := handles.here(handle)) is not None:  # another thread has come first
+        if (found := handles.here(handle)) is not None:  # another thread has adopted it first
             return found
         taken = self._ffi.new("struct aclnn_taken *")
         if not self._lib.aclnn_take(handle, even_destroyed, taken):
@@ -153,5 +153,5 @@ class Native:
 
 
 def _handle(value: int) -> int:
-    """Return what a program put into a list, which C keeps as a signed number."""
+    """Return a handle from a list, which C stores as a signed number."""
     return value % (1 << 64)

@@ -1,4 +1,4 @@
-/* See objects.h. A handle is a place in a table and how often that has been used: one that is out of use is known. */
+/* See objects.h. A handle encodes a table slot and the slot's generation, so that stale handles are recognised. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,29 +9,29 @@
 enum { MOST_DIMS = 32, MOST_PLACES = 1 << 20, PLACE_BITS = 20, STACK_BYTES = 1 << 16 };
 enum { MOST_ANSWERS = 2048, BUCKETS = 4096, MOST_GONE = 64 };
 
-/* Above those that Python gives out, and as far from any address (see aclnn.runtime.handles). */
+/* Above the handles that Python issues, and as far from any address (see aclnn.runtime.handles). */
 static const uint64_t FIRST = UINT64_C(0x5AC1000000000000) + (UINT64_C(1) << 55);
 static const uint64_t MOST_USES = UINT64_C(1) << 31;
 static const uint64_t HIGHEST_COUNT = 1 << 20;
 
-/* Bytes of an element by data type; 0 for types that are not known here. */
+/* Bytes of an element by data type; 0 for types that C leaves to Python. */
 static const unsigned char itemsizes[] = ACLNN_ITEMSIZES;
 
 struct answer {
     struct answer *next;
     const char *function;
     uint64_t hash, workspace_size;
-    int64_t number; /* Python's name for it. */
+    int64_t number; /* Python's number of the cached plan. */
     size_t users;
     size_t words, operands;
-    int16_t operand[ACLNN_KEY_OPERANDS]; /* The tensor's place among the call's, -1 for an absent one. */
+    int16_t operand[ACLNN_KEY_OPERANDS]; /* Index of the operand's tensor in the call, -1 for an absent one. */
     uint64_t word[];
 };
 
 struct aclnn_object {
     uintptr_t handle;
     int kind, dtype, format, itemsize;
-    size_t users;   /* The table, unless hidden, and executors. */
+    size_t users;   /* References: from the table, unless hidden, and from executors. */
     bool hidden;    /* Destroyed. */
     int64_t offset;
     uintptr_t address;
@@ -49,12 +49,12 @@ struct place {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool live_here;
 static struct place *places;
-static uint32_t used, free_place, room; /* A free place of 0 is none: the first is not used. */
+static uint32_t used, free_place, room; /* Slot 0 is unused: as a free slot it means none. */
 static struct answer *buckets[BUCKETS], *ring[MOST_ANSWERS];
 static size_t answers, oldest;
-static int64_t gone[MOST_GONE]; /* The numbers of answers that went, until Python has heard of them. */
+static int64_t gone[MOST_GONE]; /* Numbers of evicted answers of which Python has to be told. */
 static size_t leaving;
-static uint64_t era; /* Answers of earlier ones are out of date. */
+static uint64_t era; /* Answers of earlier eras are out of date. */
 
 void aclnn_objects_forked(void)
 {
@@ -112,7 +112,7 @@ static bool find_place(uint32_t *at)
     return true;
 }
 
-/* Enters an object with room for so many values, without them; needs the lock. */
+/* Enters an object with room for values, which stay zero; needs the lock. */
 static struct aclnn_object *enter(int kind, uint64_t values)
 {
     struct aclnn_object *object;
@@ -133,7 +133,7 @@ static struct aclnn_object *enter(int kind, uint64_t values)
     return object;
 }
 
-/* One user less. */
+/* Drops a reference. */
 static void drop(struct aclnn_object *object)
 {
     const uint32_t at = (uint32_t)(((uint64_t)object->handle - FIRST) >> 4) & (MOST_PLACES - 1);
@@ -221,7 +221,7 @@ uintptr_t aclnn_create_scalar(const void *value, int dtype)
     struct aclnn_object *object;
     uintptr_t handle = 0;
 
-    /* A number on the caller's stack, where it mostly is; of any other address Python judges whether it is one. */
+    /* Only numbers on the caller's stack, the usual case; Python checks any other address. */
     if (itemsize == 0 || (ACLNN_SCALAR_TYPES >> dtype & 1) == 0 || (uintptr_t)value - (uintptr_t)&here > STACK_BYTES) {
         return 0;
     }
@@ -291,7 +291,7 @@ static bool destroy(const void *handle, int kind, int elements)
     }
     if (whole) {
         for (uint64_t at = 0; elements != 0 && at < object->count; at++) {
-            /* Whoever lists an element twice has it destroyed once. */
+            /* An element that is listed twice is destroyed once. */
             element = object_of((uintptr_t)object->values[at], false);
             if (element != NULL) {
                 hide(element);
@@ -476,7 +476,7 @@ bool aclnn_key_find(struct aclnn_key *key, uint64_t *workspace_size, void *execu
     return object != NULL;
 }
 
-/* Each answer tells Python of one, so only as many threads at once could fill the place. */
+/* Each kept answer reports one number, so the array overflows only if that many threads evict at once. */
 static void note_gone(int64_t number)
 {
     if (leaving < MOST_GONE) {
@@ -494,7 +494,7 @@ static int64_t take_gone(void)
     return number;
 }
 
-/* Takes the oldest answer without a user out of the ring, which is full; false where all have users. */
+/* Evicts the oldest unreferenced answer from the ring, which is full; false if all are referenced. */
 static bool make_room(void)
 {
     struct answer *old, **link;
@@ -586,7 +586,7 @@ bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken
         memcpy(taken->values, object->values, (count + object->storage_count) * sizeof *taken->values);
         object->hidden = true;
         if (object->kind == ACLNN_EXECUTOR) {
-            /* It goes when aclnn_drop is called: its tensors may be nobody else's any more. */
+            /* It is freed by aclnn_drop: the executor may hold the last reference to its tensors. */
             taken->answer = object->answer->number;
             for (uint64_t at = 0; at < count; at++) {
                 taken->values[at] = (int64_t)((struct aclnn_object *)(uintptr_t)object->values[at])->handle;

@@ -7,10 +7,10 @@
 
 #include "entries.h"
 
-/* Tensors, scalars, arrays, lists and executors that live in C until Python asks for one, and phase one's answers.
+/* Tensors, scalars, arrays, lists and executors that live in C until Python asks for them, and cached answers of phase
+   one.
 
-   What is not plain, and every refusal, is Python's affair: these functions then give 0 or false, and whoever called
-   them asks Python. */
+   Python handles all special cases and errors: these functions then return 0 or false, and the caller asks Python. */
 
 uintptr_t aclnn_create_tensor(const int64_t *dims, uint64_t rank, int dtype, const int64_t *strides, int64_t offset,
                               int format, const int64_t *storage, uint64_t storage_rank, void *address);
@@ -32,8 +32,8 @@ enum { ACLNN_KEY_WORDS = 2048, ACLNN_KEY_TENSORS = 256, ACLNN_KEY_OPERANDS = 256
 
 struct aclnn_object;
 
-/* What phase one's answer depends on: the operator and its arguments, without addresses and offsets; and the operands,
-   tensors and numbers. */
+/* Cache key of an answer of phase one: the operator and its arguments, without addresses and offsets. Also collects the
+   operands, tensors and numbers. */
 struct aclnn_key {
     const char *function;
     bool complete;
@@ -42,66 +42,66 @@ struct aclnn_key {
     uint64_t word[ACLNN_KEY_WORDS];
 };
 
-/* Between the first and aclnn_key_find the objects are locked. */
+/* The objects are locked from aclnn_key_begin to aclnn_key_find. */
 void aclnn_key_begin(struct aclnn_key *key, const char *function);
 void aclnn_key_object(struct aclnn_key *key, const void *handle);
-/* A scalar or a list of them, whose values are the operator's operands and no part of the key. */
+/* A scalar or a list of scalars whose values are operands and not part of the key. */
 void aclnn_key_number(struct aclnn_key *key, const void *handle);
 void aclnn_key_text(struct aclnn_key *key, const char *text);
 void aclnn_key_value(struct aclnn_key *key, const void *value, size_t nbytes);
 
-/* Gives the answer that is kept for these arguments, with a new executor; false if there is none. */
+/* Returns the cached answer for these arguments, with a new executor; false if there is none. */
 bool aclnn_key_find(struct aclnn_key *key, uint64_t *workspace_size, void *executor);
-/* Keeps the answer that Python gave. */
+/* Caches Python's answer. */
 void aclnn_key_keep(const struct aclnn_key *key, const struct aclnn_entries *entries, uint64_t workspace_size,
                     const void *executor);
 
-/* What an executor runs: its answer's number, and of each operand the address and that of the first element, or 0 and
-   a number's bytes. */
+/* Input of an executor's run: the number of its answer and two words per operand: a tensor's address and that of its
+   first element, or 0 and a number's bytes. */
 struct aclnn_call {
     int64_t answer;
     size_t operands;
     uintptr_t word[2 * ACLNN_KEY_OPERANDS];
 };
 
-/* Ends an executor of this function; false if none lives here. */
+/* Removes an executor of this function; false if none lives here. */
 bool aclnn_take_call(const void *executor, const char *function, struct aclnn_call *call);
 
-/* Python's part: what follows, up to its end, is also read by cffi. */
+/* Python's part: what follows, up to its end, is also parsed by cffi. */
 
 enum { ACLNN_TENSOR = 1, ACLNN_SCALAR, ACLNN_INTS, ACLNN_BOOLS, ACLNN_TENSORS, ACLNN_SCALARS, ACLNN_EXECUTOR };
 
-/* An object on its way to Python. */
+/* An object moved to Python. */
 struct aclnn_taken {
     int kind;
     bool destroyed;
     int dtype, format;
     int64_t offset;
     uintptr_t address;
-    /* An executor's answer. */
+    /* Number of an executor's answer. */
     int64_t answer;
-    /* A tensor's dimensions, as many strides, and its storage's dimensions; a scalar's bytes in two words; an array's
-       numbers; the handles of a list's elements or of an executor's tensors. */
+    /* A tensor's dimensions, strides and storage dimensions; a scalar's bytes in two words; an array's numbers; the
+       handles of a list's elements or of an executor's tensors. */
     uint64_t count, storage_count;
     int64_t *values;
 };
 
 void aclnn_live_here(bool yes);
-/* No answer that has been kept is given any more. */
+/* Invalidates all cached answers. */
 void aclnn_forget_answers(void);
-/* Hands an object over, if it lives here or is a tensor that an executor has; values are to be freed. */
+/* Moves an object to the caller, which frees the values; false unless it lives here or an executor refers to it. */
 bool aclnn_take(uintptr_t handle, bool even_destroyed, struct aclnn_taken *taken);
-/* Ends an executor that was taken. */
+/* Frees an executor that was moved. */
 void aclnn_drop(uintptr_t executor);
-/* An executor that has this tensor, 0 if none has. */
+/* Returns an executor that refers to this tensor, 0 if there is none. */
 uintptr_t aclnn_user_of(uintptr_t tensor);
 
 /* The end of Python's part. */
 
-/* The child of a fork has none. */
+/* Forgets all objects in the child of a fork. */
 void aclnn_objects_forked(void);
 
-/* What is called by these counts as waiting for Python until that begins. */
+/* Access to an entry that is about to be called: the call counts as waiting for Python until it begins. */
 static inline const struct aclnn_entries *aclnn_asked(const struct aclnn_entries *entries)
 {
     atomic_fetch_add_explicit(entries->aclnn_entered, 1, memory_order_relaxed);

@@ -1,4 +1,4 @@
-"""Compilation of C and C++ programs against the toolkit's tree."""
+"""Compilation of C and C++ programs with the toolkit's tree."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from pathlib import Path
 from aclnn.toolkit import tree
 from aclnn.toolkit.compiler import CompileError, ToolkitError, c_compiler, cxx_compiler, run_compiler, words
 
-#: Libraries that a program links.
+#: Linker options of a program.
 LINKED = ("-lopapi", "-lnnopbase", "-lascendcl", "-lhccl")
 _C_SUFFIXES = (".c",)
 _CXX_SUFFIXES = (".cpp", ".cc", ".cxx", ".c++", ".C")
 
 
 def compile_program(source: Path, executable: Path, root: Path | None = None, options: Sequence[str] = ()) -> Path:
-    """Compile and link one C or C++ program against the tree.
+    """Compile and link a C or C++ program with the tree.
 
     Raises:
-        OSError: there is no such file.
-        ToolkitError: the file is not one of C or C++; no compiler, or it refuses the program.
+        OSError: the file does not exist.
+        ToolkitError: the file is not C or C++; there is no compiler, or the compilation failed.
     """
     _expect_program(source)
     root = tree.ensure(root)
     is_c = source.suffix in _C_SUFFIXES
     standard = ["-std=gnu11"] if is_c else ["-std=c++17"]
     flags = words("CFLAGS" if is_c else "CXXFLAGS")
-    # The folders that the vendor's scripts name for a single file.
+    # The include folders that the vendor's scripts pass for a single file.
     include = [f"-I{root / folder}" for folder in ("include", "include/aclnn", "include/aclnnop")]
     folders = [*include, f"-L{root / 'lib64'}", f"-Wl,-rpath,{root / 'lib64'}"]
     command = [*(c_compiler() if is_c else cxx_compiler()), *standard, "-O1", "-g", *flags, *options, *folders]
@@ -39,7 +39,7 @@ def compile_program(source: Path, executable: Path, root: Path | None = None, op
 
 
 def _absence(output: str, root: Path) -> str:
-    from aclnn.toolkit import absent  # which knows every function of C; most programs compile without it
+    from aclnn.toolkit import absent  # imports every C function, which is needed after failures only
 
     names = absent.named_in(output)
     if not names:
@@ -51,7 +51,7 @@ def _absence(output: str, root: Path) -> str:
 
 
 def _expect_program(source: Path) -> None:
-    """Refuse what a linker would take for its script."""
+    """Reject a file that the linker would take for a linker script."""
     if not stat.S_ISREG(source.stat().st_mode):
         raise ToolkitError(f"{source}: expected a regular file")
     known = _C_SUFFIXES + _CXX_SUFFIXES

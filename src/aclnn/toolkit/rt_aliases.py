@@ -1,4 +1,4 @@
-"""``libruntime.so``: the layer below ``acl``, of which some programs take memory, contexts and streams."""
+"""``libruntime.so``: the layer below ``acl``, which some programs use for memory, contexts and streams."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from aclnn.toolkit.abi import Prototype
 
 @dataclass(frozen=True)
 class Alias(Prototype):
-    """A function that is another under an older name."""
+    """A lower-layer function that forwards to a function of the table."""
 
     to: str
-    """The function of the table that does the work."""
+    """The function that is called."""
     arguments: str
-    """The arguments passed on; the other parameters do not matter here."""
+    """Arguments passed on; other parameters are ignored."""
 
 
 ALIASES = (

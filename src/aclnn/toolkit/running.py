@@ -1,4 +1,4 @@
-"""Programs that find the toolkit's libraries themselves, as Python's do: their environment, and what they called."""
+"""Runs of programs that load the toolkit's libraries themselves, such as Python programs: environment and traces."""
 
 from __future__ import annotations
 
@@ -17,38 +17,38 @@ from aclnn.toolkit import tree
 from aclnn.toolkit.environment import variables
 from aclnn.toolkit.trace import ABSENT, REFUSED, read
 
-# From warnings on torch_npu logs which functions it does not find (``aclAppLog``).
+# torch_npu logs functions that it does not find as warnings (``aclAppLog``).
 _LOGGING = {"ASCEND_GLOBAL_LOG_LEVEL": "2"}
 
-# A call of an operator by its type, and the status where there is none.
+# Type in the trace of a call by type, and the status of an unknown type.
 _BY_TYPE = re.compile(r"opType='(\w+)'")
 _UNKNOWN_TYPE = str(CODES["ACL_ERROR_API_NOT_SUPPORT"])
 
 
 class OperatorUse(NamedTuple):
-    """A program's use of an operator."""
+    """Use of an operator by a program."""
 
     name: str
-    """Its C name."""
+    """C name."""
     calls: int
-    """The number of calls of phase one."""
+    """Number of calls of phase one."""
     microseconds: float
-    """Time in Python, both phases, without what a stream computes later."""
+    """Time in Python in both phases, without asynchronous computation."""
 
 
 class TracedRun(NamedTuple):
-    """The outcome of a traced program."""
+    """Result of a traced program."""
 
     status: int
-    """The exit status, negative for one ended by a signal."""
+    """Exit status, negative if ended by a signal."""
     operators: list[OperatorUse]
-    """The longest first."""
+    """Operators by decreasing time."""
     missing: list[str]
-    """Functions and operators that were refused or looked for in vain."""
+    """Functions and operators that failed as unsupported or were not found."""
 
 
 def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> TracedRun:
-    """Run a program and note its operators."""
+    """Run a program and record its operators."""
     with tempfile.TemporaryDirectory(prefix="aclnn-trace-") as folder:
         file = Path(folder) / "trace"
         file.touch()
@@ -68,15 +68,15 @@ def run_traced(command: Sequence[str], environment: Mapping[str, str]) -> Traced
 
 
 def environment(chosen: str | None) -> dict[str, str]:
-    """Return the environment of a program that finds the toolkit's libraries itself, emulating a SoC.
+    """Return the environment of a program that loads the toolkit's libraries itself.
 
     Raises:
         AclnnError: no such SoC.
     """
     if chosen is not None:
         product_of(chosen)
-    # A small product shared out among threads waits for a processor that another of the program's threads has: on a
-    # busy machine with two of them a training step of a perceptron took 26 ms instead of 1.6.
+    # Splitting a small product among threads makes it wait for a processor that another thread of the program has: on a
+    # busy machine with two processors, a training step of a perceptron took 26 ms instead of 1.6.
     defaults = {"OPENBLAS_NUM_THREADS": "1"}
     soc = {} if chosen is None else {"ACLNN_SOC_NAME": chosen}
     return defaults | variables(tree.ensure(), os.environ) | soc

@@ -1,7 +1,7 @@
 #ifndef ACLNN_TOOLKIT_SECUREC_H
 #define ACLNN_TOOLKIT_SECUREC_H
 
-/* Copies that know how much room there is, as samples call them; what does not fit is refused with a number. */
+/* Bounded copies that samples call; a copy that does not fit fails with an error number. */
 
 #include <stddef.h>
 #include <stdint.h>

@@ -1,7 +1,7 @@
-/* Finds the Python of this process or starts one, once, and hands out the entry points that it serves.
+/* Finds or starts the Python of this process, once, and returns its entry points.
 
-   This library knows Python only through dlopen: where Python cannot start, a program still starts, and every call
-   gets an error status. */
+   This library accesses Python through dlopen only: if Python cannot start, a program still does, and every call
+   returns an error status. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <limits.h>
@@ -22,13 +22,13 @@ enum { PATH_BYTES = PATH_MAX + 32, REASON_BYTES = 1024 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const struct aclnn_entries *) entries;
 static atomic_int failed;
-static atomic_int ours; /* The interpreter is this library's, begun or started. */
+static atomic_int ours; /* This library has started the interpreter, or is about to. */
 static int (*python_is_initialized)(void);
 static char folder[PATH_MAX] = ".";
 
 static void forked(void)
 {
-    /* The child has none of the interpreter's threads, and perhaps a lock that one of them held. */
+    /* The child has no interpreter threads, and perhaps a lock that one of them held. */
     pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     int working = 0;
 
@@ -40,8 +40,8 @@ static void forked(void)
     }
 }
 
-/* At load time: a path relative to the working folder is only good until the program changes that, and
-   another thread may fork while the first call is under way. */
+/* At load time: a relative path is valid only until the program changes its working folder, and another thread may
+   fork during the first call. */
 __attribute__((constructor)) static void prepare(void)
 {
     Dl_info self;
@@ -72,7 +72,7 @@ static const struct aclnn_entries *fail(const char *format, ...)
     return NULL;
 }
 
-/* Makes Python's symbols visible to every library of the process: extension modules do not name libpython. */
+/* Makes Python's symbols visible to all libraries of the process: extension modules do not name libpython. */
 static int find_python(void)
 {
     const char *(*version)(void);
@@ -128,10 +128,10 @@ static const struct aclnn_entries *start(void)
         }
         return NULL;
     }
-    /* Not the variable of that name, which whoever starts may be setting meanwhile. */
+    /* Not the global variable of that name, which the starting thread may be setting. */
     *(void **)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     if (is_initialized != NULL && is_initialized()) {
-        /* Whoever starts needs the interpreter's lock, so it is not kept while waiting for them. */
+        /* The starting thread needs the interpreter lock, so release it while waiting for that thread. */
         *(void **)&holds_lock = dlsym(RTLD_DEFAULT, "PyGILState_Check");
         *(void **)&save = dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
         *(void **)&restore = dlsym(RTLD_DEFAULT, "PyEval_RestoreThread");
@@ -159,7 +159,7 @@ const struct aclnn_entries *aclnn_entries(void)
     if (found == NULL) {
         found = start();
     } else if (!python_is_initialized()) {
-        /* Exit handlers and destructors may still call when the interpreter of a Python program has ended. */
+        /* Exit handlers and destructors may still call after the interpreter of a Python program has ended. */
         found = NULL;
     }
     return found;

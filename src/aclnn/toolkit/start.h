@@ -8,8 +8,8 @@
 #include <fenv.h>
 #endif
 
-/* Python and its kernels count on IEEE's arithmetic, whatever the caller's mode: -ffast-math flushes subnormal numbers,
-   fesetround and feenableexcept change others. fenv.h alone would do, but takes 0.2 us where there is an x87. */
+/* Python and its kernels need IEEE arithmetic, whatever the caller's mode: -ffast-math flushes subnormal numbers,
+   fesetround and feenableexcept change other bits. fenv.h alone would do, but takes 0.2 us if there is an x87. */
 #ifdef __SSE__
 typedef unsigned int aclnn_mode;
 
@@ -45,10 +45,10 @@ static inline void aclnn_give_mode_back(aclnn_mode callers)
 
 struct aclnn_entries;
 
-/* What libaclnn_start.so exports: the entry points, or null when Python cannot serve them. */
+/* Exported by libaclnn_start.so: the entry points, or null if Python cannot serve them. */
 const struct aclnn_entries *aclnn_entries(void);
 
-/* What bridge.so exports: starts Python where none runs; null, with the reason, when that fails. */
+/* Exported by bridge.so: starts Python if none runs; returns null and the reason on failure. */
 typedef const struct aclnn_entries *(*aclnn_open)(char *reason, size_t size);
 
 #endif

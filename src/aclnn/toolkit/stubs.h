@@ -12,7 +12,7 @@
 
 static const char aclnn_nothing;
 
-/* code: 0 for a function that was only looked for. */
+/* code: 0 for a function that was looked up and not found. */
 static int aclnn_refuse(const char *function, int code)
 {
     const aclnn_mode callers = aclnn_take_mode();
@@ -25,7 +25,7 @@ static int aclnn_refuse(const char *function, int code)
     return code;
 }
 
-/* torch_npu looks functions up by their names, and tells its log alone which it has not found. */
+/* torch_npu looks functions up by name, and reports missing ones in its log only. */
 static void aclnn_logged(const char *format, va_list arguments)
 {
     static const char not_found[] = "[PTA]:dlsym %s from ";

@@ -1,6 +1,6 @@
-"""Functions that the libraries define so that programs that name them load, and that C answers.
+"""Functions without implementation, defined so that programs that refer to them load; C code answers their calls.
 
-No header has them: what cannot be computed here does not compile.
+They are in no header: a program that needs them does not compile.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from aclnn.capi.prototype import FUNCTIONS
 from aclnn.core.status import ACL_ERROR_RT_FEATURE_NOT_SUPPORT, ACLNN_ERR_INNER_NULLPTR, CODES
 from aclnn.toolkit.abi import Prototype
 
-#: Answers. What a status function refuses is told by aclGetRecentErrMsg.
+#: Kinds of answers. The error of a refused status function is available from aclGetRecentErrMsg.
 REFUSED, TAKEN, HASH, CLOCK = "refused", "0, without effect", "a hash of the text", "nanoseconds of a clock"
 PHASE_ONE = "as phase one, whose workspace is the same for all lengths"
 NOTHING = "null"
@@ -34,14 +34,14 @@ _DRV_ERROR_NOT_SUPPORT, _MSPTI_ERROR_INNER = 65534, 999
 
 @dataclass(frozen=True)
 class Stub(Prototype):
-    """A function."""
+    """A function without implementation."""
 
     answer: str
-    """A kind from the list above."""
+    """One of the kinds above."""
 
     @property
     def library(self) -> str:
-        """The library that has it."""
+        """Name of the library that defines the function."""
         if self.name.startswith("aclnn") or "HugeMem" in self.name:
             return "opapi"
         if self.name.startswith("Hccl"):
@@ -50,7 +50,7 @@ class Stub(Prototype):
 
     @property
     def code(self) -> int:
-        """The status of a refusal."""
+        """Status that the function returns."""
         if self.name.startswith("hal"):
             return _DRV_ERROR_NOT_SUPPORT
         if self.name.startswith("mspti"):
@@ -62,7 +62,7 @@ class Stub(Prototype):
 
     @property
     def expression(self) -> str:
-        """The C expression that the function returns."""
+        """C expression that the function returns."""
         if self.answer == REFUSED:
             return f'aclnn_refuse("{self.name}", {self.code})'
         if self.answer == PHASE_ONE:
@@ -71,17 +71,17 @@ class Stub(Prototype):
 
 
 def refusal(name: str) -> str:
-    """The text of a refusal."""
+    """Return the error text of a stub."""
     return f"{name}: expected a function that this toolkit implements, got one that it only names"
 
 
 def refusing(functions: Iterable[str]) -> tuple[Stub, ...]:
-    """Functions of operators that are not here, which a caller may give any arguments."""
+    """Return stubs of unknown operators' functions, callable with any arguments."""
     return tuple(Stub(f"aclnnStatus {function}(void)", REFUSED) for function in functions)
 
 
 def _mindspore() -> tuple[Stub, ...]:
-    """Functions of models, and of channels between host and device, whose absence MindSpore warns of at each start."""
+    """Return stubs for models and for host-device channels; MindSpore warns at each start if these are absent."""
     addresses = (
         "mdlCreateDataset mdlCreateDesc mdlCreateExecConfigHandle mdlGetDatasetBuffer mdlGetDatasetTensorDesc "
         "mdlGetInputNameByIndex mdlGetOutputNameByIndex profCreateStepInfo tdtCreateChannel "
@@ -122,7 +122,7 @@ STUBS = (
     Stub("aclError aclmdlInitDump(void)", REFUSED),
     Stub("aclError aclmdlSetDump(const char *dumpCfgPath)", REFUSED),
     Stub("aclError aclmdlFinalizeDump(void)", REFUSED),
-    # Memory shared by processes.
+    # Memory shared between processes.
     Stub(
         "aclError aclrtMemExportToShareableHandle("
         "void *handle, int handleType, uint64_t flags, uint64_t *shareableHandle)",
@@ -132,7 +132,7 @@ STUBS = (
         "aclError aclrtMemImportFromShareableHandle(uint64_t shareableHandle, int32_t deviceId, void **handle)", REFUSED
     ),
     Stub("aclError aclrtMemSetPidToShareableHandle(uint64_t shareableHandle, int32_t *pid, size_t pidNum)", REFUSED),
-    # Kernels of one's own.
+    # Custom kernels.
     Stub(
         "aclError aclrtBinaryLoadFromData(const void *data, size_t length, const void *options, void **binHandle)",
         REFUSED,
@@ -153,7 +153,7 @@ STUBS = (
     Stub("rtError_t rtGetC2cCtrlAddr(uint64_t *addr, uint32_t *len)", REFUSED),
     Stub("rtError_t rtDevBinaryUnRegister(void *hdl)", REFUSED),
     Stub("rtError_t rtLaunch(const void *stubFunc)", REFUSED),
-    # Of tasks of a graph that are updated.
+    # Updates of a graph's tasks.
     *(
         Stub(function.prototype.replace("GetWorkspaceSize", "GetMaxWorkspaceSize"), PHASE_ONE)
         for name, function in FUNCTIONS.items()
@@ -162,18 +162,18 @@ STUBS = (
             name,
         )
     ),
-    # Memory that operators' descriptions are kept in.
+    # Memory for the descriptions of operators.
     Stub("int InitHugeMemThreadLocal(void *arg, bool sync)", TAKEN),
     Stub("void UnInitHugeMemThreadLocal(void *arg, bool sync)", TAKEN),
     Stub("void ReleaseHugeMem(void *arg, bool sync)", TAKEN),
-    # Every result is the same each time, whatever is asked for.
+    # Results are deterministic whatever the setting.
     Stub("HcclResult HcclSetConfig(int config, int32_t configValue)", TAKEN),
-    # Which clock the driver has: none, torch_npu's profiler takes the system's.
+    # The driver's clock: without it, torch_npu's profiler uses the system's.
     Stub("int halGetAPIVersion(int *version)", REFUSED),
     Stub("int halGetDeviceInfo(uint32_t device, int32_t module, int32_t info, int64_t *value)", REFUSED),
     Stub("int halHostRegister(void *srcPtr, uint64_t size, uint32_t flag, uint32_t devid, void **dstPtr)", REFUSED),
     Stub("int halHostUnregister(void *srcPtr, uint32_t devid)", REFUSED),
-    # A program's own memory for what operators by type need besides their tensors: they need none.
+    # A program's allocator for memory that operators by type need besides their tensors: they need none.
     Stub("void *aclrtAllocatorCreateDesc(void)", SOMETHING),
     Stub("aclError aclrtAllocatorDestroyDesc(void *allocatorDesc)", TAKEN),
     Stub("aclError aclrtAllocatorSetObjToDesc(void *allocatorDesc, void *allocator)", TAKEN),
@@ -183,10 +183,10 @@ STUBS = (
     ),
     Stub("aclError aclrtAllocatorRegister(void *stream, void *allocatorDesc)", TAKEN),
     Stub("aclError aclrtAllocatorUnregister(void *stream)", TAKEN),
-    # What a program wants to be told of tasks that fail.
+    # Callback for failed tasks.
     Stub("aclError aclrtSetExceptionInfoCallback(void *callback)", TAKEN),
     *_mindspore(),
-    # PyTorch's own profiler asks these of the device's activities; it has the host's without.
+    # Device activities for PyTorch's own profiler, which works on the host without.
     *(
         Stub(f"int mspti{name}", REFUSED)
         for name in (
@@ -202,7 +202,7 @@ STUBS = (
             "ActivityPopExternalCorrelationId(int kind, uint64_t *lastId)",
         )
     ),
-    # torch_npu's profiler goes on without what these would collect on the device.
+    # torch_npu's profiler works without these device measurements.
     Stub("aclError aclprofInit(const char *profilerResultPath, size_t length)", REFUSED),
     Stub("aclError aclprofFinalize(void)", REFUSED),
     Stub(
@@ -217,7 +217,7 @@ STUBS = (
     Stub("aclError aclprofWarmup(const void *profilerConfig)", REFUSED),
     Stub("aclError aclprofStart(const void *profilerConfig)", REFUSED),
     Stub("aclError aclprofStop(const void *profilerConfig)", REFUSED),
-    # Marks in a program, which no tool reads.
+    # Markers for tools.
     Stub("void mstxMarkA(const char *message, void *stream)", TAKEN),
     Stub("uint64_t mstxRangeStartA(const char *message, void *stream)", TAKEN),
     Stub("void mstxRangeEnd(uint64_t id)", TAKEN),
@@ -226,7 +226,7 @@ STUBS = (
     Stub("void mstxDomainMarkA(void *domain, const char *message, void *stream)", TAKEN),
     Stub("uint64_t mstxDomainRangeStartA(void *domain, const char *message, void *stream)", TAKEN),
     Stub("void mstxDomainRangeEnd(void *domain, uint64_t id)", TAKEN),
-    # The profiler's reports go nowhere.
+    # Reports of the profiler, which are discarded.
     Stub("int32_t MsprofRegisterCallback(uint32_t moduleId, void *handle)", TAKEN),
     Stub("int32_t MsprofReportApi(uint32_t agingFlag, const void *api)", TAKEN),
     Stub("int32_t MsprofReportCompactInfo(uint32_t agingFlag, const void *data, uint32_t length)", TAKEN),

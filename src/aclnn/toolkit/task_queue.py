@@ -1,8 +1,8 @@
-"""torch_npu's task queue in this process: it can wait for its own launch thread with Python's lock.
+"""torch_npu's task queue in an embedding process: avoids a deadlock with its launch thread.
 
-With TASK_QUEUE_ENABLE other than 0 torch_npu launches operators from a thread of its own, which needs Python's lock to
-come here. Where torch_npu waits for that thread with the lock held, both wait for ever: at the end of the process,
-which is cured here, and in ``torch.npu.empty_cache``, where the bridge can only say so.
+If TASK_QUEUE_ENABLE is not 0, torch_npu launches operators from its own thread, which needs Python's lock to call this
+package. If torch_npu waits for that thread with the lock held, both wait forever. At the end of the process this module
+prevents that; in ``torch.npu.empty_cache`` the bridge can only report it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from aclnn.capi.prototype import CFunction
 
 
 def is_used() -> bool:
-    """Tell whether torch_npu is loaded and launches operators from its own thread."""
+    """Return True if torch_npu is loaded and launches operators from its own thread."""
     return "torch_npu" in sys.modules and os.environ.get("TASK_QUEUE_ENABLE") != "0"
 
 
 def noted(function: CFunction, entry: Callable[..., Any], begun: Callable[[], None]) -> Callable[..., Any]:
-    """The entry point, telling the bridge that a call has come through."""
+    """Return the entry point, wrapped to tell the bridge that a call has begun."""
     if function.name.startswith("aclrtMalloc"):
         entry = _registering(entry)
 
@@ -34,7 +34,7 @@ def noted(function: CFunction, entry: Callable[..., Any], begun: Callable[[], No
 
 
 def _registering(entry: Callable[..., Any]) -> Callable[..., Any]:
-    """Have the queue emptied at exit: registered with the first memory, after torch_npu's handler, it runs before."""
+    """Empty the queue at exit: the handler, registered at the first allocation, runs before torch_npu's earlier one."""
     registered: list[Callable[[], None]] = []
 
     def call(*values: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Stand-ins for CANN's compiler of operators, with which MindSpore declares some of its own when it is imported.
+"""Stand-in for CANN's operator compiler, which MindSpore uses at import to declare some of its own operators.
 
-The toolkit's tree has this file as the package ``te``. Nothing can be compiled with it.
+The toolkit's tree contains this file as the package ``te``. It compiles nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __path__: list[str] = []
 
 
 class _Anything(types.ModuleType):
-    """A module of which every attribute is another one, and which may be called; as a decorator it changes nothing."""
+    """A module with any attribute, which is another such module; as a decorator it returns the function unchanged."""
 
     def __getattr__(self, name: str) -> _Anything:
         if name.startswith("__"):

@@ -1,4 +1,4 @@
-"""Huawei's torch_npu, as its wheel is, on the toolkit's libraries: conditions, a first call."""
+"""Huawei's unmodified torch_npu on the toolkit's libraries: requirements and a first call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aclnn.toolkit.compiler import ToolkitError
 
-#: The release whose functions the toolkit has; its wheel wants PyTorch's of the same number.
+#: Release of torch_npu whose functions the toolkit has; its wheel requires the PyTorch of the same version.
 VERSION = "2.13.0"
 _INSTALL = f"pip install torch=={VERSION} (PyTorch's CPU build) pyyaml; pip install --no-deps torch_npu=={VERSION}"
 _MACHINES = ("x86_64", "aarch64")
@@ -18,10 +18,10 @@ _TRIAL = "import torch, torch_npu; print(torch.npu.is_available(), torch.npu.get
 
 
 def check() -> dict[str, str]:
-    """Return the versions of torch and torch_npu that are installed.
+    """Return the installed versions of torch and torch_npu.
 
     Raises:
-        ToolkitError: they cannot run here.
+        ToolkitError: they cannot be used here.
     """
     if sys.platform != "linux" or platform.machine() not in _MACHINES:
         raise ToolkitError(
@@ -50,7 +50,7 @@ def _installed(name: str) -> Distribution:
 
 
 def first_call(environment: dict[str, str]) -> str:
-    """Return what a first call prints, made in a process of its own."""
+    """Make a first call in a process of its own and return its output."""
     command = [sys.executable, "-c", _TRIAL]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:

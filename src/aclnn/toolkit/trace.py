@@ -1,6 +1,6 @@
-"""``ACLNN_TRACE=file``: one line for every call of a C program, and reading such a file again.
+"""``ACLNN_TRACE=file``: traces with one line per call of a C program, and their reader.
 
-A line has four fields with tabs between them: name, arguments, status (or value), microseconds spent in Python.
+A line has four fields separated by tabs: name, arguments, status (or value), microseconds spent in Python.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The arguments of a function that is only named.
+#: Arguments field of a function without implementation.
 REFUSED = "refused"
 
-#: The arguments of a function that was looked for in vain.
+#: Arguments field of a function that was looked up and not found.
 ABSENT = "absent"
 
 
 @dataclass(frozen=True)
 class Record:
-    """A call."""
+    """A traced call."""
 
     name: str
     arguments: str
-    """``size=64, policy=0, devPtr -> 0x7f0000000000``: inputs, then results, which a refused call has not written."""
+    """``size=64, policy=0, devPtr -> 0x7f0000000000``: inputs, then results, which a failed call has not written."""
     status: str
     microseconds: float
 
 
 def read(path: Path) -> Iterator[Record]:
-    """The calls that a trace file holds.
+    """Yield the calls in a trace file.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: a line is not one of a trace.
+        ValueError: a line is not a trace's.
     """
     try:
         with path.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, 1):
                 yield _record(line, f"{path}:{number}")
     except UnicodeDecodeError:
-        raise ValueError(f"{path}: expected a file written by ACLNN_TRACE, got bytes that are no text") from None
+        raise ValueError(f"{path}: expected a file written by ACLNN_TRACE, got bytes that are not text") from None
 
 
 def _record(line: str, place: str) -> Record:

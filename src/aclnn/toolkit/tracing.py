@@ -1,4 +1,4 @@
-"""Writing of traces (``trace``): what a C program calls, noted at each entry point."""
+"""Recording of traces (``trace``): the calls of a C program at each entry point."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN_ELEMENTS = 16
 
 
 class Trace:
-    """Appends to a file; lines of several threads and processes never mix."""
+    """Appends lines to a file, atomically between threads and processes."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -29,11 +29,11 @@ class Trace:
         elements: Callable[[Any, int], tuple[Any, ...] | None],
         string: Callable[[Any], str | None],
     ) -> Callable[..., Any]:
-        """The entry point, noting each call.
+        """Return the entry point, wrapped to record each call.
 
         Args:
-            function: what it serves.
-            entry: takes C's arguments as they come.
+            function: its C function.
+            entry: implementation that takes C's arguments.
             elements: reads an array parameter.
             string: reads a string parameter.
         """
@@ -52,7 +52,7 @@ class Trace:
         return traced
 
     def refused(self, name: str, code: int) -> None:
-        """Note the call of a function that only refuses, or with code 0 one that is not there."""
+        """Record a call of a function without implementation, or with code 0 a function that was not found."""
         self._append(f"{name}\t{REFUSED if code else ABSENT}\t{code}\t0.0\n")
 
     def _append(self, line: str) -> None:
@@ -61,10 +61,10 @@ class Trace:
         try:
             os.write(self._file, line.encode("utf-8", "replace"))
         except OSError as error:
-            file, self._file = self._file, None  # one step: of several threads one says so
+            file, self._file = self._file, None  # one step, so that only one thread reports the error
             if file is not None:
                 why = f"ACLNN_TRACE: {self._path}: {error.strerror}; from here on no call is traced"
-                print(f"aclnn: {why}", file=sys.stderr, flush=True)  # noqa: T201  (the only way out of a C call)
+                print(f"aclnn: {why}", file=sys.stderr, flush=True)  # noqa: T201  (a C call has no other way to report)
 
 
 def _description(

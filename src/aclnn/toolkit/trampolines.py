@@ -1,4 +1,4 @@
-"""The C code of the libraries: one small function for each declared one, which hands over to Python."""
+"""C code of the libraries: one small function per declared function, which calls Python."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from aclnn.toolkit.abi import entry_declaration, parameter_type, result_type
 from aclnn.toolkit.rt_aliases import Alias
 from aclnn.toolkit.stubs import Stub
 
-#: Files of this package that the libraries share.
+#: Files of this package that the libraries have in common.
 SHARED = ("start.c", "start.h", "objects.c", "objects.h", "stubs.h")
 
-#: What Python implements beside the functions: noting a refusal that C code makes.
+#: Python entry point that records an error made by C code.
 NOTE_REFUSAL = "void py_note_refusal(const char *function, int code)"
-#: Numbers phase one's answer, known by an executor; ``gone`` is a number no longer in use, or 0. 0 keeps none.
+#: Python entry point that caches phase one's answer to an executor and numbers it; ``gone`` is an evicted number or 0.
 KEEP = "int64_t py_keep(uintptr_t executor, int64_t gone, int16_t *operands, size_t *count)"
-#: Running an executor that has been ended in C: its answer's number and two words of each operand (``aclnn_call``).
+#: Python entry point that runs an executor removed by C: its answer's number and two words per operand.
 RUN = (
     "int py_run(int64_t answer, const uintptr_t *words, size_t operands, uintptr_t workspace, uint64_t workspace_size, "
     "uintptr_t stream)"
@@ -33,19 +33,19 @@ RUN = (
 SERVED = (NOTE_REFUSAL, KEEP, RUN)
 _SERVED_NAME, _MEMBER = r"py_(\w+)", r"(*aclnn_\1)"
 
-# What C does itself where nothing is out of the ordinary (objects.h).
+# Functions that C implements itself in ordinary cases (objects.h).
 _IN_C = re.compile(r"acl(?P<verb>Create|Destroy)(?P<noun>Tensor|Scalar|IntArray|BoolArray|TensorList|ScalarList)")
 _OBJECTS = ("aclTensor*", "aclTensorList*", "aclScalar*", "aclScalarList*", "aclIntArray*", "aclBoolArray*")
 _NUMBERS = {operator.function: operator.numbers for operator in C_OPERATORS}
 
-#: What a call answers when Python cannot serve it, by the C type of its status.
+#: Result of a call that Python cannot serve, by the C type of the status.
 _FALLBACK = {name: str(statuses.internal) for name, statuses in STATUS_TYPES.items()} | {
     "rtError_t": str(ACL_ERROR_RT_INTERNAL_ERROR),
 }
 
 
 def fallback(function: CFunction) -> str:
-    """The C expression that a call returns when Python cannot serve it: an error status, or the function's null."""
+    """Return the C expression for a call that Python cannot serve: an error status, or the function's null."""
     if function.returns_status:
         return _FALLBACK[function.returns]
     match function.null:
@@ -58,7 +58,7 @@ def fallback(function: CFunction) -> str:
 
 
 def entries_header(functions: Iterable[CFunction]) -> str:
-    """``entries.h``: the table of entry points that the bridge fills and the libraries call through."""
+    """Return ``entries.h``: the table of entry points that the bridge fills and the libraries call."""
     members = "".join(
         f"    {entry_declaration(function).replace(f'py_{function.name}(', f'(*{function.name})(', 1)};\n"
         for function in functions
@@ -68,13 +68,13 @@ def entries_header(functions: Iterable[CFunction]) -> str:
         "#ifndef ACLNN_ENTRIES_H\n#define ACLNN_ENTRIES_H\n\n"
         "#include <stdatomic.h>\n#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n\n"
         f"struct aclnn_entries {{\n{members}{served}"
-        "    /* How many calls have come, of which some may wait for Python's lock. */\n"
+        "    /* Number of calls made by C, some of which may be waiting for Python's lock. */\n"
         "    atomic_ulong *aclnn_entered;\n};\n\n#endif\n"
     )
 
 
 def table(functions: Sequence[CFunction]) -> str:
-    """C code of the bridge: declares what Python implements and fills the table with it."""
+    """Return the bridge's C code that declares the Python entry points and fills the table with them."""
     declarations = "".join(f"{entry_declaration(function)};\n" for function in functions)
     members = "".join(f"    .{function.name} = py_{function.name},\n" for function in functions)
     declarations += "".join(f"{served};\n" for served in SERVED)
@@ -84,7 +84,7 @@ def table(functions: Sequence[CFunction]) -> str:
 
 
 def library(functions: Iterable[CFunction | Alias | Stub], headers: Iterable[str]) -> str:
-    """The C source of one library."""
+    """Return the C source of one library."""
     includes = "".join(f'#include "{header}"\n' for header in headers)
     bodies = "\n".join(map(_body, functions))
     ours = "".join(f'#include "{name}"\n' for name in ("entries.h", "objects.h", "start.h", "stubs.h"))
@@ -115,16 +115,16 @@ def _trampoline(function: CFunction) -> str:
 
 
 def _call(function: CFunction) -> str:
-    """C code that asks Python."""
+    """Return the C expression that calls Python."""
     arguments = ", ".join(_border_argument(parameter.name, parameter) for parameter in function.parameters)
     call = f"aclnn_asked(entries)->{function.name}({arguments})"
     return f"({function.returns}){call}" if result_type(function) == "uintptr_t" else call
 
 
 def _served(function: CFunction, matched: re.Match[str] | None) -> str:
-    """C code that tries to serve a call without Python, with a placeholder for the call to Python.
+    """Return a C expression that tries to serve a call without Python, with a placeholder for the call of Python.
 
-    Only the placeholder for most functions.
+    For most functions it is the placeholder alone.
     """
     if matched is None:
         return "{}"
@@ -137,12 +137,12 @@ def _served(function: CFunction, matched: re.Match[str] | None) -> str:
     )
     if matched["verb"] == "Destroy":
         return f"{name}({arguments}) ? 0 : {{}}"
-    # GNU's C, as clang's: a ?: b is a ? a : b.
+    # A GNU extension, which clang has too: a ?: b is a ? a : b.
     return f"({function.returns}){name}({arguments}) ?: {{}}"
 
 
 def _phase_one(function: CFunction) -> str:
-    """Phase one: the answer that is kept for these arguments, or Python's, which is kept."""
+    """Return phase one in C: the cached answer for these arguments, else Python's, which is then cached."""
     numbers = _NUMBERS.get(function.name.removesuffix(PHASE_ONE), ())
     described = "".join(f"        {_key(parameter, numbers)};\n" for parameter in function.inputs)
     size, executor = (parameter.name for parameter in function.outputs)
@@ -159,7 +159,7 @@ def _phase_one(function: CFunction) -> str:
 
 
 def _phase_two(function: CFunction) -> str:
-    """Phase two: Python runs an executor that has been ended here, or what it has itself."""
+    """Return phase two in C: Python runs an executor removed from C's table, or one of its own."""
     workspace, size, executor, stream = (parameter.name for parameter in function.parameters)
     return (
         f"{function.prototype}\n{{\n    const aclnn_mode callers = aclnn_take_mode();\n"
@@ -195,7 +195,7 @@ def _border_argument(name: str, parameter: CParameter) -> str:
 
 
 def _definition(prototype: str, fallback: str, call: str, served: str = "{}", before: str = "") -> str:
-    # The prefix is that of no parameter's name: aclnnSeluBackward has one called result.
+    # Prefixed to differ from parameters' names: aclnnSeluBackward has one called result.
     returns = re.sub(r"\w+\(.*", "", prototype)
     is_void = returns == "void "
     result = ("int " if is_void else returns) + "aclnn_result"
@@ -209,14 +209,14 @@ def _definition(prototype: str, fallback: str, call: str, served: str = "{}", be
 
 
 def exports(names: Iterable[str]) -> str:
-    """A linker script that makes these names visible and nothing else."""
+    """Return a linker script that exports only these names."""
     return "{\n  global:\n" + "".join(f"    {name};\n" for name in names) + "  local: *;\n};\n"
 
 
 def config(values: Mapping[str, str]) -> str:
-    """``config.h``: where this machine's Python is, how long elements are, and of which types scalars are."""
+    """Return ``config.h``: where this machine's Python is, element sizes, and the data types of scalars."""
     lines = "".join(f"#define {name} {_literal(value)}\n" for name, value in values.items())
-    # Python makes tensors of smaller elements.
+    # Tensors of smaller elements are created by Python.
     whole = [dtype for dtype in DataType if dtype >= 0 and dtype.bits == 8 * dtype.itemsize]
     sizes = ", ".join(f"[{dtype.value}] = {dtype.itemsize}" for dtype in whole)
     lines += f"#define ACLNN_ITEMSIZES {{{sizes}}}\n"
@@ -225,11 +225,11 @@ def config(values: Mapping[str, str]) -> str:
 
 
 def _literal(text: str) -> str:
-    """A C string of the bytes that the system knows a path by; a question mark might begin a trigraph."""
+    """Return a C string literal of a path's bytes; a question mark is escaped since it might begin a trigraph."""
     plain = (chr(byte) if 32 <= byte < 127 and byte not in b'"\\?' else f"\\{byte:03o}" for byte in os.fsencode(text))
     return f'"{"".join(plain)}"'
 
 
 def source(name: str) -> str:
-    """The text of a C file of this package."""
+    """Return the text of a C file of this package."""
     return (Path(__file__).parent / name).read_text(encoding="utf-8")

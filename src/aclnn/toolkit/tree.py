@@ -1,4 +1,4 @@
-"""The toolkit's tree: find it, check that it is current, and rebuild it (``layout``) where it is not."""
+"""The toolkit's tree: find it, check that it is current, and rebuild it (``layout``) if not."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _STAMP = "aclnn/build.json"
 def default_root() -> Path:
     """Return the tree's default folder: ACLNN_TOOLKIT_DIR, else one in the user's cache for this Python.
 
-    ``ACLNN_OPERATORS`` has one of its own.
+    Each value of ``ACLNN_OPERATORS`` has its own folder.
 
-    Where others could change the user's cache, it is a temporary folder.
+    If others could write to the user's cache, the folder is a temporary one.
     """
     configured = os.environ.get("ACLNN_TOOLKIT_DIR")
     if configured:
@@ -43,15 +43,15 @@ def default_root() -> Path:
 
 
 def build(root: Path | None = None, refused: Sequence[str] = ()) -> Path:
-    """Lay out the tree, over an older one if there is one.
+    """Write the tree, replacing an older one if present.
 
     Args:
-        root: where; the default folder must be one that others cannot change.
-        refused: operators' functions that are not here, for which there shall be entry points that refuse.
+        root: the tree's folder; the default one must be writable by this user only.
+        refused: unknown operators' functions, for which entry points that return an error are defined.
 
     Raises:
-        ToolkitError, MissingExtraError: something is missing on this machine; the text says what to install.
-        PermissionError: others could change the default folder.
+        ToolkitError, MissingExtraError: this machine lacks something; the text says what to install.
+        PermissionError: others could write to the default folder.
     """
     compiler.check()
     root = root.absolute() if root else _trusted_folder(default_root())
@@ -66,31 +66,31 @@ def _lay_out(root: Path, refused: Sequence[str] = ()) -> None:
 
 
 def _stamp(root: Path, fingerprint: str) -> None:
-    """Record what the tree was laid out from."""
+    """Record the fingerprint of the tree."""
     noted = {"fingerprint": fingerprint, "sources": _sources()}
     _layout().write(root / _STAMP, json.dumps(noted) + "\n")
 
 
 def _layout() -> ModuleType:
-    """Import what knows every function of C, which takes longer than all that a program's start does besides."""
+    """Import the module that knows every C function, which takes longer than all other start-up work."""
     from aclnn.toolkit import layout
 
     return layout
 
 
 def ensure(root: Path | None = None) -> Path:
-    """The tree, built if it is missing or older than this package, or if others could have changed a file of it.
+    """Return the tree, built if it is missing, out of date, or writable by others.
 
     Raises:
         ToolkitError: it cannot be built here.
-        PermissionError: others could change it again.
+        PermissionError: others could write to it again.
     """
     root = (root or default_root()).absolute()
     if is_current(root):
         return root
     compiler.check()
     with unwritable_by_others(), locked(_trusted_folder(root)):
-        if not is_current(root):  # else another process has built it meanwhile
+        if not is_current(root):  # another process may have built it while this one waited
             _lay_out(root)
             expect_trusted_tree(root)
     return root
@@ -103,7 +103,7 @@ def _trusted_folder(root: Path) -> Path:
 
 
 def is_current(root: Path) -> bool:
-    """Return True where the tree was built from this package and Python as they are, and others could not change it."""
+    """Return True if the tree was built from the current package and Python, and others could not change it."""
     try:
         expect_trusted_tree(root)
         stamp: Mapping[str, str] = json.loads((root / _STAMP).read_text(encoding="utf-8"))
@@ -120,7 +120,7 @@ def is_current(root: Path) -> bool:
 
 
 def _sources() -> str:
-    """Return a digest of all from which ``layout.fingerprint`` follows, by the sizes and times of files."""
+    """Return a digest of the sizes and times of all files that determine ``layout.fingerprint``."""
     parts = [__version__, sys.version, sys.executable, *compiler.import_paths()]
     for file in (*_files(Path(aclnn.__file__).parent), *map(Path, custom.files())):
         about = file.stat()
