@@ -1,6 +1,6 @@
-"""The operators in PyTorch: importing this registers ``torch.ops.aclnn.*`` with gradients, batching and sharding.
+"""The operators in PyTorch: importing this module registers ``torch.ops.aclnn.*`` with gradients, vmap and sharding.
 
-``nn`` has modules, ``functional`` functions, ``patch`` swaps a model's PyTorch modules for ours.
+``nn`` has modules, ``functional`` has functions, and ``patch`` replaces a model's PyTorch modules by these.
 
 Raises:
     MissingExtraError: torch is not installed, or older than 2.8.

@@ -1,4 +1,4 @@
-"""Autocast, as for PyTorch's own operators of the same names; all others compute in the type that arrives."""
+"""Autocast as for PyTorch's operators of the same names; all other operators compute in their inputs' type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ for _name in _IN_FLOAT32_ON_CUDA:
 
 
 def _narrow_prelu(device: str) -> None:
-    """Have PReLU compute in autocast's type."""
+    """Register autocast of PReLU to the lower-precision type."""
     key = getattr(torch._C.DispatchKey, f"Autocast{device.upper()}")
 
     def prelu(x: Tensor, weight: Tensor) -> Tensor:

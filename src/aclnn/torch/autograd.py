@@ -1,4 +1,4 @@
-"""Register gradients with PyTorch's autograd, and refuse those that do not exist."""
+"""Registration of gradients with PyTorch's autograd, and errors for operators without a gradient."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ _is_grad_enabled, _any_requires_grad = torch.is_grad_enabled, torch._C._any_requ
 
 
 def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]) -> None:
-    """Give an operator its gradient; ``setup(ctx, inputs, output)`` sees every argument, defaults included.
+    """Register an operator's gradient; ``setup(ctx, inputs, output)`` receives every argument, defaults included.
 
-    ``backward(ctx, *grads)`` returns the gradients of these, after a None for the kernel that ``forward`` is given.
+    ``backward(ctx, *grads)`` returns a None, for the kernel that ``forward`` receives first, and the gradients of the
+    arguments.
 
-    ``torch.library.register_autograd`` would do, but refuses ``torch.func``, and sends calls without gradients through
-    the dispatcher a second time, which takes as long as all the rest of a small call.
+    ``torch.library.register_autograd`` would do, but does not support ``torch.func``, and sends calls without gradients
+    through the dispatcher twice, which takes as long as all the rest of a small call.
     """
     overload = getattr(_OURS, name).default
 
@@ -43,7 +44,7 @@ def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]
 
     attributes = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
     function = type(f"Aclnn_{name}", (torch.autograd.Function,), attributes)
-    # Function.apply itself would start torch.func's transforms, which have been seen to when the kernel is called.
+    # Function.apply itself would start torch.func's transforms, which have run when the kernel is called.
     apply = super(torch.autograd.Function, function).apply
     direct = Direct(name, _AFTER)
     defaults = default_arguments(BY_NAME[name])
@@ -63,7 +64,7 @@ def register(name: str, backward: Callable[..., Any], setup: Callable[..., None]
 
 
 def _recorded(run: Callable[..., Any], *arguments: Any) -> Any:
-    """Run with both modes of differentiation on, for outer transforms: Function.forward disables them."""
+    """Run with both modes of differentiation enabled, for outer transforms: Function.forward disables them."""
     with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
         return run(*arguments)
 
@@ -74,7 +75,7 @@ def _go_on(overload: Any, keyset: Any, *arguments: Any) -> Any:
 
 
 def _refuse(name: str) -> None:
-    """Have backward passes through an operator without a gradient fail; PyTorch would warn and go on without it."""
+    """Make backward passes through an operator without a gradient fail; PyTorch would only warn."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None: ...
 
@@ -85,7 +86,7 @@ def _refuse(name: str) -> None:
 
 
 def refuse_others() -> None:
-    """Have backward passes fail through every operator that has no gradient registered."""
+    """Make backward passes fail for every operator without a registered gradient."""
     for operator in filter(is_functional, OPERATORS):
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aclnn::{operator.name}", "Autograd"):
             if any(parameter.updated for parameter in operator.inputs):

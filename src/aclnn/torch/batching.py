@@ -1,4 +1,4 @@
-"""``torch.func.vmap``: the batch becomes one more leading dimension, without copies, where there is room for one."""
+"""``torch.func.vmap``: the batch becomes an additional leading dimension, without copies, if the rank allows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Tensor = Any
 
 
 def _leading(tensor: Tensor, dim: int | None, batch_size: int, rank: int = 0) -> Tensor:
-    """Move a tensor's batch to the front, or repeat it without copies, with ones up to ``rank`` other dimensions."""
+    """Move a tensor's batch to the front, or expand it without a copy, and pad the rank with ones up to ``rank``."""
     tensor = tensor.expand(batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
     for _ in range(rank - tensor.dim() + 1):
         tensor = tensor.unsqueeze(1)
@@ -32,10 +32,10 @@ def _elementwise(call: Callable[..., Tensor]) -> Callable[..., tuple[Tensor, int
 
 
 def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: Any) -> tuple[Any, Any]:
-    """Call once for each member of the batch: parameters' gradients are sums over rows that must stay apart."""
+    """Call once per batch member: parameters' gradients are sums over rows, which must not mix members."""
     pairs = list(zip(arguments, in_dims, strict=True))
     batched = [isinstance(a, torch.Tensor) and d is not None for a, d in pairs]
-    if not info.batch_size:  # a member of zeros shows what results are like; running statistics stay as they are
+    if not info.batch_size:  # zeros give the results' shapes; running statistics stay unchanged
         pairs = [
             (a.sum(d, keepdim=True) if moves else a.clone() if isinstance(a, torch.Tensor) else a, d)
             for (a, d), moves in zip(pairs, batched, strict=True)
@@ -53,20 +53,20 @@ def _one_by_one(call: Callable[..., Any], info: Any, in_dims: Any, arguments: An
 
 
 def _is_deep(in_dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> bool:
-    """Return True where a member has as many dimensions as operators take, and the batch finds no place before them."""
+    """Return True if members have the maximum rank of the operators, which leaves no dimension for the batch."""
     pairs = zip(arguments, in_dims, strict=True)
     return any(isinstance(a, torch.Tensor) and a.dim() - (d is not None) >= MOST_DIMS for a, d in pairs)
 
 
 def _along(call: Callable[..., Any]) -> Callable[..., Any]:
-    """Make the rule of operators along the dimension that is their first attribute, one of the last tensor's."""
+    """Make the rule of operators with a dimension as their first attribute, a dimension of the last tensor."""
 
     def rule(info: Any, in_dims: tuple[int | None, ...], *arguments: Any) -> Any:
         tensors = [a for a in arguments if isinstance(a, torch.Tensor)]
         dim, *attributes = arguments[len(tensors) :]
         moved = [_leading(tensor, at, info.batch_size) for tensor, at in zip(tensors, in_dims, strict=False)]
         rank = moved[-1].dim() - 1
-        if not -rank <= dim < rank:  # which would be the batch's
+        if not -rank <= dim < rank:  # out of a member's range, and possibly the batch dimension
             return _one_by_one(call, info, in_dims, arguments)
         results = call(*moved, dim + 1 if dim >= 0 else dim, *attributes)
         return results, (0,) * len(results) if isinstance(results, tuple) else 0
@@ -96,7 +96,7 @@ def _layer_norm_backward(call: Callable[..., Any]) -> Callable[..., Any]:
             return _one_by_one(call, info, in_dims, (dy, x, shape, mean, rstd, weight, *rest))
         tensors = (dy, in_dims[0]), (x, in_dims[1]), (mean, in_dims[3]), (rstd, in_dims[4])
         dy, x, mean, rstd = (_leading(tensor, dim, info.batch_size) for tensor, dim in tensors)
-        # The bias is never used, so a batched one is left out.
+        # The bias is unused, so drop a batched one.
         results = call(dy, x, shape, mean, rstd, weight, bias if in_dims[6] is None else None, mask)
         return results, tuple(None if result is None else 0 for result in results)
 

@@ -1,4 +1,4 @@
-"""The forward operators under PyTorch's function names and signatures."""
+"""Forward operators with PyTorch's function names and signatures."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _REQUIRED = Parameter.empty
 
 
 def _activation(name: str, *, operator: str = "", inplace: bool = True, **numbers: Any) -> Callable[..., Tensor]:
-    """Return the function of an operator of one tensor, with the signature of PyTorch's.
+    """Return the function of a unary operator, with the signature of PyTorch's function.
 
     Args:
-        name: PyTorch's.
-        operator: ours; by default of the same name.
-        inplace: whether PyTorch's has a last argument ``inplace``.
-        numbers: the attributes with their defaults, in order.
+        name: name of PyTorch's function.
+        operator: name of the operator; by default the same.
+        inplace: whether PyTorch's function has a last argument ``inplace``.
+        numbers: the attributes and their defaults, in order.
     """
     declared = BY_NAME[operator or name]
     run = getattr(torch.ops.aclnn, declared.name)
@@ -75,12 +75,12 @@ threshold = _activation("threshold", threshold=_REQUIRED, value=_REQUIRED)
 
 
 def fast_gelu(input: Tensor) -> Tensor:
-    """``x / (1 + exp(-1.702·x))``; any shape of at most 8 dimensions, float32, float16 or bfloat16."""
+    """Compute ``x / (1 + exp(-1.702·x))`` of up to 8 dimensions in float32, float16 or bfloat16."""
     return torch.ops.aclnn.fast_gelu(input)
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """``x·Phi(x)`` or its tanh approximation, as ``torch.nn.functional.gelu``.
+    """Compute ``x·Phi(x)`` or its tanh approximation, as ``torch.nn.functional.gelu``.
 
     Raises:
         RuntimeError: ``approximate`` is neither "none" nor "tanh".
@@ -91,11 +91,11 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def _softmax(name: str) -> Callable[..., Tensor]:
-    """Return the function of a softmax, with the signature of PyTorch's."""
+    """Return a softmax function with the signature of PyTorch's function."""
     run = getattr(torch.ops.aclnn, name)
 
     def function(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-        if dim is None:  # which PyTorch chooses, and warns of
+        if dim is None:  # PyTorch chooses a dimension and warns
             dim = torch.nn.functional._get_softmax_dim(name, input.dim(), _stacklevel)
         return run(input if dtype is None else input.to(dtype), dim)
 
@@ -115,9 +115,9 @@ def layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """LayerNorm over the trailing dimensions, as ``torch.nn.functional.layer_norm``.
+    """Compute LayerNorm over the trailing dimensions, as ``torch.nn.functional.layer_norm``.
 
-    Weight and bias have one data type, float32 or the input's.
+    Weight and bias share one data type, float32 or the input's.
     """
     return torch.ops.aclnn.layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
@@ -125,9 +125,9 @@ def layer_norm(
 def rms_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
 ) -> Tensor:
-    """RMSNorm over the trailing dimensions, as ``torch.nn.functional.rms_norm``.
+    """Compute RMSNorm over the trailing dimensions, as ``torch.nn.functional.rms_norm``.
 
-    The weight has the input's data type or float32. ``eps`` is float32's, 2⁻²³, unless given, for 16 bits too.
+    The weight has the input's data type or float32. ``eps`` defaults to 2⁻²³, float32's epsilon, for 16-bit types too.
     """
     shape = tuple(normalized_shape)
     if tuple(input.shape[input.dim() - len(shape) :]) != shape:
@@ -139,9 +139,9 @@ def rms_norm(
 def group_norm(
     input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """GroupNorm of (N, C, …), as ``torch.nn.functional.group_norm``.
+    """Compute GroupNorm of (N, C, …), as ``torch.nn.functional.group_norm``.
 
-    Weight and bias have the input's data type, or float32, in which a result of 16 bits is then computed.
+    Weight and bias have the input's data type or float32; with float32, 16-bit inputs are computed in float32.
     """
     n, c, *space = input.shape
     wide = input.float() if any(p is not None and p.dtype is torch.float32 for p in (weight, bias)) else input
@@ -159,17 +159,17 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """BatchNorm of (N, C, …), as ``torch.nn.functional.batch_norm``; in training it updates the running statistics.
+    """Compute BatchNorm of (N, C, …), as ``torch.nn.functional.batch_norm``; training updates the running statistics.
 
     Raises:
-        ValueError: in training, a channel has one value, or there is one of the running statistics without the other.
-        RuntimeError: otherwise, there are no running statistics.
+        ValueError: in training, a channel has a single value, or only one of the running statistics is given.
+        RuntimeError: in evaluation, there are no running statistics.
     """
     n, _, *space = input.shape
     if training and math.prod((n, *space)) == 1:
         raise ValueError(f"batch_norm(): input: expected more than one value a channel, got {list(input.shape)}")
     _expect_statistics("batch_norm", running_mean, running_var, training)
-    # Of five dimensions the operator wants a format, which tensors of PyTorch do not have.
+    # With five dimensions the operator requires a format that PyTorch's tensors do not have.
     flat = input.flatten(3) if input.dim() == _VIDEO_RANK else input
     found = torch.ops.aclnn.batch_norm(flat, weight, bias, running_mean, running_var, training, momentum, eps)[0]
     return found.reshape(input.shape)
@@ -185,14 +185,14 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """InstanceNorm of (N, C, …), as ``torch.nn.functional.instance_norm``: BatchNorm of samples of their own.
+    """Compute InstanceNorm of (N, C, …), as ``torch.nn.functional.instance_norm``: BatchNorm per sample.
 
-    With running statistics these are updated by their mean over the samples.
+    Running statistics are updated by the mean over the samples.
 
     Raises:
-        ValueError: of the input's statistics, a channel has one value, or there is one of the running statistics
-            without the other.
-        RuntimeError: otherwise, there are no running statistics.
+        ValueError: with the input's statistics, a channel has a single value, or only one of the running statistics is
+            given.
+        RuntimeError: without the input's statistics, there are no running statistics.
     """
     n, c, *space = input.shape
     if use_input_stats and math.prod(space) == 1:
@@ -218,7 +218,7 @@ _VIDEO_RANK = 5
 
 
 def _expect_statistics(function: str, mean: Tensor | None, var: Tensor | None, of_input: bool) -> None:
-    """Refuse running statistics that PyTorch refuses."""
+    """Reject combinations of running statistics that PyTorch rejects."""
     if not of_input and (mean is None or var is None):
         raise RuntimeError(f"{function}(): expected running_mean and running_var without the input's statistics")
     if (mean is None) != (var is None):
@@ -226,7 +226,7 @@ def _expect_statistics(function: str, mean: Tensor | None, var: Tensor | None, o
 
 
 def _may_be_differentiated(input: Tensor) -> bool:
-    """Return True where a gradient may be asked for: later if traced; tensors under ``torch.func.vmap`` do not tell."""
+    """Return True if a gradient may be needed: also later, if traced, or under ``torch.func.vmap``."""
     if not isinstance(input, torch.Tensor) or torch.jit.is_tracing() or torch.compiler.is_exporting():
         return True
     return bool(torch.is_grad_enabled() and (input.requires_grad or torch._C._functorch.is_batchedtensor(input)))

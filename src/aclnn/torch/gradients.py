@@ -1,4 +1,4 @@
-"""Gradients of forward operators: our backward operators."""
+"""Gradients of forward operators, computed by the backward operators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OURS = torch.ops.aclnn
 
 
 def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
-    """Register the gradient of an elementwise forward operator of x and, perhaps, a number."""
+    """Register the gradient of an elementwise forward operator of x and possibly a number."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         x, *ctx.attributes = inputs
@@ -22,7 +22,7 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         (x,) = ctx.saved_tensors
-        if x.dim() > MOST_DIMS:  # as some forward operators take, but no backward one
+        if x.dim() > MOST_DIMS:  # some forward operators accept more dimensions, but no backward operator does
             flat = grad.flatten(0, -MOST_DIMS), x.flatten(0, -MOST_DIMS)
             dx = differentiate(*flat, *ctx.attributes).reshape(x.shape)
         else:
@@ -32,13 +32,13 @@ def _first(name: str, differentiate: Callable[..., Tensor]) -> None:
     register(name, backward, setup)
 
 
-# Overloads: to find one by its name and arguments takes 0.2 µs, and ten times that with cold caches.
+# Overloads: look-up by name and arguments takes 0.2 µs, and ten times that with cold caches.
 _hardswish_backward, _gelu_backward = _OURS.hardswish_backward.default, _OURS.gelu_backward_v2.default
 _layer_norm_backward, _swi_glu_grad = _OURS.layer_norm_backward.default, _OURS.swi_glu_grad.default
 
 
 def _or_zeros(function: Callable[..., Any], *places: int) -> Callable[..., Any]:
-    """Return the function, which refuses tensors without elements, with zeros for these, like arguments at places."""
+    """Wrap a function that rejects empty tensors: return zeros like the arguments at these positions instead."""
 
     def gradients(grad: Tensor, *arguments: Any) -> Any:
         if grad.numel():
@@ -79,7 +79,7 @@ _first("gelu_v2", lambda grad, x, mode: _gelu_backward(grad, x, "tanh" if mode =
 
 
 def _by_result(name: str, differentiate: Callable[..., Tensor]) -> None:
-    """Register the gradient of a forward operator of x and, perhaps, a number that is told by its result."""
+    """Register the gradient of a forward operator of x and possibly a number, as a function of the result."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         _, *ctx.attributes = inputs
@@ -87,7 +87,7 @@ def _by_result(name: str, differentiate: Callable[..., Tensor]) -> None:
 
     def backward(ctx: Any, grad: Tensor) -> Any:
         (y,) = ctx.saved_tensors
-        if y.dim() > MOST_DIMS:  # of elementwise operators alone
+        if y.dim() > MOST_DIMS:  # elementwise operators only
             flat = grad.flatten(0, -MOST_DIMS), y.flatten(0, -MOST_DIMS)
             dx = differentiate(*flat, *ctx.attributes).reshape(y.shape)
         else:
@@ -162,7 +162,7 @@ def _setup_prelu(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 def _prelu(ctx: Any, grad: Tensor) -> Any:
     x, weight = ctx.saved_tensors
-    if not x.numel():  # of which aclnnPreluBackward writes no gradient of the weight
+    if not x.numel():  # aclnnPreluBackward does not write the weight's gradient then
         return None, torch.zeros_like(x), torch.zeros_like(weight)
     dtype = torch.promote_types(x.dtype, weight.dtype)
     dx, dw = _OURS.prelu_backward.default(grad.to(dtype), x.to(dtype), weight.to(dtype))
@@ -178,7 +178,7 @@ def _setup_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, .
     _, mean, rstd = output
     ctx.save_for_backward(x, weight, bias, mean, rstd)
     ctx.mark_non_differentiable(mean, rstd)
-    ctx.set_materialize_grads(False)  # none are made of zeros for mean and rstd
+    ctx.set_materialize_grads(False)  # no zeros for mean and rstd
 
 
 def _layer_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
@@ -200,7 +200,7 @@ def _setup_rms_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...
     _, rstd = output
     ctx.save_for_backward(x, gamma, rstd)
     ctx.mark_non_differentiable(rstd)
-    ctx.set_materialize_grads(False)  # none is made of zeros for rstd
+    ctx.set_materialize_grads(False)  # no zeros for rstd
 
 
 def _rms_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
@@ -259,7 +259,7 @@ def _add_layer_norm(ctx: Any, grad: Tensor | None, _mean: Any, _rstd: Any, grad_
     if grad is None and grad_sum is None:
         return (None,) * len(ctx.needs_input_grad)
     x1, x2, weight, added, mean, rstd = ctx.saved_tensors
-    # The gradient takes one data type, and knows two terms: what both must hold is computed in float32.
+    # The gradient operator takes one data type and two terms; mixed types and a third term are computed in float32.
     dtype = torch.float32 if added is not None or weight.dtype != x1.dtype or x2.dtype != x1.dtype else x1.dtype
     grad, grad_sum = (None if g is None else g.to(dtype) for g in (grad, grad_sum))
     first = x1.to(dtype)
@@ -341,7 +341,7 @@ def _group_norm_swish(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
         return (None,) * len(ctx.needs_input_grad)
     x, weight, bias, mean, rstd = ctx.saved_tensors
     _, *needs = ctx.needs_input_grad
-    # One data type, to which 16-bit elements beside float32 parameters are widened.
+    # One data type: 16-bit elements are widened if the parameters are float32.
     dtype = next((parameter.dtype for parameter in (weight, bias) if parameter is not None), x.dtype)
     wide, dy, mean, rstd = (tensor.to(dtype) for tensor in (x, grad, mean, rstd))
     if ctx.activated:
@@ -372,7 +372,7 @@ def _setup_ada_layer_norm(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Non
 def _ada_layer_norm(ctx: Any, grad: Tensor | None, *_: Any) -> Any:
     if grad is None:
         return (None,) * len(ctx.needs_input_grad)
-    # The statistics are no results of one variant, and rounded to 16 bits of the other.
+    # One variant does not return the statistics; the other rounds them to 16 bits.
     wide: list[Any] = [None if tensor is None else tensor.float() for tensor in ctx.saved_tensors]
     x, *others = wide
     _, mean, rstd = _OURS.ada_layer_norm_v2.default(*wide, ctx.eps)
@@ -388,7 +388,7 @@ for _name in ("ada_layer_norm", "ada_layer_norm_v2"):
 def _setup_batch_norm(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, ...]) -> None:
     x, weight, bias, mean, var, ctx.training, _, ctx.eps = inputs
     saved = output[1:] if ctx.training else (None, None)
-    # Outside of training the statistics are constants, which a later step in training must not change.
+    # In evaluation the statistics are constants; copy them, since a later training step may update them.
     running = (None, None) if ctx.training else (t if t is None else t.clone() for t in (mean, var))
     ctx.save_for_backward(x, weight, *running, *saved)
     ctx.bias = None if bias is None else bias.dtype

@@ -1,4 +1,4 @@
-"""Modules: PyTorch's own, computing with our operators. Parameters, state dicts and ``isinstance`` stay the same."""
+"""Modules: PyTorch's classes, computing with these operators. Parameters, state dicts and ``isinstance`` still work."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from aclnn.torch.registration import torch
 
 Tensor = Any
 
-# misc: torch may be absent, so that mypy sees its classes as Any.
+# misc: torch may not be installed, so mypy sees its classes as Any.
 
 
 def _module(theirs: Any, function: Any) -> Any:
-    """Return a subclass of PyTorch's module, whose attributes are named as the function's arguments."""
+    """Return a subclass of PyTorch's module, whose attributes have the names of the function's arguments."""
     _, *names = function.__signature__.parameters
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return function(input, *[getattr(self, name) for name in names])
 
     attributes = {"__doc__": f"``torch.nn.{theirs.__name__}``.", "__module__": __name__, "forward": forward}
@@ -44,10 +44,10 @@ Threshold = _module(torch.nn.Threshold, functional.threshold)
 
 
 class FastGELU(torch.nn.Module):  # type: ignore[misc]
-    """``x / (1 + exp(-1.702·x))`` on any shape of at most 8 dimensions; also known as QuickGELU."""
+    """Compute ``x / (1 + exp(-1.702·x))`` of up to 8 dimensions; also known as QuickGELU."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return functional.fast_gelu(input)
 
 
@@ -55,15 +55,15 @@ class GELU(torch.nn.GELU):  # type: ignore[misc]
     """``torch.nn.GELU``, approximate "none" or "tanh"."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return functional.gelu(input, self.approximate)
 
 
 def _softmax(theirs: Any, function: Any) -> Any:
-    """Return a subclass of one of PyTorch's modules along a dimension."""
+    """Return a subclass of a PyTorch module with a dimension."""
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return function(input, self.dim, _stacklevel=5)
 
     attributes = {"__doc__": f"``torch.nn.{theirs.__name__}``.", "__module__": __name__, "forward": forward}
@@ -78,7 +78,7 @@ class LayerNorm(torch.nn.LayerNorm):  # type: ignore[misc]
     """``torch.nn.LayerNorm``."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return functional.layer_norm(input, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
@@ -86,7 +86,7 @@ class RMSNorm(torch.nn.RMSNorm):  # type: ignore[misc]
     """``torch.nn.RMSNorm``."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return functional.rms_norm(input, self.normalized_shape, self.weight, self.eps)
 
 
@@ -94,20 +94,20 @@ class GroupNorm(torch.nn.GroupNorm):  # type: ignore[misc]
     """``torch.nn.GroupNorm``."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         return functional.group_norm(input, self.num_groups, self.weight, self.bias, self.eps)
 
 
 def _batch_norm(theirs: Any) -> Any:
-    """Return a subclass of one of PyTorch's BatchNorms."""
+    """Return a subclass of a PyTorch BatchNorm class."""
 
     def forward(self: Any, input: Tensor) -> Tensor:
-        """Apply it."""
+        """Apply the operator."""
         self._check_input_dim(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # the mean of all batches
+            if self.momentum is None:  # cumulative mean over all batches
                 momentum = 1.0 / float(self.num_batches_tracked)
         by_batch = self.training or (self.running_mean is None and self.running_var is None)
         tracked = not self.training or self.track_running_stats
@@ -124,7 +124,7 @@ BatchNorm3d = _batch_norm(torch.nn.BatchNorm3d)
 
 
 def _instance_norm(theirs: Any) -> Any:
-    """Return a subclass of one of PyTorch's InstanceNorms."""
+    """Return a subclass of a PyTorch InstanceNorm class."""
 
     def apply(self: Any, input: Tensor) -> Tensor:
         by_input = self.training or not self.track_running_stats
@@ -141,7 +141,7 @@ InstanceNorm2d = _instance_norm(torch.nn.InstanceNorm2d)
 InstanceNorm3d = _instance_norm(torch.nn.InstanceNorm3d)
 
 
-#: Our classes by PyTorch's.
+#: Classes of this module by the PyTorch class that they replace.
 OURS: dict[type, type] = {
     ours.__bases__[0]: ours
     for ours in list(globals().values())

@@ -1,7 +1,7 @@
 """torch.ops.aclnn.<operator>: every operator as an ordinary PyTorch operator, registered from its declaration.
 
-One loop over OPERATORS defines each schema, its kernels for the CPU and CUDA, what it does to fake tensors, and its
-``out=`` overload. ``aclnn.torch`` adds gradients, batching and sharding; import that.
+One loop over OPERATORS defines each schema, the kernels for CPU and CUDA, the behaviour on fake tensors, and the
+``out=`` overload. Import ``aclnn.torch``, which adds gradients, batching and sharding.
 """
 
 from __future__ import annotations
@@ -60,17 +60,17 @@ _TORCH_DTYPES = {member: dtype for dtype, member in _DTYPES.items()}
 
 
 def is_functional(operator: Operator) -> bool:
-    """Return True where it makes new tensors; an operator without inputs writes back into its argument."""
+    """Return True if the operator creates its outputs; one without inputs works in place."""
     return bool(operator.inputs)
 
 
 def arguments_of(operator: Operator) -> tuple[Parameter, ...]:
-    """The torch operator's positional arguments, in order; behind its output for one that works in place."""
+    """Return the torch operator's positional arguments in order; the output of an in-place operator precedes them."""
     return tuple(p for p in operator.parameters if p.kind is not Kind.OUTPUT)
 
 
 def schema(operator: Operator) -> str:
-    """Return its schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
+    """Return the operator's schema, such as ``silu_backward(Tensor grad_output, Tensor self) -> Tensor``."""
     if not is_functional(operator):
         return f"{operator.name}({_written_schema(operator)}) -> Tensor(a!)"
     returns = ", ".join(["Tensor"] * len(operator.outputs))
@@ -78,13 +78,13 @@ def schema(operator: Operator) -> str:
 
 
 def out_schema(operator: Operator) -> str:
-    """The schema of its ``out`` overload, one keyword-only tensor for each output, which it returns."""
+    """Return the schema of the ``out`` overload, with one keyword-only tensor per output, which it returns."""
     returns = ", ".join(f"Tensor({letter}!)" for letter in _letters(operator))
     return f"{operator.name}.out({_written_schema(operator)}) -> {_tuple(returns, operator)}"
 
 
 def into_schema(operator: Operator) -> str:
-    """The schema of its ``into`` overload: the same tensors written, nothing returned."""
+    """Return the schema of the ``into`` overload, which writes the same tensors and returns nothing."""
     return f"{operator.name}.into({_written_schema(operator)}) -> ()"
 
 
@@ -98,7 +98,7 @@ def _letters(operator: Operator) -> str:
 
 
 def _updated(operator: Operator) -> list[Parameter]:
-    """Return the inputs that it also writes."""
+    """Return the inputs that the operator also writes."""
     return [p for p in operator.inputs if p.updated]
 
 
@@ -107,7 +107,7 @@ def _tuple(returns: str, operator: Operator) -> str:
 
 
 def out_names(operator: Operator) -> list[str]:
-    """The keywords of the ``out`` overload, one for each output."""
+    """Return the keywords of the ``out`` overload, one per output."""
     outputs = operator.outputs
     return [p.python_name for p in outputs] if len(outputs) > 1 or not is_functional(operator) else ["out"]
 
@@ -134,31 +134,31 @@ def _argument_schema(parameter: Parameter, default: Any, schema_type: str) -> st
 
 
 class _Recipe(NamedTuple):
-    """A validated call: only memory and addresses are left to find."""
+    """A validated call, for which only memory and addresses have to be determined."""
 
     plan: Plan | None
     inputs: Selector
     outputs: Selector
     fresh: tuple[Callable[[], Any] | None, ...]
-    """Allocators of the results; None for one that is masked out."""
+    """Allocators of the results; None for a masked-out result."""
     workspace: Callable[[], Any] | None
 
 
 Arguments = Sequence[Any]
 Outs = Sequence[Any] | None
-#: Runs an operator on its arguments; writes the tensors given as ``outs``, or new ones if that is None.
+#: Runs an operator on its arguments; writes the tensors of ``outs``, or new ones if that is None.
 Evaluate = Callable[[Arguments, Outs], Sequence[Any]]
 
 
 def evaluator(operator: Operator, device: str) -> Evaluate:
     """Return a function that runs the operator on tensors of one device type."""
-    # Checks and plans take 0.1 to 0.6 ms; equal calls share them.
+    # Checks and planning take 0.1 to 0.6 ms; equal calls share them.
     recipes: BoundedCache[tuple[Any, ...], _Recipe] = BoundedCache()
     has_scalars = any(p.kind is Kind.SCALAR for p in operator.attributes)
 
     def evaluate(arguments: Arguments, outs: Outs, devices: Any = None) -> Sequence[Any]:
-        """``devices`` are the numbers of those of all tensors where the type leaves a choice."""
-        if has_scalars:  # whose bytes tell 0.0 from -0.0, and 1 from 1 + 0j
+        """Run the operator; ``devices`` are the tensors' device numbers, if the device type has several devices."""
+        if has_scalars:  # compared by their bytes: 0.0 and -0.0 differ, and so do 1 and 1 + 0j
             arguments = _with_scalars(operator, arguments)
         key = [current_product(), devices]
         addresses = [0]
@@ -197,12 +197,12 @@ def _with_scalars(operator: Operator, arguments: Arguments) -> Arguments:
 
 
 def _cpu(operator: Operator) -> Evaluate:
-    """Evaluate on the CPU, to which the dispatcher gives no tensors of different devices."""
+    """Evaluate on the CPU, where the dispatcher guarantees that all tensors are."""
     return evaluator(operator, "cpu")
 
 
 def _cuda(operator: Operator) -> Evaluate:
-    """On the GPU that holds the first tensor on one."""
+    """Evaluate on the GPU that holds the first GPU tensor."""
     evaluate: Any = evaluator(operator, "cuda")
 
     def evaluate_cuda(arguments: Arguments, outs: Outs) -> Any:
@@ -217,7 +217,7 @@ def _cuda(operator: Operator) -> Evaluate:
 
 
 def _device_of(operator: Operator, arguments: Arguments, outs: Outs) -> Any:
-    """The device that all tensors are on."""
+    """Return the device that all tensors are on."""
     parameters = (*arguments_of(operator), *(() if outs is None else operator.outputs))
     given = [
         (parameter, argument)
@@ -250,7 +250,7 @@ def _prepare(operator: Operator, device: str, arguments: Arguments, outs: Outs) 
 
 
 def _maker(device: Any, shape: Any, strides: Any, dtype: Any, zeros: bool = False) -> Callable[[], Any]:
-    """Return an allocator of such dense tensors: ``empty_like`` of a model without memory takes the least time."""
+    """Return an allocator of dense tensors: ``empty_like`` of a model without memory is the fastest way."""
     model = torch.empty_strided(shape, strides, dtype=dtype, device=device)
     model.untyped_storage().resize_(0)
     return partial(torch.zeros_like if zeros else torch.empty_like, model)
@@ -259,7 +259,7 @@ def _maker(device: Any, shape: Any, strides: Any, dtype: Any, zeros: bool = Fals
 def _describe_call(
     operator: Operator, arguments: Arguments, outs: Outs
 ) -> tuple[Call, tuple[tuple[Any, Any, Any] | None, ...]]:
-    """The call's arguments by C name, and what to allocate when no ``outs`` are given."""
+    """Return the call with arguments by C name, and the outputs to allocate if no ``outs`` are given."""
     given: dict[str, Any] = {
         parameter.name: _view(operator, parameter.name, argument)
         for parameter, argument in zip(arguments_of(operator), arguments, strict=True)
@@ -291,13 +291,13 @@ def _view(operator: Operator, name: str, argument: Any) -> Any:
 
 
 def _fresh(inferred: tuple[DataType, Any], alike: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """Shape, strides and data type of a result: dense, its dimensions ordered in memory as PyTorch orders a sum's.
+    """Return shape, strides and data type of a result: dense, with dimensions in PyTorch's order for a sum.
 
-    Those of ``alike`` that broadcast to the result's shape decide; it is row-major if they are, or if there are none.
+    The tensors ``alike`` that broadcast to the result's shape determine the order; without any it is row-major.
     """
     dtype, shape = inferred
     views = [a if a.shape == shape else a.expand(shape) for a in alike if broadcast_shape(a.shape, shape) == shape]
-    # Whether a symbolic shape is contiguous may not be known, which PyTorch's function allows for.
+    # The contiguity of a symbolic shape may be unknown, which PyTorch's function supports.
     symbolic = any(isinstance(extent, torch.SymInt) for extent in shape)
     if not views or (not symbolic and all(view.is_contiguous() for view in views)):
         strides = torch.empty(shape, device="meta").stride()
@@ -307,13 +307,13 @@ def _fresh(inferred: tuple[DataType, Any], alike: Sequence[Any]) -> tuple[Any, A
 
 
 def _elementwise_arguments(operator: Operator, arguments: Arguments) -> list[Any]:
-    """The tensors whose strides those of the results follow; none for LayerNorm, as in PyTorch."""
+    """Return the tensors that determine the results' strides; none for LayerNorm, as in PyTorch."""
     normalises = any(p.name == "normalizedShape" for p in operator.attributes)
     return [] if normalises else [a for a in arguments if isinstance(a, torch.Tensor)]
 
 
 def _fake(operator: Operator, arguments: Arguments, outs: Outs) -> Sequence[Any]:
-    """Check the arguments' descriptions alone, and make results without memory."""
+    """Check the arguments' descriptions only, and return results without memory."""
     where = _device_of(operator, arguments, outs)
     call, fresh = _describe_call(operator, _with_scalars(operator, arguments), outs)
     run_checks(call)
@@ -327,7 +327,7 @@ def _unwrap(results: Sequence[Any]) -> Any:
 
 
 def _functional(evaluate: Evaluate, operator: Operator) -> Callable[..., Any]:
-    """The functional overload's kernel. The dispatcher leaves out trailing arguments that equal their defaults."""
+    """Return the functional overload's kernel. The dispatcher omits trailing arguments that equal their defaults."""
     defaults = default_arguments(operator)
     count = len(defaults)
 
@@ -340,7 +340,7 @@ def _functional(evaluate: Evaluate, operator: Operator) -> Callable[..., Any]:
 
 
 def _counted(kernel: Callable[..., Any], operator: Operator) -> Callable[..., Any]:
-    """Have autograd know that a kernel changes some of its arguments."""
+    """Tell autograd that a kernel changes some of its arguments."""
     places = [place for place, p in enumerate(arguments_of(operator)) if p.updated]
     increment_version = torch.autograd.graph.increment_version
 
@@ -356,7 +356,7 @@ def _counted(kernel: Callable[..., Any], operator: Operator) -> Callable[..., An
 
 
 def _into(evaluate: Evaluate, operator: Operator) -> Callable[..., None]:
-    """The kernel of the overload that writes tensors given by keyword, or by position for an in-place operator."""
+    """Return the kernel that writes tensors given by keyword, or by position for an in-place operator."""
     defaults, names, functional = default_arguments(operator), out_names(operator), is_functional(operator)
     count = len(names)
     increment_version = torch.autograd.graph.increment_version
@@ -386,7 +386,7 @@ def _refuse_inference(operator: Operator, written: Sequence[Any]) -> None:
 
 
 def into_by_copying(operator: Operator) -> Callable[..., None]:
-    """``_into`` for tensors whose elements are not simply what lies in their memory, of which PyTorch makes copies."""
+    """Return ``_into`` for tensors whose elements differ from their memory (lazy conjugation, say): it uses copies."""
     call = getattr(torch.ops.aclnn, operator.name.removeprefix("inplace_"))
 
     def evaluate(arguments: Arguments, outs: Outs) -> Sequence[Any]:
@@ -402,12 +402,12 @@ def into_by_copying(operator: Operator) -> Callable[..., None]:
 
 
 def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., Any]:
-    """Write by the overload that returns nothing, and return what was written."""
+    """Return a kernel that calls the overload without results, and returns the written tensors."""
     direct = Direct(f"{operator.name}.into", torch._C._after_autograd_keyset)
     names, functional = out_names(operator), is_functional(operator)
 
     def composite(keyset: Any, *arguments: Any, **outs: Any) -> Any:
-        # A second passage through the dispatcher would take as long as all the rest of a small call.
+        # Not through the dispatcher again, which would take as long as all the rest of a small call.
         found = direct[keyset.raw_repr()]
         if found is None or (torch.is_grad_enabled() and torch._C._any_requires_grad(*arguments, **outs)):
             found = into
@@ -419,14 +419,14 @@ def _returning(operator: Operator, into: Callable[..., None]) -> Callable[..., A
 
 
 def default_arguments(operator: Operator) -> tuple[Any, ...]:
-    """The default of every argument, None for those without one."""
+    """Return the default of every argument, None for those without one."""
     parameters = operators.signature_of(operator).parameters
     values = (parameters[p.python_name].default for p in arguments_of(operator))
     return tuple(None if value is inspect.Parameter.empty else value for value in values)
 
 
 def refuse_tangents(name: str, tensors: Iterable[Any]) -> None:
-    """Refuse forward-mode differentiation, which would go on without the tangents."""
+    """Reject forward-mode differentiation, which would silently drop the tangents."""
     if forward_ad._current_level < 0:
         return
     for tensor in tensors:
@@ -435,7 +435,7 @@ def refuse_tangents(name: str, tensors: Iterable[Any]) -> None:
 
 
 def no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
-    """Refuse to write into memory that a gradient would have to flow through; else go on below autograd."""
+    """Reject writes into memory through which a gradient would have to flow; else continue below autograd."""
 
     def kernel(keyset: Any, *arguments: Any, **outs: Any) -> Any:
         refuse_tangents(operator.name, (*arguments, *outs.values()))
@@ -451,9 +451,9 @@ def no_gradient(operator: Operator, overload: Any) -> Callable[..., Any]:
 
 
 class Direct(dict[int, Callable[..., Any] | None]):
-    """Our kernels by the number of a set of dispatch keys: that which the dispatcher would call for those in ``mask``.
+    """Maps a raw dispatch key set to the kernel that the dispatcher would call for its keys in ``mask``.
 
-    None where it is not ours. A passage through the dispatcher takes 2 µs.
+    None for a kernel of another library. Going through the dispatcher takes 2 µs.
     """
 
     def __init__(self, name: str, mask: Any) -> None:
@@ -467,7 +467,7 @@ class Direct(dict[int, Callable[..., Any] | None]):
 
 
 def _define(operator: Operator) -> None:
-    # Any strides will do, so Inductor need not copy.
+    # Kernels accept any strides, so Inductor need not copy.
     tags = [torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout]
     LIBRARY.define(schema(operator), tags=tags)
     returning = operator.name
@@ -475,8 +475,8 @@ def _define(operator: Operator) -> None:
         _implement(operator.name, operator, _functional)
         returning = f"{operator.name}.out"
         LIBRARY.define(out_schema(operator), tags=tags)
-    # torch.compile functionalises what writes and returns nothing. Of an operator that returns what it writes Inductor
-    # (2.13) takes the result for new memory, and uses that of the argument again while the result is in use.
+    # torch.compile functionalises an operator that writes and returns nothing. For one that returns what it writes,
+    # Inductor (2.13) treats the result as new memory, and reuses the argument's while the result is in use.
     LIBRARY.define(into_schema(operator), tags=tags)
     _implement(f"{operator.name}.into", operator, _into)
     into = getattr(torch.ops.aclnn, operator.name).into
@@ -493,8 +493,8 @@ def _implement(name: str, operator: Operator, wrap: Callable[..., Callable[..., 
     torch.library.register_fake(f"aclnn::{name}", wrap(partial(_fake, operator), operator), lib=LIBRARY)
 
 
-#: The kernels registered above by schema name and dispatch key.
+#: Kernels registered above, by schema name and dispatch key.
 KERNELS: dict[tuple[str, Any], Callable[..., Any]] = {}
 
-for _operator in sorted(OPERATORS, key=lambda operator: not operator.inputs):  # those in place call the others
+for _operator in sorted(OPERATORS, key=lambda operator: not operator.inputs):  # in-place operators use the others
     _define(_operator)

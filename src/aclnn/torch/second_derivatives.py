@@ -1,6 +1,6 @@
-"""Gradients of backward operators: PyTorch's own.
+"""Gradients of backward operators, by PyTorch.
 
-They are those of the same gradient written in operations that PyTorch differentiates, any number of times.
+Each is derived from the same gradient written in operations that PyTorch can differentiate any number of times.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _THEIRS = torch.ops.aten
 
 
 def _second(name: str, alike: Callable[..., Any]) -> None:
-    """Register the gradients of a backward operator: those of ``alike``, equal to it in PyTorch's operations."""
+    """Register the gradients of a backward operator as those of ``alike``, which computes the same in PyTorch."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         ctx.places = [place for place, value in enumerate(inputs) if isinstance(value, torch.Tensor)]
@@ -48,12 +48,12 @@ def _second(name: str, alike: Callable[..., Any]) -> None:
 
 
 def _vjp(function: Callable[..., tuple[Tensor, ...]], tensors: list[Tensor], dys: list[Tensor]) -> Any:
-    """The gradients of a function by PyTorch, differentiable if grad mode is on."""
+    """Return a function's vector-Jacobian product by PyTorch, differentiable if grad mode is on."""
     if torch._C._are_functorch_transforms_active():
         return torch.func.vjp(function, *tensors)[1](tuple(dys))
     further = torch.is_grad_enabled()
     with torch.enable_grad():
-        # Views, so that only this use is differentiated; that of a tensor whose transform has ended requires no grad.
+        # Views, so that only this use is differentiated; a tensor of a finished transform requires no grad.
         views = [tensor.view_as(tensor) if further else tensor.detach() for tensor in tensors]
         given = [view if view.requires_grad else view.detach().requires_grad_() for view in views]
         varying = [pair for pair in zip(function(*given), dys, strict=True) if pair[0].requires_grad]
@@ -114,7 +114,7 @@ def _prelu_gradients(dy: Tensor, x: Tensor, weight: Tensor) -> tuple[Tensor, Ten
 
 
 def _hardswish_derivative(x: Tensor, outside: Tensor) -> Tensor:
-    """In elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
+    """Return Hardswish's derivative in elementary operations: DTensor has no rule for PyTorch's hardswish_backward."""
     return torch.where(outside, (x > 0.0).to(x.dtype), (x + 1.5) / 3.0)
 
 
@@ -157,7 +157,7 @@ _second("glu_backward", _glu_derivatives)
 _second("ge_glu_backward", _ge_glu_derivatives)
 _second("ge_glu_v3_backward", _ge_glu_derivatives)
 _second("prelu_backward", _prelu_gradients)
-# PyTorch's own does not broadcast.
+# PyTorch's gelu_backward does not broadcast.
 _second("gelu_backward", lambda dy, x: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate="tanh"))
 _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch.ones_like(x), x, approximate=mode))
 
@@ -165,9 +165,9 @@ _second("gelu_backward_v2", lambda dy, x, mode: dy * _THEIRS.gelu_backward(torch
 def _layer_norm_gradients(
     dy: Tensor, x: Tensor, shape: Any, mean: Tensor, rstd: Tensor, weight: Any, bias: Any, mask: Any
 ) -> tuple[Any, Any, Any]:
-    """Compute LayerNorm's gradients by operations that PyTorch differentiates, mean and rstd as functions of x.
+    """Compute LayerNorm's gradients in differentiable operations, with mean and rstd as functions of x.
 
-    That is what mean and rstd are in a model; PyTorch's own second derivative assumes it too.
+    They are functions of x in a model; PyTorch's own second derivative assumes that too.
     """
     dims = list(range(x.dim() - len(shape), x.dim()))
     rows = list(range(x.dim() - len(shape)))
@@ -262,7 +262,7 @@ def _group_norm_gradients(
 
 
 def _normalised(x: Tensor, rstd: Tensor, dims: list[int]) -> tuple[Tensor, Tensor]:
-    """Return x normalised, and rstd's value with the dependence on x that it has for any eps."""
+    """Return normalised x, and rstd's value with its derivative with respect to x, whatever eps was."""
     centred = x - x.mean(dims, keepdim=True)
     variance = (centred * centred).mean(dims, keepdim=True)
     scale = (rstd.detach() ** -2 + (variance - variance.detach())) ** -0.5
@@ -284,7 +284,7 @@ def _group_norm_swish_gradients(
     scale: float,
     *required: bool,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients of GroupNorm and Swish as those of GroupNorm, with Swish's for dy."""
+    """Compute the gradients of GroupNorm and Swish: GroupNorm's, with dy multiplied by Swish's derivative."""
     n, c = x.shape[:2]
     split, parameter = (n, groups, c // groups, -1), (1, groups, c // groups, 1)
     hat, _ = _normalised(x.reshape(split), rstd.reshape(n, groups, 1, 1), [2, 3])

@@ -1,8 +1,8 @@
-"""DTensor rules: how each operator runs on tensors that are spread over several processes.
+"""DTensor rules: placements with which each operator runs on tensors that are distributed over processes.
 
-Elementwise operators take any sharding, the same for all arguments; gated ones and softmax any but along their
-dimension. LayerNorm and RMSNorm take any over their rows: results follow the rows, the gradients of weight and bias are
-partial sums, and the normalised dimensions are whole everywhere. The other norms take whole tensors.
+Elementwise operators accept any sharding that all arguments share; gated ones and softmax any that leaves their
+dimension whole. LayerNorm and RMSNorm accept any sharding of the rows, which the results share; the gradients of weight
+and bias are partial sums. Other norms need whole tensors.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from aclnn.core.operator import Operator
 from aclnn.operators import OPERATORS
 from aclnn.torch.registration import LIBRARY, arguments_of, into_by_copying, is_functional, torch
 
-# A rule: placements of the outputs and of the arguments; None for whatever is no tensor or is absent.
+# A rule: placements of the outputs and of the arguments; None for non-tensors and absent tensors.
 Rule = tuple[list[Any], list[Any]]
 
 
 def _elementwise(*arguments: Any) -> list[Rule]:
     from torch.distributed.tensor import Replicate, Shard
 
-    shape = broadcast_shape(*(a.shape for a in arguments if _is_tensor(a))) or ()  # nothing to spread if there is none
+    shape = broadcast_shape(*(a.shape for a in arguments if _is_tensor(a))) or ()  # no sharding without a common shape
 
     def placement(argument: Any, dim: int) -> Any:
         if not _is_tensor(argument):
@@ -36,7 +36,7 @@ def _elementwise(*arguments: Any) -> list[Rule]:
 
 
 def _along(*arguments: Any, outputs: int = 1) -> list[Rule]:
-    """Rules of operators along one dimension, the first attribute: whole along it."""
+    """Return rules of operators along the dimension in the first attribute, which is not sharded."""
     from torch.distributed.tensor import Replicate, Shard
 
     tensors = [argument for argument in arguments if _is_tensor(argument)]
@@ -47,14 +47,14 @@ def _along(*arguments: Any, outputs: int = 1) -> list[Rule]:
 
 
 def _whole(*arguments: Any) -> list[Rule]:
-    """Rules of operators that need everything, such as the number of rows before theirs."""
+    """Return rules of operators that need whole tensors, for instance to know a row's number."""
     from torch.distributed.tensor import Replicate
 
     return [([Replicate()], [Replicate() if _is_tensor(argument) else None for argument in arguments])]
 
 
 def _prelu(*arguments: Any) -> list[Rule]:
-    """Of x and w, or of dy, x and w: whole along the dimension of the weights, whose gradients are partial sums."""
+    """Return rules for x and w, or dy, x and w: the weights' dimension is whole, their gradients are partial sums."""
     from torch.distributed.tensor import Partial, Replicate, Shard
 
     *operands, x, _ = arguments
@@ -93,7 +93,7 @@ def _layer_norm_backward(
     from torch.distributed.tensor import Partial, Replicate, Shard
 
     leading = tuple(x.shape[: len(x.shape) - len(shape)])
-    # mean may have any shape with one element a row; only one that begins with the rows' own is cut like them.
+    # mean may have any shape with one element per row; it is sharded if its shape begins with the rows' dimensions.
     dims = range(len(leading)) if tuple(mean.shape[: len(leading)]) == leading else range(0)
     rules = []
     for rows in [Replicate(), *map(Shard, dims)]:
@@ -114,14 +114,14 @@ def _rms_norm(x: Any, gamma: Any, *rest: Any) -> list[Rule]:
 def _rms_norm_grad(dy: Any, x: Any, rstd: Any, gamma: Any) -> list[Rule]:
     from torch.distributed.tensor import Partial, Replicate, Shard
 
-    # rstd begins with the rows' dimensions, but may leave out the last ones.
+    # rstd's shape begins with the rows' dimensions, but may omit the last ones.
     dims = range(min(len(x.shape) - len(gamma.shape), len(rstd.shape)))
     whole: list[Rule] = [([Replicate()] * 2, [Replicate()] * 4)]
     return whole + [([rows, Partial()], [rows, rows, rows, Replicate()]) for rows in map(Shard, dims)]
 
 
 def _norm(operator: Operator, *arguments: Any) -> list[Rule]:
-    """Rule of other norms: every process has all of every tensor."""
+    """Return the rule of the other norms: every process has all tensors whole."""
     from torch.distributed.tensor import Replicate
 
     given = dict(zip((p.name for p in arguments_of(operator)), arguments, strict=False))
@@ -159,7 +159,7 @@ def _register(operator: Operator) -> None:
     overload = getattr(torch.ops.aclnn, operator.name).default
     default = partial(_norm, operator) if "norm" in operator.name else _elementwise
     register_sharding(overload)(_RULES.get(operator.name, default))
-    # The rule is remembered by its arguments' sharding; the attributes (normalized_shape, output_mask) decide it too.
+    # DTensor caches rules by the arguments' sharding; the attributes (normalized_shape, output_mask) matter, too.
     first = next((place for place, p in enumerate(arguments_of(operator)) if not p.is_tensor), None)
     if first is not None:
         propagator = DTensor._op_dispatcher.sharding_propagator
@@ -167,7 +167,7 @@ def _register(operator: Operator) -> None:
 
 
 def _register_into(operator: Operator) -> None:
-    """Register the overload that writes: outputs keep their placements, and results are copied into them."""
+    """Register the writing overload: outputs keep their placements, and results are copied into them."""
     from torch.distributed.tensor import DTensor
 
     into = into_by_copying(operator)
