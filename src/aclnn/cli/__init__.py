@@ -1,6 +1,6 @@
 """The command line: ``aclnn`` and ``python -m aclnn``.
 
-Exit status: 0 done; 1 refused, or a failed verdict; 2 usage error.
+Exit status: 0 success; 1 error or failed verdict; 2 usage error.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from aclnn.support.optional import MissingExtraError, import_or_raise
 
 
 def main() -> None:
-    """Run the command that ``sys.argv`` holds, and exit."""
+    """Run the command given by ``sys.argv``, and exit."""
     try:
         import_or_raise("rich", "cli")
         import_or_raise("typer", "cli")
@@ -33,7 +33,7 @@ def _flush() -> None:
     """Redirect stdout after a write error, so that Python does not report it again at exit."""
     from aclnn.cli.console import discard
 
-    if sys.stdout is None:  # closed by whoever started the command (>&-)
+    if sys.stdout is None:  # closed by the parent (>&-)
         return
     try:
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The commands and where each lives. A command's module is imported when it is called."""
+"""The commands and their modules. A command's module is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typer.main import get_command
 from aclnn.cli.options import JsonOption, SocOption, emulate
 from aclnn.version import __version__
 
-# Commands with a family of options of their own: name, module (its ``app`` is a typer application).
+# Commands with subcommands or many options: name, and module with a Typer application ``app``.
 _PARTS = {
     "run": "aclnn.cli.run",
     "verify": "aclnn.cli.verify",
@@ -23,7 +23,7 @@ _PARTS = {
 
 
 class _Group(TyperGroup):
-    """Finds the parts' commands too, without importing one that is not asked for."""
+    """Group of commands that imports a command's module only when it is needed."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [*super().list_commands(ctx), *_PARTS]
@@ -44,7 +44,7 @@ def _operator_names(incomplete: str) -> list[str]:
 
 
 def _print_version(wanted: bool) -> None:
-    if wanted is True:  # a mixture of Typer and Click that passes "False" would end every command with status 0
+    if wanted is True:  # some combinations of Typer and Click pass "False", which must not end the command
         typer.echo(f"aclnn {__version__}")
         raise typer.Exit
 
@@ -66,7 +66,7 @@ def info(
     soc_name: SocOption = None,
     json: JsonOption = None,
 ) -> None:
-    """Show what is installed here, or what one operator takes."""
+    """Show the installation, or the parameters of an operator."""
     from aclnn.cli.console import exit_status
     from aclnn.cli.info import describe_installation, describe_operator
 
@@ -85,7 +85,7 @@ def demo(
 ) -> None:
     """Run the worked examples of CANN's documents and train a classifier of handwritten digits.
 
-    The network takes its gradients from the operators; its loss curves are drawn.
+    The network's gradients are computed by the operators; the loss curves are drawn.
     """
     from aclnn.cli import demo as command
     from aclnn.cli.console import exit_status
@@ -98,7 +98,7 @@ def demo(
 def warm(soc_name: SocOption = None) -> None:
     """Compile the kernels that ordinary programs use.
 
-    Kernels are kept in the cache (ACLNN_CACHE_DIR); exit status 1 where they cannot be. Takes two to three minutes.
+    Kernels are stored in the cache (ACLNN_CACHE_DIR); exit status 1 if that fails. Takes two to three minutes.
     """
     from aclnn.cli.console import exit_status
     from aclnn.cli.warm import warm

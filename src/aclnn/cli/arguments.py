@@ -1,4 +1,4 @@
-"""Words of a command line: options that exist, values by name, outputs, layouts of raw files."""
+"""Words of a command line: known options, named values, outputs, layouts of raw files."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def named_file(word: str) -> tuple[str, str]:
 
 
 def pairs(words: Sequence[str]) -> dict[str, str]:
-    """Read ``name=value``, ``--name value`` and ``--name=value`` by name; hyphens in names become underscores.
+    """Return ``name=value``, ``--name value`` and ``--name=value`` as a dict; hyphens in names become underscores.
 
     Raises:
-        ValueError: something else, or a name given twice.
+        ValueError: a word of another form, or a name given twice.
     """
     found: dict[str, str] = {}
     rest = list(words)
@@ -72,10 +72,10 @@ def _by_name(words: Sequence[str], option: str) -> dict[str, str]:
 
 
 def expect_options(words: Sequence[str], known: Sequence[Operator], context: typer.Context) -> None:
-    """Reject ``--name`` where neither the command has such an option nor one of the operators such an argument.
+    """Reject ``--name`` unless it is an option of the command or an argument of one of the operators.
 
     Raises:
-        ValueError: there is one; the text has the nearest name.
+        ValueError: there is one; the text suggests the nearest name.
     """
     for given in _option_names(words):
         if not any(operator.find(given.replace("-", "_")) for operator in known):
@@ -102,10 +102,10 @@ def _option_names(words: Iterable[str]) -> Iterator[str]:
 
 
 def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[str, str]:
-    """Read the files of outputs, by Python's names: ``name=FILE`` for each, or FILE alone for the only one.
+    """Return the outputs' files by Python name: from ``name=FILE``, or FILE alone for a single output.
 
     Raises:
-        ValueError: an unknown name, one given twice, one left out where there are several, or no file at all.
+        ValueError: an unknown name, a name given twice, no name with several outputs, or no file at all.
     """
     names = [output.python_name for output in operator.outputs]
     named = [named_file(word) for word in words]
@@ -124,11 +124,11 @@ def output_files(operator: Operator, words: Sequence[str], option: str) -> dict[
 
 
 def expect_places(places: Mapping[str, Path | None]) -> None:
-    """Refuse before the work what no report could be written to after it.
+    """Reject reports that could not be written, before the computation.
 
     Raises:
-        ValueError: an option taken for a file, or two reports in one place.
-        OSError: a folder, or a file in none.
+        ValueError: an option given as file, or the same file for two reports.
+        OSError: a folder given as file, or a file in a missing folder.
     """
     given = {option: path for option, path in places.items() if path is not None}
     for option, path in given.items():
@@ -148,18 +148,18 @@ def _expect_writable(path: Path) -> None:
 
 
 def expect_own_file(option: str, word: str, out: Path, others: Iterable[tuple[str, Path]]) -> None:
-    """Refuse to overwrite a file that is read, or written as something else, under whatever path.
+    """Require an output file that is neither read nor written otherwise, whatever the spelling of its path.
 
     Args:
-        option: the one that names the output.
-        word: its value.
+        option: option that names the output.
+        word: the option's value.
         out: the output's file.
-        others: the other files, by the word for each.
+        others: the other files, each with the word that names it.
 
     Raises:
-        ValueError: the output is one of those.
+        ValueError: the output is one of them.
     """
     for name, path in others:
-        with suppress(OSError):  # a file that does not exist has no other link
+        with suppress(OSError):  # samefile fails for a file that does not exist yet
             if os.path.realpath(out) == os.path.realpath(path) or os.path.samefile(out, path):
                 raise ValueError(f"{option}: expected a file of its own, got {word!r}, which is that of {name}")

@@ -24,25 +24,25 @@ from aclnn.support.optional import MissingExtraError
 from aclnn.toolkit.compiler import ToolkitError
 
 _VISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
-"""Escapes of characters that command a terminal: files, tensors and cases may have any name."""
+"""Escapes of control characters, which file, tensor and case names may contain."""
 
 
 class UsageError(ValueError):
-    """A command line that cannot be understood; exit status 2."""
+    """A command line error; exit status 2."""
 
 
 class _Plain(Console):
-    """Prints text as it is, with control characters made visible, and no error once the reader has left (| head)."""
+    """Console that prints text verbatim with visible control characters, and ignores a closed pipe (| head)."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(markup=False, highlight=False, emoji=False, **options)
 
     def render_str(self, text: str, **options: Any) -> Text:
-        """Render a string as rich does, with control characters made visible."""
+        """Render a string as rich does, with visible control characters."""
         return super().render_str(text.translate(_VISIBLE), **options)
 
     def on_broken_pipe(self) -> None:
-        """Discard everything from now on."""
+        """Discard all further output."""
         discard(self.file)
 
 
@@ -54,7 +54,7 @@ def discard(stream: IO[str]) -> None:
 
 
 def _width(stream: IO[str] | None) -> int | None:
-    """Return a width at which no line is wrapped in a pipe or file, and None for that of a terminal."""
+    """Return a width without wrapping for a pipe or file, None for a terminal's own width."""
     return None if stream is not None and stream.isatty() else 1_000_000
 
 
@@ -73,16 +73,16 @@ def write_json(value: Any, path: Path) -> None:
 
 @contextmanager
 def exit_status(json: Path | None = None) -> Iterator[None]:
-    """Report an error and exit: with 2 for a wrong command line, 1 for whatever is refused.
+    """Report an error and exit: with status 2 for a usage error, 1 for any other.
 
-    With ``--json -`` the error is a JSON document too.
+    With ``--json -`` the error is also written as a JSON document.
     """
     try:
         yield
     except (AclnnError, MissingExtraError, ToolkitError, ValueError, OSError) as error:
         coded = _coded(error)
         if json == STDOUT:
-            with suppress(OSError):  # standard output may be what failed
+            with suppress(OSError):  # the error may be one of standard output
                 write_json({"error": {"code": coded.code, "name": coded.name, "message": coded.message}}, json)
         text = str(error) if isinstance(error, AclnnError) else coded.message
         err.print(f"aclnn: {text}", soft_wrap=True, style="red")
@@ -112,7 +112,7 @@ def _coded(error: Exception) -> AclnnError:
 
 
 def text_of(error: Exception) -> str:
-    """Return an error's text; the system's as those of files: ``x.npy: No such file or directory``."""
+    """Return an error's text; system errors are formatted as ``x.npy: No such file or directory``."""
     if isinstance(error, OSError) and error.filename is not None:
         return f"{error.filename}: {error.strerror}"
     return str(error)
@@ -120,7 +120,7 @@ def text_of(error: Exception) -> str:
 
 @contextmanager
 def progress(total: int, step: str = "") -> Iterator[Progress]:
-    """Show a bar on a terminal's standard error, which vanishes at the end."""
+    """Show a transient progress bar on standard error, if that is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
 
@@ -132,11 +132,11 @@ def progress(total: int, step: str = "") -> Iterator[Progress]:
 
 
 class Progress:
-    """The progress bar: steps done, and the current step's name."""
+    """Progress bar: number of finished steps and name of the current step."""
 
     def __init__(self, bar: Any, task: Any) -> None:
         self._bar, self._task = bar, task
 
     def step(self, name: str, advance: int = 1) -> None:
-        """Begin the step named; ``advance`` more are done."""
+        """Begin the named step, after ``advance`` finished ones."""
         self._bar.update(self._task, description=name.translate(_VISIBLE), advance=advance)

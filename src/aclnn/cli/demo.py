@@ -27,18 +27,18 @@ Examples = Sequence[tuple[WorkedExample, dict[str, tuple[str, ...]]]]
 
 
 def run(out: Path, json: Path | None = None) -> None:
-    """Compute, train, print, draw.
+    """Run the examples and the training, print the results, and draw the figure.
 
     Args:
         out: folder for the figure.
-        json: where to write a document; ``-`` prints it in place of the tables.
+        json: file for a JSON document; ``-`` prints it in place of the tables.
 
     Raises:
-        typer.Exit: status 1, a printed digit or an accuracy is not what it must be.
+        typer.Exit: status 1, a printed digit or an accuracy is not as expected.
         AclnnError: a call failed.
         MissingExtraError: a package of the extra ``demo`` is not installed.
     """
-    for package in ("sklearn", "matplotlib"):  # now, not behind the worked examples
+    for package in ("sklearn", "matplotlib"):  # before the worked examples
         import_or_raise(package, "demo")
     begin = time.perf_counter()
     path = out / "digits-loss.png"
@@ -106,7 +106,7 @@ def _print_trainings(trainings: Sequence[digits.Training]) -> None:
 
 
 def _joined(digits_of: Sequence[str]) -> str:
-    """The values, those that repeat once with how often."""
+    """Join values, with a repeated value once and its count."""
     if len(set(digits_of)) == 1 and len(digits_of) > 1:
         return f"{digits_of[0]} ({len(digits_of)} times)"
     return " ".join(digits_of)

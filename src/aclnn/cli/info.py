@@ -1,4 +1,4 @@
-"""``aclnn info``: what is installed here, and what an operator takes."""
+"""``aclnn info``: the installation, and the parameters of an operator."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from aclnn.operators.registry import BY_FUNCTION, C_OPERATORS
 from aclnn.support import optional
 from aclnn.version import __version__
 
-# Distribution, and the extra that brings it.
+# Distribution, and the extra that installs it.
 _OPTIONAL = {
     "safetensors": "cli",
     "torch": "torch",
@@ -37,7 +37,7 @@ _OPTIONAL = {
 
 
 def describe_installation(json: Path | None) -> None:
-    """Print version, product, processor, threads, vector width, cache and optional parts."""
+    """Print version, product, processor, threads, vector width, cache and optional packages."""
     facts = _installation()
     if json is not None:
         console.write_json(facts, json)

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options common to several commands."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SocOption = Annotated[
     str | None, typer.Option("--soc-name", metavar="NAME", help="SoC to emulate, such as Ascend950DT_9571.")
 ]
 DtypeOption = Annotated[
-    list[str] | None, typer.Option("--dtype", metavar="TYPE", help="Of raw files: float16, or name=float16 for one.")
+    list[str] | None, typer.Option("--dtype", metavar="TYPE", help="For raw files: float16, or name=float16 for one.")
 ]
 ShapeOption = Annotated[
-    list[str] | None, typer.Option("--shape", metavar="EXTENTS", help="Of raw files: 4,8, or name=4,8 for one.")
+    list[str] | None, typer.Option("--shape", metavar="EXTENTS", help="For raw files: 4,8, or name=4,8 for one.")
 ]
 
 

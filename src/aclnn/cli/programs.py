@@ -1,4 +1,4 @@
-"""Running a program with the toolkit's environment."""
+"""Execution of a program in the toolkit's environment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import typer
 from aclnn.toolkit import running
 from aclnn.toolkit.compiler import ToolkitError
 
-TraceOption = Annotated[bool, typer.Option("--trace", help="List at the end which operators were called and missed.")]
+TraceOption = Annotated[bool, typer.Option("--trace", help="At the end, list the operators called and those missing.")]
 
 
 def execute(command: Sequence[str], soc_name: str | None, trace: bool) -> None:
-    """Replace this process by a program; if it is traced, wait for it and exit with its status.
+    """Replace this process by a program; if traced, run it as a child and exit with its status.
 
     Raises:
         ToolkitError: there is no such program.

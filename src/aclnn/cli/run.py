@@ -1,4 +1,4 @@
-"""``aclnn run``: a command for each operator, made from its declaration, that computes it on files."""
+"""``aclnn run``: one command per operator, generated from its declaration, that applies it to files."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ _BY_ANY_NAME = BY_NAME | {operator.function: operator for operator in OPERATORS}
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A call, under Python's names."""
+    """A call, with Python names."""
 
     operator: Operator
     inputs: Mapping[str, str]
-    """Files by input."""
+    """File of each input."""
     attributes: dict[str, Any]
     outs: Mapping[str, str]
-    """Files by output."""
+    """File of each output."""
     raw: Raw
 
 
 class _Commands(Mapping[str, Any]):
-    """Makes an operator's command, found by its Python or C name, when it is asked for."""
+    """Commands by an operator's Python or C name, created on demand."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(BY_NAME)
@@ -101,10 +101,10 @@ def _group() -> None:
 
 
 class _Command(TyperCommand):
-    """Takes ``name=value``, with C names too, for ``--name value``."""
+    """Command that also accepts ``name=value``, with Python or C names, for ``--name value``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if not ctx.resilient_parsing:  # completion is asked for
+        if not ctx.resilient_parsing:  # not during completion
             try:
                 args = _with_options(BY_NAME[str(self.name)], args, ctx.meta.setdefault(_USER_NAMES, {}))
             except ValueError as error:
@@ -113,10 +113,10 @@ class _Command(TyperCommand):
 
 
 def _with_options(operator: Operator, words: Sequence[str], user_names: dict[str, str]) -> list[str]:
-    """Turn ``name=value`` into options; ``user_names`` gets the user's word for each argument.
+    """Convert ``name=value`` to options; ``user_names`` receives the user's word for each argument.
 
     Raises:
-        ValueError: an unknown name, an output, or an argument given twice.
+        ValueError: an unknown name, an output's name, or an argument given twice.
     """
     required = required_arguments(operator)
     options = {_option(p): p for p in operator.parameters if p.kind is not Kind.OUTPUT or p.python_name in required}
@@ -158,8 +158,8 @@ def _command(operator: Operator) -> Any:
     out = typer.Option(
         "--out",
         metavar="[NAME=]FILE",
-        help=f"Where to write an output ({names}); repeatable. A .npy, .bin or .raw file is replaced, a .npz, "
-        ".safetensors or .pt file that holds other tensors left alone.",
+        help=f"File for an output ({names}); repeatable. A .npy, .bin or .raw file is replaced; a .npz, .safetensors "
+        "or .pt file that holds other tensors is an error.",
     )
     common = {
         "aclnn_out": Annotated[list[str] | None, out],
@@ -190,20 +190,20 @@ def _command(operator: Operator) -> Any:
     command.__signature__ = Signature(arguments)  # type: ignore[attr-defined]
     command.__annotations__ = {argument.name: argument.annotation for argument in arguments}
     command.__doc__ = f"{operator.summary}\n\n{operator.formula}\n\nFILE is x.npy, x.bin, x.npz:TENSOR, x.pt:TENSOR …; "
-    command.__doc__ += "name=FILE and name=value do as well, also by the C names."
+    command.__doc__ += "name=FILE and name=value are accepted too, also with C names."
     single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     single.command(operator.name, cls=_Command)(command)
     return get_command(single)
 
 
 def _written(operator: Operator) -> Operator:
-    """Return the operator with the inputs that it updates as outputs."""
+    """Return the operator with its updated inputs as outputs."""
     parameters = (replace(p, kind=Kind.OUTPUT) if p.updated else p for p in operator.parameters)
     return replace(operator, parameters=tuple(parameters))
 
 
 def _argument(parameter: Parameter, default: Any, hint: Any, required: bool) -> Argument:
-    """Describe an argument to Typer: files as texts, choices as an enumeration, the rest by its kind's parser."""
+    """Describe an argument to Typer: files as text, choices as an enumeration, others by a parser for their kind."""
     choices = get_args(hint) if get_origin(hint) is Literal and parameter.kind is Kind.STRING else ()
     options: dict[str, Any] = {"help": parameter.meaning, "show_default": False}
     if default not in (None, Argument.empty):
@@ -236,10 +236,10 @@ def _parsed(parameter: Parameter, text: str) -> Any:
 
 
 def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, str], raw: Raw) -> RunRequest:
-    """Sort a command's values.
+    """Make a request from a command's values.
 
     Raises:
-        ValueError: an output that is written twice, over an input, switched off, or to update what is not given.
+        ValueError: an output written twice, over an input, masked out, or updated without being given.
     """
     values = {name: value for name, value in texts.items() if value is not None}
     inputs = {name: values.pop(name) for name in [*values] if operator.parameter(name).is_tensor}
@@ -260,7 +260,7 @@ def _request(operator: Operator, texts: Mapping[str, Any], outs: Mapping[str, st
 
 
 def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping[str, str]) -> None:
-    """Have a mask that was not given ask for the outputs that --out names."""
+    """Set a mask that was not given to the outputs named by --out."""
     if any(parameter.python_name == "output_mask" for parameter in operator.attributes):
         names = [parameter.python_name for parameter in operator.outputs]
         mask = attributes.setdefault("output_mask", tuple(name in outs for name in names))
@@ -270,7 +270,7 @@ def _complete_mask(operator: Operator, attributes: dict[str, Any], outs: Mapping
 
 
 def _run(request: RunRequest, user_names: Mapping[str, str], json: Path | None) -> None:
-    """Read the inputs, compute, write and list the outputs."""
+    """Read the inputs, compute, write the outputs and list them."""
     operator = request.operator
     contents = _by_file(request.outs)
     for path, tensors in contents.items():
@@ -303,7 +303,7 @@ def _run(request: RunRequest, user_names: Mapping[str, str], json: Path | None) 
 
 
 def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
-    """Group outputs by file: each tensor's name there and the output it holds."""
+    """Group outputs by file: a mapping from each tensor's name in the file to the output."""
     paths: dict[str, Path] = {}
     contents: dict[Path, dict[str, str]] = {}
     for output, word in outs.items():
@@ -314,7 +314,7 @@ def _by_file(outs: Mapping[str, str]) -> dict[Path, dict[str, str]]:
 
 
 def _expect_nothing_lost(path: Path, names: Collection[str]) -> None:
-    """Refuse to replace a file that holds other tensors, since a file is written as a whole."""
+    """Reject a file that holds other tensors, since files are written as a whole."""
     if path.suffix.lower() in io.CONTAINERS and path.is_file() and path.stat().st_size:
         lost = sorted(set(io.entries(path)) - set(names))
         if lost:

@@ -32,19 +32,19 @@ app = typer.Typer(
 @app.command("build")
 def build_command(
     directory: Annotated[
-        Path | None, typer.Argument(metavar="[DIR]", help="Where to lay the tree out; a cache folder by default.")
+        Path | None, typer.Argument(metavar="[DIR]", help="Folder for the tree; by default a cache folder.")
     ] = None,
     refuse_undefined: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="OBJECT",
-            help="Object file, archive or library, may be repeated: what it calls of operators that are not here gets "
-            "entry points that return 561103 and name the function, so that programs link.",
+            help="Object file, archive or library; repeatable. Unknown operators' functions that it calls get entry "
+            "points that return 561103 and name the function, so that programs link.",
         ),
     ] = None,
 ) -> None:
-    """Lay out headers, libraries and set_env.sh, and print where."""
-    from aclnn.toolkit import absent  # which knows every function of C; the other commands do without it
+    """Build headers, libraries and set_env.sh, and print their folder."""
+    from aclnn.toolkit import absent  # imports every C function, which other commands do not need
 
     with console.exit_status():
         refused = absent.undefined_in(refuse_undefined or ())
@@ -55,17 +55,17 @@ def build_command(
 
 @app.command("path")
 def path_command() -> None:
-    """Print the tree's folder; lay it out first if it is not there."""
+    """Print the tree's folder; build the tree first if necessary."""
     with console.exit_status():
         typer.echo(tree.ensure())
 
 
 @app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def run_command(
-    program: Annotated[Path, typer.Argument(help="One C or C++ file.")],
-    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]", help="The program's own.")] = None,
+    program: Annotated[Path, typer.Argument(help="A C or C++ file.")],
+    arguments: Annotated[list[str] | None, typer.Argument(metavar="[ARGS]", help="Arguments of the program.")] = None,
 ) -> None:
-    """Compile one file, link it and run it; the exit status is the program's, 128 + n for one ended by signal n."""
+    """Compile, link and run one file; exit with the program's status, or 128 + n if signal n ended it."""
     with console.exit_status(), tempfile.TemporaryDirectory(prefix="aclnn-run-") as folder:
         executable = compile_program(program, Path(folder) / program.stem)
         status = subprocess.run([executable, *(arguments or [])], check=False).returncode
@@ -78,13 +78,13 @@ def run_command(
 
 @app.command("exec", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def exec_command(
-    arguments: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="Such as python train.py.")],
+    arguments: Annotated[list[str], typer.Argument(metavar="COMMAND [ARGS]", help="For example python train.py.")],
     soc_name: SocOption = None,
     trace: TraceOption = False,
 ) -> None:
-    """Run a program that looks for CANN itself, with the environment that set_env.sh makes.
+    """Run a program that looks for CANN itself, in the environment that set_env.sh sets.
 
-    With --trace the exit status of a program ended by signal n is 128 + n.
+    With --trace, the exit status of a program ended by signal n is 128 + n.
     """
     with console.exit_status():
         execute(arguments, soc_name, trace)
@@ -99,8 +99,8 @@ def _signal(number: int) -> str:
 
 @app.command("trace")
 def trace_command(
-    file: Annotated[Path, typer.Argument(help="What a program run with ACLNN_TRACE=FILE has written.")],
-    summary: Annotated[bool, typer.Option("--summary", help="One row for each function instead of each call.")] = False,
+    file: Annotated[Path, typer.Argument(help="File written by a program run with ACLNN_TRACE=FILE.")],
+    summary: Annotated[bool, typer.Option("--summary", help="One row per function instead of one per call.")] = False,
 ) -> None:
     """Show a trace as a table."""
     with console.exit_status():
@@ -143,7 +143,7 @@ def _status(record: Record) -> str:
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = Table()
     for column in columns:
-        table.add_column(column, overflow="fold")  # a terminal too narrow for an address breaks it, and cuts nothing
+        table.add_column(column, overflow="fold")  # wrap addresses on a narrow terminal instead of truncating them
     for row in rows:
         table.add_row(*row)
     console.out.print(table)

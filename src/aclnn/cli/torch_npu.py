@@ -1,7 +1,7 @@
-"""``aclnn torch-npu``: Huawei's torch_npu, as its wheel is, on the toolkit instead of CANN.
+"""``aclnn torch-npu``: Huawei's unmodified torch_npu on the toolkit instead of CANN.
 
-PyTorch is never imported in this process: with torch_npu installed it loads that, whose libraries the loader must have
-been told of when the process began.
+This process never imports PyTorch: PyTorch loads an installed torch_npu, whose libraries the loader only finds if their
+folder was set when the process started.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ app = typer.Typer(
 
 @app.callback()
 def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
-    """Say whether torch_npu can run here: versions, the toolkit's tree, a first call.
+    """Check that torch_npu can run: versions, the toolkit's tree, a first call.
 
-    With it installed a plain "import torch" fails: start programs with "aclnn torch-npu run", or source set_env.sh.
+    With torch_npu installed, a plain "import torch" fails: use "aclnn torch-npu run", or source set_env.sh.
     """
     if context.invoked_subcommand is not None:
         context.obj = soc_name
@@ -45,13 +45,13 @@ def check_command(context: typer.Context, soc_name: SocOption = None) -> None:
 @app.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 def run_command(
     context: typer.Context,
-    arguments: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="As after python; -m, -c too.")],
+    arguments: Annotated[list[str], typer.Argument(metavar="SCRIPT [ARGS]", help="As for python, with -m and -c too.")],
     soc_name: SocOption = None,
     trace: TraceOption = False,
 ) -> None:
-    """Run a Python program that uses torch_npu, with the environment that it needs.
+    """Run a Python program that uses torch_npu, in the environment that it needs.
 
-    With --trace the exit status of a program ended by signal n is 128 + n.
+    With --trace, the exit status of a program ended by signal n is 128 + n.
     """
     with console.exit_status():
         torch_npu.check()

@@ -1,4 +1,4 @@
-"""``aclnn verify``: from dumps to a verdict. Exit status 0 pass, 1 failed or refused, 2 usage error."""
+"""``aclnn verify``: verdicts on dumped outputs. Exit status 0 pass, 1 failure or error, 2 usage error."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def verify(
     operator: Annotated[
         str,
         typer.Argument(
-            help="Such as silu_backward or mm: docs/operators.md lists them.", autocompletion=_judged_operators
+            help="For example silu_backward or mm; docs/operators.md lists them.", autocompletion=_judged_operators
         ),
     ],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(help="Inputs as name=FILE (or FILE:TENSOR), attributes as --name value or name=value."),
     ] = None,
-    actual: Annotated[list[str] | None, typer.Option(help="The output to judge: name=FILE, once for each.")] = None,
+    actual: Annotated[list[str] | None, typer.Option(help="The output to verify: name=FILE, once for each.")] = None,
     third: Annotated[
         list[str] | None,
         typer.Option(
@@ -67,32 +67,34 @@ def verify(
     cases: Annotated[Path | None, typer.Option(help="Several cases: a CSV or JSON list, or a directory.")] = None,
     standard: Annotated[
         list[str] | None,
-        typer.Option(help=f"Judge by this standard, one of {', '.join(STANDARDS)}; repeatable. Default: mixed counts."),
+        typer.Option(
+            help=f"Standard that decides the verdict, one of {', '.join(STANDARDS)}; repeatable. Default: mixed."
+        ),
     ] = None,
     all_standards: Annotated[
-        bool, typer.Option("--all-standards", help="Every standard that applies counts, not only mixed.")
+        bool, typer.Option("--all-standards", help="Every applicable standard decides the verdict, not only mixed.")
     ] = False,
     eps: Annotated[
         float | None,
-        typer.Option(help="A norm's attribute; of LayerNorm's backward the forward's: both are judged in cascade."),
+        typer.Option(help="A norm's attribute; for LayerNorm's backward, the forward's, to verify both in cascade."),
     ] = None,
     dtype: DtypeOption = None,
     shape: ShapeOption = None,
     soc_name: SocOption = None,
     json: JsonOption = None,
-    junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit's XML; - prints it.")] = None,
+    junit: Annotated[Path | None, typer.Option(help="Write the verdicts as JUnit XML; - prints it.")] = None,
     html: Annotated[Path | None, typer.Option(help="Write the report as one HTML page; - prints it.")] = None,
 ) -> None:
-    """Judge an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
+    """Verify an output: aclnn verify silu_backward grad_output=dy.npy self=x.npy --actual grad_input=dx.npy.
 
-    Exit status: 0 pass, 1 failed or refused, 2 usage error.
+    Exit status: 0 pass, 1 failure or error, 2 usage error.
     """
     places = {"--json": json, "--html": html, "--junit": junit}
     with console.exit_status(json):
         with console.usage():
             expect_places(places)
             if standard and all_standards:
-                raise ValueError("--all-standards: expected none beside --standard")
+                raise ValueError("--all-standards: expected no --standard, got both")
         emulate(soc_name)
         if html is not None:
             import_or_raise("jinja2", "verify")
@@ -125,13 +127,13 @@ def verify(
             _show(report.data)
         _put(report.to_html, html)
         _put(report.to_junit, junit)
-        _put(report.to_json, json)  # the last: standard output gets one document, this or an error
+        _put(report.to_json, json)  # last: standard output gets one document, this or an error
     if not report.passed:
         raise typer.Exit(1)
 
 
 def _expect_own_places(places: Mapping[str, Path | None], requests: Sequence[CaseRequest], cases: Path | None) -> None:
-    """Refuse a report where something is read from."""
+    """Reject a report that would overwrite an input."""
     for option, path in places.items():
         if path is not None and path != STDOUT:
             expect_own_file(option, str(path), path, [("--cases", cases)] if cases else [])
@@ -156,7 +158,7 @@ def _request(
 
 
 def _put(text: Callable[..., str], path: Path | None) -> None:
-    """Write a report where it was asked for."""
+    """Write a report to the requested file."""
     if path == STDOUT:
         console.out.print(text(), soft_wrap=True, end="")
     elif path is not None:
@@ -164,8 +166,8 @@ def _put(text: Callable[..., str], path: Path | None) -> None:
 
 
 def _judge(requests: Sequence[CaseRequest], raw: Raw, standards: Any, counting: Counting, eps: float | None) -> Report:
-    # Cases are loaded before the work begins, to be refused early, and again each in its turn: mapped files stay open,
-    # and a process may open a thousand.
+    # Cases are loaded once up front, to detect errors early, and again in their turn: mapped files stay open, and a
+    # process may open about a thousand.
     for request in requests[1:]:
         _load(request, raw)
     documents = []
@@ -192,7 +194,7 @@ def _load(request: CaseRequest, raw: Raw) -> Case:
 
 @contextmanager
 def _in_case(request: CaseRequest) -> Iterator[None]:
-    """Errors say which case of several they are about."""
+    """Prefix errors with the name of the case."""
     try:
         yield
     except AclnnError as error:

@@ -1,4 +1,4 @@
-"""``aclnn warm``: make the calls that ordinary programs make, so that later ones find their kernels in the cache."""
+"""``aclnn warm``: make typical calls, so that later programs find their kernels in the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.operators import OPERATORS
 
 _SHAPES = ((300, 8), (300, 50), (300, 300), (300, 1000), (40, 1000))
-"""Rows and columns: LayerNorm takes short, middling and long rows apart, and few from many."""
+"""Rows and columns: LayerNorm has kernels for short, medium and long rows, and for many and few rows."""
 
 _LAYOUTS = ("contiguous", "gaps between rows", "gaps between elements")
 
@@ -31,20 +31,20 @@ _CHOICES: Mapping[Kind, tuple[Any, ...]] = {
     Kind.SCALAR: (1.0,),
     Kind.BOOL_ARRAY: ((True, True, True), (False, True, True), (True, False, False)),
 }
-"""Attributes' values that choose what is computed; an operator refuses those that it does not have."""
+"""Attribute values that select a computation; operators reject those that they do not have."""
 
 _EXTENTS: Mapping[str, Callable[[int, int], int]] = {
     "n": lambda rows, columns: rows,
     "c": lambda rows, columns: columns,
     **dict.fromkeys(("hxw", "group", "num_groups"), lambda rows, columns: 1),
 }
-"""Attributes that repeat extents of a tensor."""
+"""Attributes that repeat a tensor's extents."""
 
 _OF_COLUMNS = ("weight", "bias", "running_mean", "running_var", "save_mean", "save_invstd")
 
 
 def warm() -> bool:
-    """Compile for every operator and data type of the product; True when all of it is kept."""
+    """Compile for every operator and data type of the product; return True if all kernels were stored."""
     notice.wanted = False
     pairs = [(op, dtype) for op in OPERATORS for dtype in sorted(op.support.get(current_product(), ()))]
     with console.progress(len(pairs)) as bar:
@@ -54,7 +54,7 @@ def warm() -> bool:
                 bar.step(f"{operator.name} {dtype.numpy_name}, {_kernels()}", advance=0)
                 try:
                     operators.function_of(operator)(**arguments)
-                except AclnnError:  # a choice that it does not have
+                except AclnnError:  # not a choice of this operator
                     continue
     kept = f"kept in {cache.directory()}"
     if notice.lost:
@@ -71,7 +71,7 @@ def _calls(operator: Operator, dtype: DataType) -> Iterator[dict[str, Any]]:
     taken = [operator.parameter(name) for name in operators.signature_of(operator).parameters if name != "out"]
     given = [p for p in taken if p.is_tensor]
     attributes = [p for p in taken if p.kind in _CHOICES and p.python_name not in _EXTENTS]
-    large = -(-STREAM_BYTES // (1024 * dtype.itemsize)), 1024  # written around the cache
+    large = -(-STREAM_BYTES // (1024 * dtype.itemsize)), 1024  # uses non-temporal stores
     layouts = *product(_SHAPES, _LAYOUTS), (large, "contiguous")
     weights = (dtype, DataType.FLOAT) if any(map(_is_of_columns, given)) else (dtype,)
     for (shape, layout), weight, *values in product(layouts, weights, *(_CHOICES[p.kind] for p in attributes)):
