@@ -1,4 +1,4 @@
-"""Golden values that can be trusted, every published precision standard, and why a result fails them."""
+"""Verification: trustworthy golden values, every published precision standard, and causes of failures."""
 
 from __future__ import annotations
 

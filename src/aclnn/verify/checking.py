@@ -1,4 +1,4 @@
-"""``check``: from inputs and an output to a report."""
+"""``check``: verify an output and return a report."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aclnn.verify.standards.measures import Standard, Verdict
 from aclnn.verify.standards.published import STANDARDS
 
 Implementation = Callable[..., Any]
-"""Takes inputs and attributes by Python's names, returns the output (or all of them, None where masked out)."""
+"""Function of inputs and attributes by Python name that returns the output (or all; None if masked out)."""
 
 _IN_CASCADE = "layer_norm_backward"
 _NO_THIRD = "needs a third output (third=, --reference): the same operator elsewhere, such as on a GPU"
@@ -40,26 +40,26 @@ def check(
     progress: Progress | None = None,
     **attributes: Any,
 ) -> Report:
-    """Judge an operator's output.
+    """Verify an operator's output.
 
     Args:
-        operator: such as silu_backward.
-        inputs: arrays by C or Python name (grad_output, self …); NumPy arrays or torch tensors, memory-mapped ones too.
-        actual: the output; several by name or as a tuple (None where masked out); or a function of the inputs and
-            attributes by Python's names that returns them.
-        standards: which to judge by; by default all that apply are shown, and "mixed" alone counts.
-        all_standards: all that apply count, but "bitwise".
-        third: likewise as ``actual``, for the dual-benchmark standards.
-        eps: the operator's attribute; for LayerNorm's backward, which has none, that of the forward: the commercial
-            standards then judge both in cascade, mean and rstd recomputed.
-        name: of the case, for the report.
+        operator: name such as silu_backward.
+        inputs: arrays by C or Python name (grad_output, self …): NumPy arrays or torch tensors, possibly memory-mapped.
+        actual: the output; several by name or as a tuple (None if masked out); or a function of the inputs and
+            attributes by Python name that returns the outputs.
+        standards: names of the standards that decide; by default all applicable ones are shown and "mixed" decides.
+        all_standards: True if all applicable standards but "bitwise" decide.
+        third: reference outputs, in the form of ``actual``, for the dual-benchmark standards.
+        eps: the operator's attribute; for LayerNorm's backward, which has none, the forward's: the commercial standards
+            then verify both in cascade, with recomputed mean and rstd.
+        name: name of the case, for the report.
         progress: called with the fraction done.
-        attributes: of the operator, by C or Python name (approximate, normalized_shape, output_mask).
+        attributes: the operator's attributes, by C or Python name (approximate, normalized_shape, output_mask).
 
     Raises:
-        AclnnError: shapes or types that the operator refuses, with its own code and text.
-        ValueError: an unknown operator, argument or standard, an eps that is none, or a standard that is
-            named and lacks what it judges by (a third output, eps).
+        AclnnError: shapes or types that the operator rejects, with its code and text.
+        ValueError: an unknown operator, argument or standard, an invalid eps, or a named standard without what it needs
+            (reference outputs, eps).
     """
     found = operator_named(operator)
     chosen = chosen_standards(standards)
@@ -74,7 +74,7 @@ def check(
 
 
 class Counting(Enum):
-    """Which standards decide an output's verdict."""
+    """Selection of the standards that decide an output's verdict."""
 
     DEFAULT = "the ecosystem's current one, mixed"
     NAMED = "those that the user named"
@@ -82,19 +82,19 @@ class Counting(Enum):
 
 
 def counting_of(named: Sequence[str] | None, every: bool) -> Counting:
-    """What a user's choice of standards by name, or of all, makes count."""
+    """Return the selection that a user's named standards, or the choice of all, imply."""
     return Counting.NAMED if named is not None else Counting.ALL if every else Counting.DEFAULT
 
 
 def routed_eps(operator: Operator, eps: float | None) -> tuple[dict[str, float], float | None]:
-    """An eps as the operator's attribute where it has one, else as the forward's."""
+    """Return an eps as the operator's attribute if it has one, else as the forward's."""
     if eps is not None and any(p.python_name == "eps" for p in operator.attributes):
         return {"eps": eps}, None
     return {}, eps
 
 
 def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
-    """Standards by name; all of them for None.
+    """Return standards by name; all of them for None.
 
     Raises:
         ValueError: an unknown name, or none at all.
@@ -108,10 +108,10 @@ def chosen_standards(names: Sequence[str] | None) -> list[Standard]:
 
 
 def checked_eps(eps: float | None, operators: Iterable[str]) -> float | None:
-    """The forward's eps for cases of these operators.
+    """Return the forward's eps after validation for cases of these operators.
 
     Raises:
-        ValueError: no finite number from 0 on, or none of the operators is judged in cascade with a forward.
+        ValueError: not a finite number of at least 0, or none of the operators is verified in cascade with a forward.
     """
     if eps is None:
         return None
@@ -129,10 +129,10 @@ def judge_case(
     eps: float | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
-    """One case's part of the report.
+    """Verify one case and return its part of the report.
 
     Raises:
-        ValueError: a standard that is named cannot judge an output.
+        ValueError: a named standard cannot judge an output.
     """
     skipped = {output: _skipped(case, output, standards, eps) for output in case.actual}
     for output, reasons in skipped.items():
@@ -158,7 +158,7 @@ def judge_case(
 
 
 def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float | None) -> dict[str, str]:
-    """The standards that cannot judge an output, and what each lacks."""
+    """Return the standards that cannot judge an output, each with what it lacks."""
     if output in case.third and (eps is not None or case.operator.name != _IN_CASCADE):
         return {}
     lacking = _NO_EPS if output in case.third else _NO_THIRD
@@ -166,7 +166,7 @@ def _skipped(case: Case, output: str, standards: Sequence[Standard], eps: float 
 
 
 def judged(measured: Measured, standard: Standard, counting: Counting) -> Judgement:
-    """A standard's judgement of an output."""
+    """Return a standard's judgement of an output."""
     outcome = measured.outcome(standard)
     decided = outcome.verdict is not Verdict.UNDECIDED
     counts = {

@@ -1,7 +1,7 @@
-"""Numba's decorator with a type: compiled without the interpreter lock, kept on disk beside the kernels.
+"""Numba's decorator with a type: compiles without the interpreter lock and caches on disk with the kernels.
 
-Numba's own cache fails where neither the package's folder nor a home can be written, or the disk is full, and takes no
-notice when a function in another file changes that it compiled in.
+Numba's own cache fails if neither the package's folder nor a home is writable, or the disk is full, and does not notice
+changes of functions in other files that were compiled in.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ F = TypeVar("F", bound=Callable[..., object])
 
 @cache
 def _source_stamp() -> str | None:
-    """That of this package's source, where compiled functions call one another across files."""
+    """Return the stamp of this package's whole source, since compiled functions call one another across files."""
     return stamp_of(sorted(Path(__file__).parent.rglob("*.py")))
 
 
 def compiled(function: F) -> F:
-    """Compile at the first call; IEEE arithmetic as written (no contraction, no reordering, 1/0 gives inf)."""
+    """Compile at the first call, with IEEE arithmetic as written (no contraction, no reordering, 1/0 gives inf)."""
     dispatcher: Any = numba.njit(nogil=True, error_model="numpy")(function)
     dispatcher._cache = KernelCache(f"verify-{function.__name__}", (function.__module__, _source_stamp()))
     return cast(F, dispatcher)

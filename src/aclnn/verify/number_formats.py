@@ -1,4 +1,4 @@
-"""The three number formats that results come in: rounding to them, their spacing, their bits."""
+"""The three number formats of results: rounding, spacing, bit patterns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def quiet(function: F) -> F:
-    """Have a function run without NumPy's warnings: of NaN, signalling ones too, IEEE's answer is wanted."""
+    """Run a function without NumPy's warnings: NaN, also signalling, and overflow follow IEEE arithmetic."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -35,9 +35,9 @@ class NumberFormat:
 
     dtype: DataType
     digits: int
-    """Bits of the significand, the hidden one included."""
+    """Bits of the significand, including the hidden one."""
     least_exponent: int
-    """Of the smallest normal number, 2**least_exponent."""
+    """Exponent of the smallest normal number, 2**least_exponent."""
     greatest_exponent: int
 
     @property
@@ -47,16 +47,16 @@ class NumberFormat:
 
     @property
     def largest(self) -> float:
-        """The largest finite number."""
+        """Largest finite number."""
         return (2.0 - 2.0 ** (1 - self.digits)) * 2.0**self.greatest_exponent
 
     @property
     def smallest_normal(self) -> float:
-        """The smallest positive number that is not subnormal."""
+        """Smallest positive normal number."""
         return 2.0**self.least_exponent
 
     def round(self, values: Array) -> Array:
-        """float64 values rounded once to this format, to nearest, ties to even."""
+        """Round float64 values once to this format, to nearest, ties to even."""
         with np.errstate(over="ignore", under="ignore"):
             if self.dtype != DataType.BF16:
                 return values.astype(self.dtype.numpy)
@@ -65,7 +65,7 @@ class NumberFormat:
             return bits.view(self.dtype.numpy)
 
     def round_exact(self, value: Fraction) -> float:
-        """An exact rational rounded to this format, to nearest, ties to even; ±inf beyond the largest."""
+        """Round an exact rational to this format, to nearest, ties to even; overflow gives ±inf."""
         if value == 0:
             return 0.0
         step = Fraction(2) ** (max(_exponent(abs(value)), self.least_exponent) - self.digits + 1)
@@ -73,18 +73,18 @@ class NumberFormat:
         return rounded if abs(rounded) <= self.largest else float(np.copysign(np.inf, rounded))
 
     def ulp(self, values: Array) -> Array:
-        """Distance between neighbours at the magnitude of float64 ``values``; of the largest binade for ±inf."""
+        """Return the spacing at the magnitude of float64 ``values``; that of the largest binade for ±inf."""
         exponents = (np.asarray(values, np.float64).view(np.int64) >> 52 & 0x7FF) - 1023  # 1024 for ±inf and NaN
         clipped = np.clip(exponents, self.least_exponent, self.greatest_exponent)
         spacing: Array = (clipped - self.digits + 1 + 1023 << 52).view(np.float64)
         return spacing
 
     def bits(self, values: Array) -> Array:
-        """The bit patterns of values in this format, as unsigned integers."""
+        """Return the bit patterns of values in this format, as unsigned integers."""
         return np.ascontiguousarray(values).view(np.dtype(f"u{self.dtype.numpy.itemsize}"))
 
     def hex(self, value: Any) -> str:
-        """One value's bit pattern, such as 0x3f800000."""
+        """Return a value's bit pattern, such as 0x3f800000."""
         width = 2 * self.dtype.numpy.itemsize
         return f"0x{int(self.bits(np.asarray([value], self.dtype.numpy))[0]):0{width}x}"
 
@@ -100,7 +100,7 @@ FORMATS = {
 
 
 def format_of(dtype: np.dtype[Any]) -> NumberFormat:
-    """The format of a NumPy data type.
+    """Return the format of a NumPy data type.
 
     Raises:
         TypeError: not float32, float16 or bfloat16.
@@ -111,14 +111,14 @@ def format_of(dtype: np.dtype[Any]) -> NumberFormat:
 
 
 def _exponent(magnitude: Fraction) -> int:
-    """The e with 2**e <= magnitude < 2**(e + 1)."""
+    """Return the e with 2**e <= magnitude < 2**(e + 1)."""
     guess = magnitude.numerator.bit_length() - magnitude.denominator.bit_length()
     return guess if magnitude >= Fraction(2) ** guess else guess - 1
 
 
 @compiled
 def _to_bfloat16(values: Array, bits: Array) -> None:
-    """Round by way of float32 whose last bit is odd where it is inexact, so that rounding again does no harm."""
+    """Round through float32 rounded to odd, so that the second rounding is harmless."""
     for i in range(values.size):
         nearest = np.float32(values[i])
         odd = np.int64(nearest.view(np.uint32))

@@ -1,4 +1,4 @@
-"""For tests: fail with the brief report."""
+"""Assertion for tests, which fails with the brief report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def assert_close_to_golden(
     third: Any = None,
     **attributes: Any,
 ) -> None:
-    """Assert that an operator's output passes the standards named; arguments as for ``aclnn.verify.check``.
+    """Assert that an operator's output passes the named standards; arguments as for ``aclnn.verify.check``.
 
     Raises:
         AssertionError: a standard fails; the text is the brief report.

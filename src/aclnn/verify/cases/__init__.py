@@ -1,1 +1,1 @@
-"""Cases to judge: arguments, outputs, and the files that they come from."""
+"""Cases to verify: arguments, outputs, and the files that they come from."""

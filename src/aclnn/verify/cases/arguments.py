@@ -1,4 +1,4 @@
-"""A caller's arguments for an operator that has golden values, in one form: names, arrays, attributes."""
+"""A caller's arguments for an operator with golden values, normalized: names, arrays, attributes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _IN_PLACE = "inplace_"
 
 
 def _has_golden_values(operator: Operator) -> bool:
-    """Return false also for random numbers, and for tensors in lists or replaced by a library, which no case holds."""
+    """Return False also for random operators, and for library operators with tensor lists or in-place tensors."""
     unknown = not operator.has_golden_values or any(
         p.name == "seed"
         or p.kind in (*LISTS, Kind.SCALAR_LIST)
@@ -33,11 +33,11 @@ def _has_golden_values(operator: Operator) -> bool:
 
 
 JUDGED = {operator.name: operator for operator in C_OPERATORS if _has_golden_values(operator)}
-"""The operators that have golden values, by name."""
+"""Operators with golden values, by name."""
 
 
 def operator_named(name: str | Operator) -> Operator:
-    """An operator that has golden values, by name or as it is; of an in-place variant the one that it is a variant of.
+    """Return an operator with golden values, given its name or itself; for an in-place variant, the base operator.
 
     Raises:
         ValueError: there is none of that name.
@@ -51,20 +51,20 @@ def operator_named(name: str | Operator) -> Operator:
 
 
 def arrays_of(operator: Operator, values: Mapping[str, Any], kind: Kind = Kind.INPUT) -> dict[str, Array]:
-    """NumPy arrays by Python's names, of arrays or torch tensors by C or Python name; None stays away.
+    """Return NumPy arrays by Python name, from arrays or torch tensors by C or Python name; None is left out.
 
     Raises:
-        ValueError: an unknown name, or a parameter twice.
+        ValueError: an unknown name, or a parameter given twice.
     """
     named = operator.by_name(values.items(), (kind,))
     return {name: _array(value) for name, value in named.items() if value is not None}
 
 
 def outputs_of(operator: Operator, values: Any) -> dict[str, Array]:
-    """As ``arrays_of`` for outputs, which may also be a tuple of all of them, the lone one, or None for none.
+    """Return outputs as ``arrays_of`` does, also from a tuple of all outputs, a lone output, or None for no output.
 
     Raises:
-        ValueError: an unknown name, an output twice, or a tuple of another length.
+        ValueError: an unknown name, an output given twice, or a tuple of another length.
     """
     if isinstance(values, (tuple, list)):
         if len(values) != len(operator.outputs):
@@ -78,7 +78,7 @@ def outputs_of(operator: Operator, values: Any) -> dict[str, Array]:
 def _array(value: Any) -> Array:
     if isinstance(value, np.ndarray):
         return value
-    if hasattr(value, "detach"):  # a torch tensor; NumPy has no bfloat16 of its own to export it as
+    if hasattr(value, "detach"):  # a torch tensor, which cannot be exported to NumPy as bfloat16
         value = value.detach().cpu()
         if str(value.dtype) == "torch.bfloat16":
             import torch
@@ -88,12 +88,12 @@ def _array(value: Any) -> Array:
 
 
 def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """All attributes by Python's names, as the operator takes them; of those not given the Python function's defaults.
+    """Return all attributes by Python name, as the operator takes them; the Python function's defaults fill gaps.
 
-    A mask that is not given is None: what there is to judge says what it was.
+    A mask that is not given is None: the outputs to verify imply it.
 
     Raises:
-        ValueError: an unknown name, or an attribute twice.
+        ValueError: an unknown name, or an attribute given twice.
         AclnnError: a value of another kind.
     """
     named = operator.by_name(values.items(), ATTRIBUTES)
@@ -107,7 +107,7 @@ def attributes_of(operator: Operator, values: Mapping[str, Any]) -> dict[str, An
 
 
 def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping[str, Any]) -> Call:
-    """The call on these arguments by Python's names, with outputs as the operator would have them."""
+    """Return the call on arguments by Python name, with the outputs that the operator infers."""
     values = {**attributes, **{name: view(array) for name, array in inputs.items()}}
     arguments = {p.name: values.get(p.python_name) for p in operator.parameters}
     call = Call(operator, arguments, current_product())
@@ -115,7 +115,7 @@ def call_of(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping
 
 
 def left_alone(call: Call, output: str) -> bool:
-    """Return true if the attributes of a sound call keep an output, by C name, from being written."""
+    """Return True if the attributes of a valid call disable an output, given by C name."""
     work = call.operator.work(call)
     if isinstance(work, Library) and call.operator.name not in BY_NAME:
         return output not in work.outputs

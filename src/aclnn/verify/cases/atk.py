@@ -1,7 +1,7 @@
 """Cases from task folders of ATK, Ascend's operator test kit: its inputs and outputs, saved by ``--save_data``.
 
-The layout (ATK 26.5 to 26.8): output/NODE/CASES/ID/output_0.pt, where NODE is a backend and a name (pyaclnn_0, cpu_0),
-CASES the list's name and ID the case's; input/…/ID/input.bin, which ``torch.save`` wrote: the call's arguments in the
+Layout (ATK 26.5 to 26.8): output/NODE/CASES/ID/output_0.pt, where NODE is a backend and a name (pyaclnn_0, cpu_0),
+CASES the list's name and ID the case's; input/…/ID/input.bin, written by ``torch.save``: the call's arguments in the
 order of its signature, without outputs.
 """
 
@@ -24,24 +24,24 @@ from aclnn.verify.cases.request import CaseRequest, natural_key
 _OUTPUTS = "output/*/*/*/output_[0-9]*"
 _OUTPUT = re.compile(rf"output_[0-9]+({'|'.join(map(re.escape, SUFFIXES))})")
 _GOLDEN, _THIRD = "cpu", "gpu"
-"""Backends that are not under test; outputs of a GPU are the reference of the dual-benchmark standards."""
+"""Backends not under test; a GPU's outputs are the reference of the dual-benchmark standards."""
 
 
 def holds_cases(folder: Path) -> bool:
-    """Return true if a folder is one of ATK's tasks with saved outputs."""
+    """Return True for a task folder of ATK with saved outputs."""
     return any(folder.glob(_OUTPUTS))
 
 
 def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
-    """Yield a request for each case of each node under test, which is any but cpu and gpu unless there is no other.
+    """Yield a request for each case of each node under test: all but cpu and gpu, unless there are no others.
 
     Args:
-        folder: the task's, as ``holds_cases`` says.
-        operator: to judge; the folder does not name it.
-        common: attributes, which have precedence over the saved ones.
+        folder: task folder, recognised by ``holds_cases``.
+        operator: the operator, which the folder does not state.
+        common: attributes, which override the saved ones.
 
     Raises:
-        ValueError: a case without inputs, or with other ones than the operator's.
+        ValueError: a case without inputs, or with inputs that the operator does not have.
         MissingExtraError: PyTorch is needed.
     """
     found = operator_named(operator)
@@ -60,7 +60,7 @@ def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[Ca
 
 
 def _outputs(operator: Operator, folder: Path, case: Path) -> tuple[dict[str, str], Raw]:
-    """Files of a case's outputs by name, with data types and shapes for those that are raw bytes."""
+    """Return files of a case's outputs by name, and the data types and shapes of raw ones."""
     names = [parameter.python_name for parameter in operator.outputs]
     found = sorted((file for file in case.iterdir() if _OUTPUT.fullmatch(file.name)), key=natural_key)
     numbers = [int(file.stem.removeprefix("output_")) for file in found]

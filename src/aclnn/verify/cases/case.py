@@ -1,4 +1,4 @@
-"""A case: one operator's inputs and attributes with the outputs to judge, checked as the operator itself would."""
+"""A case: inputs and attributes of an operator with the outputs to verify, validated by the operator's checks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from aclnn.verify.number_formats import FORMATS
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs, attributes, outputs under test and third outputs by Python's names."""
+    """Inputs, attributes, outputs under test and reference outputs ("third"), by Python name."""
 
     operator: Operator
     inputs: Mapping[str, Array]
@@ -30,9 +30,9 @@ class Case:
     third: Mapping[str, Array] = field(default_factory=dict)
     name: str = ""
     sources: Mapping[str, str] = field(default_factory=dict)
-    """Each array's origin, for the report."""
+    """Origin of each array, for the report."""
     call: Call | None = None
-    """The operator's, which its own checks have passed."""
+    """The operator's call, validated by its checks."""
 
 
 def make_case(
@@ -45,22 +45,22 @@ def make_case(
     sources: Mapping[str, str] | None = None,
     roles: tuple[str, str] = ("actual", "third"),
 ) -> Case:
-    """Bring names into Python's form, complete the attributes and run the operator's own checks.
+    """Normalize names, complete the attributes and run the operator's checks.
 
     Args:
-        operator: by name or declaration.
+        operator: name or declaration.
         inputs: arrays by C or Python name.
-        actual: outputs by name, a tuple of all of them (None where masked out), or the array when there is one. Those
-            that the attributes leave alone are not judged, nor integers beside other outputs.
-        third: likewise, or None.
-        attributes: by C or Python name; layer_norm_backward's mask is by default what ``actual`` holds.
-        name: of the case.
-        sources: where each array came from.
-        roles: what the caller calls ``actual`` and ``third``.
+        actual: outputs by name, a tuple of all of them (None if masked out), or the single array. Outputs that the
+            attributes disable are ignored, as are integer outputs beside others.
+        third: reference outputs in the same form, or None.
+        attributes: values by C or Python name; layer_norm_backward's mask defaults to the outputs in ``actual``.
+        name: name of the case.
+        sources: origin of each array.
+        roles: the caller's words for ``actual`` and ``third``.
 
     Raises:
-        AclnnError: what the operator refuses, with its code and text, by the names that the caller used.
-        ValueError: an unknown name, or one twice.
+        AclnnError: an error of the operator's checks, with its code and text, in the caller's names.
+        ValueError: an unknown name, or a name given twice.
     """
     found = operator_named(operator)
     given, outputs = arrays_of(found, inputs), outputs_of(found, actual)
@@ -103,7 +103,7 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
         raise AclnnError(ACLNN_ERR_PARAM_INVALID, f"{case.operator.function}: expected at least one output to judge")
     none = not any(array.dtype.name in FORMATS for array in case.actual.values())
     for name, array in (*case.actual.items(), *case.inputs.items()):
-        wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # NumPy counts one of ml_dtypes' among floats
+        wider = array.dtype.kind == "f" and array.dtype.isbuiltin == 1  # excludes ml_dtypes, whose kind may be "f" too
         if array.dtype.name not in FORMATS and (wider or (none and name in case.actual)):
             word = f"{roles[0]} {name}" if name in case.actual else spelt.get(name, name)
             text = f"expected {listing(FORMATS)}, which can be judged, got {array.dtype}"
@@ -116,7 +116,7 @@ def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> 
 
 
 def _not_judged(call: Call) -> dict[str, Tensor]:
-    """Return arrays of the expected types and shapes for the outputs that are not given."""
+    """Return arrays of the inferred types and shapes for outputs that are not given."""
     if not inferable(call.operator, call.arguments):
         return {}
     inferred = call.operator.infer(call)

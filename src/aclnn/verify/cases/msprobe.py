@@ -17,31 +17,31 @@ _MODES = ("none", "tanh")
 
 
 class _Entry(NamedTuple):
-    """One call in dump.json."""
+    """A call recorded in dump.json."""
 
     given: list[str]
-    """Files of the tensors given, in order."""
+    """Files of the given tensors, in order."""
     results: list[str]
     attributes: dict[str, Any]
-    """Keyword arguments that are no tensors."""
+    """Keyword arguments other than tensors."""
     parameters: dict[str, str]
-    """Files of a module's weights, by name."""
+    """Files of a module's parameters, by name."""
 
 
 def dumps(folder: Path) -> list[Path]:
-    """Folders with a dump.json: this one, or those of its steps and ranks, in the order of their numbers."""
+    """Return folders with a dump.json: this one, or those of its steps and ranks in numerical order."""
     found = [path.parent for pattern in ("", "*/", "*/*/") for path in folder.glob(f"{pattern}dump.json")]
     return sorted(found, key=natural_key)
 
 
 def cases(folder: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
-    """Yield a request for each call of an operator in the dumps of a folder, which ``dumps`` finds some in.
+    """Yield a request for each call of an operator in the dumps of a folder (see ``dumps``).
 
     An API's entry is named KIND.API.NUMBER.forward or .backward, a module's Module.NAME.CLASS.forward.NUMBER; the API
-    or class is the operator's name, but for case, underscores and npu_. The tensors of a forward entry are the
-    operator's inputs in order; keyword arguments are attributes, and a module's parameters inputs, by name. The
-    gradients of a backward entry, with the forward entry's tensors, are the inputs of silu_backward. ``common`` holds
-    attributes, which have precedence over the dump's.
+    or class equals the operator's name up to case, underscores and npu_. The tensors of a forward entry are the
+    operator's inputs in order; keyword arguments are attributes, and a module's parameters are inputs by name. The
+    gradients of a backward entry and the tensors of its forward entry are the inputs of, say, silu_backward. ``common``
+    holds attributes, which override the dump's.
 
     Raises:
         ValueError: a dump without tensors, or no call of the operator.
@@ -84,7 +84,7 @@ def _entries(path: Path) -> dict[str, _Entry]:
 
 
 def _files(item: Any) -> list[str]:
-    """Files of the tensors in a part of an entry, in order; none outside dump_tensor_data."""
+    """Return the files of the tensors in a part of an entry, in order; files outside dump_tensor_data are ignored."""
     if isinstance(item, dict) and "data_name" in item:
         file = item["data_name"]
         return [file] if file and Path(file).name == file else []
@@ -97,7 +97,7 @@ def _spelt(name: str) -> str:
 
 
 def _called(key: str) -> tuple[str, str, str] | None:
-    """Return the API that an entry calls, its direction, and the name of its forward entry."""
+    """Return an entry's API, its direction, and the name of its forward entry."""
     parts = key.split(".")
     for at in (-1, -2):
         if len(parts) >= 4 and parts[at] in _DIRECTIONS:

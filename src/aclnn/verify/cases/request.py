@@ -1,4 +1,4 @@
-"""A case that is still words: names as the user or a list spelt them, files, values of attributes."""
+"""A case before loading: names as the user or a list spelt them, files, attribute values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from aclnn.io.arguments import Raw
 
 @dataclass(frozen=True)
 class CaseRequest:
-    """One case to load."""
+    """A case to load."""
 
     operator: str
     values: Mapping[str, Any]
-    """Files of inputs, values of attributes."""
+    """Files of inputs and values of attributes."""
     actual: Mapping[str, str]
     third: Mapping[str, str] = field(default_factory=dict)
     name: str = ""
@@ -25,9 +25,9 @@ class CaseRequest:
     roles: tuple[str, str] = ("actual", "third")
     """The caller's words for ``actual`` and ``third``."""
     raw: Raw = field(default_factory=Raw)
-    """Data types and shapes that a list or folder tells of its files."""
+    """Data types and shapes that a list or folder states for its raw files."""
 
 
 def natural_key(path: Path | str) -> list[int | str]:
-    """Sort key of a path that has numbers in it: rank2 comes before rank10."""
+    """Return a sort key for names with numbers: rank2 precedes rank10."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]

@@ -1,4 +1,4 @@
-"""Cases from files: from a command line's words, a CSV or JSON list, or a directory."""
+"""Cases from files: from command-line words, a CSV or JSON list, or a directory."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _NOTHING_RAW = Raw()
 
 
 def by_python_name(operator: Operator, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Inputs and attributes under Python's names.
+    """Return inputs and attributes by Python name.
 
     Raises:
-        ValueError: an unknown name, one twice, or an output.
+        ValueError: an unknown name, a name given twice, or an output's name.
     """
     for name, value in values.items():
         if operator.parameter(name).kind is Kind.OUTPUT:
@@ -37,8 +37,8 @@ def load(request: CaseRequest, raw: Raw = _NOTHING_RAW) -> Case:
 
     Raises:
         FileError: a file that cannot be read.
-        AclnnError: what the operator refuses.
-        ValueError: an unknown name, one twice, one that is missing, or a value that does not fit.
+        AclnnError: an error of the operator's checks.
+        ValueError: an unknown name, a name given twice, a missing one, or a value that does not fit.
     """
     operator = operator_named(request.operator)
     values = by_python_name(operator, request.values)
@@ -61,10 +61,10 @@ def load(request: CaseRequest, raw: Raw = _NOTHING_RAW) -> Case:
 
 
 def files_of(request: CaseRequest) -> Iterator[tuple[str, Path]]:
-    """The names of a case's inputs and outputs, and the files that they are read from.
+    """Yield the names of a case's inputs and outputs with the files to read.
 
     Raises:
-        ValueError: an unknown name, or one twice.
+        ValueError: an unknown name, or a name given twice.
     """
     operator = operator_named(request.operator)
     for texts in _words(request, operator, by_python_name(operator, request.values)).values():
@@ -80,17 +80,17 @@ def _words(request: CaseRequest, operator: Operator, values: Mapping[str, Any]) 
 
 
 def read_cases(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator[CaseRequest]:
-    """The cases of a CSV or JSON list, or of a directory; ``common`` holds attributes that they share.
+    """Yield the cases of a CSV or JSON list, or of a directory; ``common`` holds attributes common to all.
 
     A list's columns (or an object's keys) are the names of inputs and attributes, ``actual:OUTPUT`` (or ``actual`` for
-    the only one), ``third:OUTPUT``, and, optional, ``name`` and ``operator``; files are relative to the list. In a
-    directory every folder, and every .npz, .safetensors or .pt file, is a case; its tensors are named like the inputs,
-    the outputs, and third_OUTPUT, or by position: input0, input_1, output0 …. A directory with msprobe's dump.json, or
-    with folders of steps and ranks that have one, is read by ``msprobe``, a task folder of ATK by ``atk``, and a CSV
-    list with the columns testcase_name and api_name by ``ttk``.
+    a single output), ``third:OUTPUT``, and optionally ``name`` and ``operator``; files are relative to the list. In a
+    directory, each folder, .npz, .safetensors or .pt file is a case; its tensors are named after the inputs, the
+    outputs, and third_OUTPUT, or by position: input0, input_1, output0 …. A directory with msprobe's dump.json, or with
+    folders of steps and ranks that have one, is read by ``msprobe``; a task folder of ATK by ``atk``; and a CSV list
+    with the columns testcase_name and api_name by ``ttk``.
 
     Raises:
-        ValueError: not such a list.
+        ValueError: not a valid list.
         OSError: it cannot be read.
     """
     if path.is_dir():
@@ -111,7 +111,7 @@ def read_cases(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
 
 def _rows(path: Path) -> list[dict[str, Any]]:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel begins a list with a byte order mark
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel writes a byte order mark
             rows = list(_csv_rows(file)) if path.suffix.lower() == ".csv" else _json_rows(file)
     except (ValueError, RecursionError, csv.Error) as error:
         raise ValueError(f"{path}: {error}") from error
@@ -185,7 +185,7 @@ def _directory(path: Path, operator: str, common: Mapping[str, Any]) -> Iterator
 
 
 def _positional(operator: Operator, name: str) -> str:
-    """The input's or output's name for input0, input_1, output_0 …; any other name as it is."""
+    """Return the name of input0, input_1, output_0 …; any other name is returned unchanged."""
     match = re.fullmatch(r"(input|output)_?(\d+)", name)
     if match is None:
         return name

@@ -1,8 +1,8 @@
 """Cases from lists of TTK, CANN's ops test kit (``ttk aclnn``), with the files that ``--dump`` wrote beside the list.
 
-A list is a CSV whose cells are Python's literals: testcase_name, api_name, tensor_view_shapes, tensor_dtypes,
+A list is a CSV whose cells are Python literals: testcase_name, api_name, tensor_view_shapes, tensor_dtypes,
 attributes, output_tensor_indexes …. The files are NAME_input_tensor_0.bin, NAME_output_0.bin and so on, where NAME is
-the case's or its dump_file_prefix; an input's number counts all of the call's tensors, an output's the outputs.
+the case's or its dump_file_prefix; inputs are numbered among all tensors of the call, outputs among the outputs.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from aclnn.verify.cases.request import CaseRequest
 
 _COLUMNS = {"testcase_name", "api_name"}
 _FORMATS = (".bin", ".npy", ".pt")
-"""The formats that TTK writes, in the order of its own preference."""
+"""File formats written by TTK, in its order of preference."""
 _SHORT = {"fp16": "float16", "fp32": "float32", "fp64": "float64", "bf16": "bfloat16"}
 
 
 def is_list(rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Return true if rows are those of a list of TTK."""
+    """Return True if the rows are those of a TTK list."""
     return any(row.keys() >= _COLUMNS for row in rows)
 
 
 def cases(
     path: Path, rows: Sequence[Mapping[str, str]], operator: str, common: Mapping[str, Any]
 ) -> Iterator[CaseRequest]:
-    """Yield a request for each enabled case of an operator, or of its in-place variant, whose output was dumped.
+    """Yield a request for each enabled case of an operator, or its in-place variant, whose output was dumped.
 
     Args:
-        path: the list's; the files lie beside it.
+        path: path of the list; the dumps are in the same folder.
         rows: cells by column, without empty ones.
-        operator: to judge.
-        common: attributes, which have precedence over the list's.
+        operator: name of the operator.
+        common: attributes, which override the list's.
 
     Raises:
-        ValueError: a cell that is no such literal, a tensor without a file, or no case of the operator with an output.
+        ValueError: an invalid literal, a tensor without a file, or no case of the operator with an output.
     """
     found = operator_named(operator)
     functions = {o.function for o in C_OPERATORS if o.name in (found.name, f"inplace_{found.name}")}
@@ -112,6 +112,6 @@ def _literal(row: Mapping[str, str], column: str, absent: Any = None) -> Any:
 
 
 def _file(beside: set[str], prefix: str, what: str) -> str | None:
-    """The name of a dump; one of --dump-on-fail, in some versions, has fail_ before what it holds."""
+    """Return the name of a dump; some versions of --dump-on-fail insert fail_."""
     found = [name for name in beside if re.fullmatch(rf"{re.escape(prefix)}_(?:fail_)?{what}\.(?:bin|npy|pt)", name)]
     return min(found, key=lambda name: (_FORMATS.index(Path(name).suffix), name), default=None)

@@ -1,1 +1,1 @@
-"""Probable causes of an output's errors."""
+"""Diagnosis: probable causes of an output's errors."""

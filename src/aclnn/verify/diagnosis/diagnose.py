@@ -1,4 +1,4 @@
-"""The causes of a wrong output: gross faults first, on their own elements; then what rounding explains on the rest."""
+"""Search for the causes of a wrong output: outright faults of some elements first, then rounding for the rest."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from aclnn.verify.standards.measures import agree
 
 _SEARCHED = 3072
 _SEARCHED_ROWS = 1 << 15
-"""Elements of the rows that those are taken from."""
+"""Elements of the rows that form the searched sample."""
 _LAST = frozenset({"flush-to-zero", "cancellation", "one-plus-erf"})
-"""Causes that are stated after gross faults, however many elements they explain."""
+"""Causes stated after outright faults, however many elements they explain."""
 _PROBED = 8
-"""Elements of which a hypothesis that explains enough predicts half, and one that it can be told by."""
+"""A sufficient hypothesis must predict half of this many elements, and be distinguishable on as many."""
 _CLOSE_ENOUGH = 0.4
-"""A fit so close, in tolerances, that no better one is looked for."""
+"""Mean distance, in tolerances, below which no better fit is searched for."""
 
 
 @quiet
 def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause]:
-    """The probable causes of an output's errors, each with its share; "unknown" for what none explains.
+    """Return the probable causes of an output's errors, with their shares; "unknown" for unexplained errors.
 
-    A large output is searched in a sample, and the causes' shares are counted on all of its elements.
+    A large output is searched in a sample; the causes' shares are then counted on all elements.
     """
     if not measured.source.size:
         return []
@@ -99,9 +99,9 @@ def diagnose(measured: Measured, progress: Progress | None = None) -> list[Cause
 
 
 def _best(e: Evidence, struck: Array, left: Array) -> Iterator[Finding]:
-    """The hypothesis that comes nearest to the elements struck, and to the right ones.
+    """Yield the hypothesis that fits the struck elements, and the correct ones, best.
 
-    A few values of x tell formulas and constants apart no better than chance does.
+    With only a few distinct x, formulas and constants cannot be told apart better than by chance.
     """
     if np.unique(e.x[struck]).size < 4:
         return
@@ -155,7 +155,7 @@ def _all(e: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]
 
 
 def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
-    """The mean distance from what a hypothesis predicts, in tolerances; None when elements refute it."""
+    """Return the mean distance from a hypothesis's prediction, in tolerances; None if elements refute it."""
     fits, told = searched.fits(one), searched.distinguishable(one)
     if one.exact:
         differing = searched.differing
@@ -188,7 +188,7 @@ def _score(searched: Evidence, struck: Array, one: Hypothesis) -> float | None:
 
 
 def _narrow(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """Arithmetic in a 16-bit type: results without further digits, or errors within a few of its units."""
+    """Find arithmetic in a 16-bit type: results without further digits, or errors of a few of its units."""
     for kind in (FORMATS["bfloat16"], FORMATS["float16"]):
         finite = np.isfinite(e.a) & (e.a != 0.0)
         if kind.digits < e.target.digits:
@@ -229,18 +229,18 @@ def _narrow(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def _unbiased(e: Evidence, struck: Array) -> bool:
-    """Errors of either sign, as roundings leave."""
+    """Return True if errors have both signs, as rounding errors do."""
     signs = np.sign((e.a - e.v) * np.sign(e.v))[struck & np.isfinite(e.a)]
     return bool(signs.size < FEW or abs(signs.mean()) < 0.8)
 
 
 def _of_its_units(e: Evidence, struck: Array, kind: NumberFormat) -> bool:
-    """Errors of the size that rounding several steps leaves, not only some far smaller."""
+    """Return True if errors have the size of several roundings, not only a far smaller one."""
     return bool(np.median((e.error / e.size)[struck]) >= 2.0 ** (-kind.digits - 2))
 
 
 def _cancelled(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """Terms rounded in float32 that are large beside the result."""
+    """Find cancellation: terms rounded in float32 that are large compared with the result."""
     if not struck.any():
         return
     low, high = np.quantile(e.x[struck], (0.02, 0.98))
@@ -263,7 +263,7 @@ def _cancelled(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def _directions(e: Evidence) -> Iterator[Finding]:
-    """Another direction of the last rounding."""
+    """Find another rounding direction of the result."""
     target, v = e.target, e.v
     finite = np.isfinite(e.g) & np.isfinite(e.a)
     short = cut_to(target, v)
@@ -298,7 +298,7 @@ def _rounding(e: Evidence, one: Finding) -> Cause:
 
 
 def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress: Progress | None) -> list[Cause]:
-    """The causes with their shares of all wrong elements, each element given to the first that explains it."""
+    """Return the causes with their shares of all wrong elements; the first explanation of an element counts."""
     source = measured.source
     counts = np.zeros(len(findings), np.int64)
 
@@ -321,7 +321,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
         def block(begin: int, end: int) -> Array:
             part = Evidence(source, source.whole.row_by_row(slice(begin, end)), certain=False)
             here = wrong[part.places]
-            if np.count_nonzero(here) > here.size // 2:  # whole rows take less than most elements of each
+            if np.count_nonzero(here) > here.size // 2:  # whole rows cost less than most elements of each
                 return count(part, here)
             found = part.at[here]
             return count(Evidence(source, found, certain=False), np.ones(found.size, bool))
@@ -341,7 +341,7 @@ def _counted(measured: Measured, e: Evidence, findings: list[Finding], progress:
 
 
 def facts(e: Evidence, struck: Array, measured: Measured) -> str:
-    """Say what narrows an unknown cause: where the elements lie, at which operands, and how they differ."""
+    """Describe an unknown cause: location of the elements, their operands, and how they differ."""
     index = e.at[struck]
     said = [f"{index.size} of {e.a.size} elements looked at"]
     for name, values in e.operands.items():

@@ -1,4 +1,4 @@
-"""Elements of a wrong output, in float64, as the search for its cause sees them."""
+"""Elements of a wrong output in float64, as examined by the search for its cause."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from aclnn.verify.standards.evaluate import KEPT_ELEMENTS, Measured, Source
 from aclnn.verify.standards.measures import agree
 
 FEW = 16
-"""Elements that a fault must show itself on, where there are so many."""
+"""Minimum number of elements on which a fault must show, if there are that many."""
 ENOUGH = 0.9
-"""The share of elements that a fault must account for."""
+"""Share of elements for which a fault must account."""
 _WINDOW, _WINDOWS = 1 << 12, 32
 
 
@@ -31,30 +31,30 @@ class Cause:
     name: str
     text: str
     test: str
-    """An observation that would have refuted it."""
+    """Observation that would have refuted the fault."""
     elements: int
     share: float
-    """Of all wrong elements."""
+    """Share of all wrong elements."""
     structural: bool = False
-    """The data are not the result that was asked for, however precisely they were computed."""
+    """True if the data are not a result of the requested operation, however imprecise."""
 
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """A fault and the values that the output would have because of it."""
+    """A fault, and the output values that it would cause."""
 
     name: str
     text: str
     predict: Callable[..., Array]
     exact: bool = False
-    """The prediction is the result bit by bit, and so is each right element."""
+    """True if the prediction is bit-exact, for the correct elements too."""
     structural: bool = True
     extra: float = 0.05
-    """The share of its distance from the exact value that a prediction may be off."""
+    """Allowed error of a prediction, as a share of its distance from the exact value."""
 
 
 class Evidence:
-    """Some elements of an output; what is derived from them is computed when it is asked for."""
+    """Some elements of an output, with derived quantities computed on demand."""
 
     def __init__(self, source: Source, at: Places, golden: Golden | None = None, certain: bool = True) -> None:
         self.source, self.places = source, at
@@ -63,11 +63,11 @@ class Evidence:
 
     @cached_property
     def at(self) -> Array:
-        """Indices of the elements."""
+        """Return the indices of the elements."""
         return np.arange(self.places.start, self.places.stop) if isinstance(self.places, slice) else self.places
 
     def some(self, chosen: Array) -> Evidence:
-        """Those elements that are marked."""
+        """Return the marked elements."""
         part = np.flatnonzero(chosen)
         found = Evidence(self.source, self.at[part])
         for name in ("actual", "golden", "operands"):
@@ -84,12 +84,12 @@ class Evidence:
 
     @cached_property
     def actual(self) -> Array:
-        """The output under test in its own type."""
+        """Output under test in its own type."""
         return self.source.actual[self.places]
 
     @cached_property
     def golden(self) -> Golden:
-        """Golden values; unless they are to be certain, those of the formula in float64."""
+        """Golden values; values of the formula in float64 suffice unless they must be certain."""
         if self._golden is not None:
             return self._golden
         if not self._certain and self.source.whole.names and not self.source.whole.summed:
@@ -99,70 +99,70 @@ class Evidence:
 
     @cached_property
     def operands(self) -> dict[str, Array]:
-        """The operands by Python's names, in float64."""
+        """Operands by Python name, in float64."""
         given = self.source.whole.operands(self.places)
         return {name: values.astype(np.float64) for name, values in given.items()}
 
     @cached_property
     def target(self) -> NumberFormat:
-        """The output's number format."""
+        """Number format of the output."""
         return self.source.target
 
     @cached_property
     def a(self) -> Array:
-        """The output under test."""
+        """Output under test."""
         return self.actual.astype(np.float64)
 
     @cached_property
     def g(self) -> Array:
-        """The golden values."""
+        """Golden values."""
         return self.golden.rounded.astype(np.float64)
 
     @cached_property
     def v(self) -> Array:
-        """The exact values."""
+        """Exact values."""
         return self.golden.value
 
     @cached_property
     def x(self) -> Array:
-        """The first operand that is not a gradient; the exact value where there is none."""
+        """First operand that is not a gradient; the exact value if there is none."""
         return next((values for name, values in self.operands.items() if "grad" not in name), self.v)
 
     @cached_property
     def dy(self) -> Array | None:
-        """The gradient that arrives, where there is one for each element."""
+        """Incoming gradient, if it has one element per output element."""
         return next((values for name, values in self.operands.items() if "grad" in name), None)
 
     @cached_property
     def size(self) -> Array:
-        """The magnitudes that rounding errors of terms are relative to."""
+        """Magnitudes to which rounding errors of terms are relative."""
         return np.maximum(np.abs(self.v), terms_size(self))
 
     def _sizes(self, some: Array) -> Array:
-        """The magnitudes of some elements, by which of these they are."""
+        """Return these magnitudes for the marked elements."""
         return self.size[some] if "size" in self.__dict__ else Evidence(self.source, self.at[some], certain=False).size
 
     @cached_property
     def ulp(self) -> Array:
-        """One unit of the last place at each exact value."""
+        """Unit in the last place at each exact value."""
         return self.target.ulp(self.v)
 
     @cached_property
     def error(self) -> Array:
-        """|a - v|; infinite where one of them is not finite and they do not agree."""
+        """|a - v|; infinite if only one is finite, or both are non-finite and differ."""
         error = np.abs(self.a - self.v)
         alike = agree(self.a, self.g)
         return np.where(np.isfinite(self.a) & np.isfinite(self.g), error, np.where(alike, 0.0, np.inf))
 
     @cached_property
     def wrong(self) -> Array:
-        """Elements that are off by more than sound arithmetic explains."""
+        """Elements whose error exceeds that of sound arithmetic."""
         wrong: Array = self.error > self.source.sound_ulp(self.golden) * self.ulp
         return wrong
 
     @cached_property
     def noise(self) -> Array:
-        """The distance that rounding every term in float32 may move an element."""
+        """Change that rounding every term in float32 may cause."""
         noise: Array = self.source.sound_ulp(self.golden) * self.ulp + 2.0**-20 * self.size
         return noise
 
@@ -174,16 +174,16 @@ class Evidence:
 
     @cached_property
     def differing(self) -> Array:
-        """Elements that are not the exact result rounded once."""
+        """Elements that differ from the exact result rounded once."""
         return ~agree(self.a, self.g)
 
     def pieces(self, places: Places) -> Iterator[tuple[Any, Function, list[Array], Callable[[Array], Array]]]:
-        """Of a formula's output, as ``Elementwise.pieces`` and ``Rows.pieces`` have them: the operands in float64."""
+        """Yield ``pieces`` of ``Elementwise`` or ``Rows``, with the operands in float64."""
         for here, function, operands, gather in self.source.whole.pieces(places):
             yield here, function, [in_float64(values) for values in operands.values()], gather
 
     def computed(self, change: Callable[..., Array]) -> Array:
-        """The output of a changed evaluation of the formula."""
+        """Return the output of a changed evaluation of the formula."""
 
         @quiet
         def part(begin: int, end: int) -> Array:
@@ -197,13 +197,13 @@ class Evidence:
         return np.concatenate([np.empty(0), *map_blocks(part, size, self.source.whole.at_once)])
 
     def predicted(self, hypothesis: Hypothesis) -> Array:
-        """The values that a hypothesis predicts, kept until another one is asked about."""
+        """Return the values predicted by a hypothesis; the latest prediction is cached."""
         if self._predicted[0] is not hypothesis:
             self._predicted = hypothesis, hypothesis.predict(self)
         return self._predicted[1]
 
     def fits(self, hypothesis: Hypothesis) -> Array:
-        """Elements that are as predicted."""
+        """Mark elements that agree with the prediction."""
         prediction = self.predicted(hypothesis)
         same = agree(self.a, self.target.round(prediction).astype(np.float64))
         if hypothesis.exact or same.all():
@@ -217,7 +217,7 @@ class Evidence:
         return same
 
     def distinguishable(self, hypothesis: Hypothesis) -> Array:
-        """Elements where the prediction can be told from the exact value."""
+        """Mark elements at which the prediction differs noticeably from the exact value."""
         prediction = self.predicted(hypothesis)
         rounded = self.target.round(prediction).astype(np.float64)
         if hypothesis.exact:
@@ -241,7 +241,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Finding:
-    """A fault, what would have refuted it, and which elements it explains."""
+    """A fault, the observation that would refute it, and a marker of the elements it explains."""
 
     name: str
     text: str
@@ -251,7 +251,7 @@ class Finding:
 
 
 def sample_of(measured: Measured) -> Evidence:
-    """The whole output; of a large one windows around the worst, around wrong elements from end to end, and between."""
+    """Return the whole output; for a large one, windows at the worst element, at wrong elements, and in between."""
     source, size = measured.source, measured.source.size
     read = source.whole.read
     if measured.golden is not None and size * read <= KEPT_ELEMENTS:
@@ -268,7 +268,7 @@ def sample_of(measured: Measured) -> Evidence:
 
 
 def _wrong_places(measured: Measured, count: int) -> list[int]:
-    """Indices of wrong elements, evenly among them."""
+    """Return evenly chosen indices of wrong elements."""
     stretches = measured.wrong
     if not stretches:
         return []

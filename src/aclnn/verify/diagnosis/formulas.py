@@ -1,4 +1,4 @@
-"""A formula's output as it would be if computed otherwise: for every operator, from its formula alone."""
+"""Variants of a formula's output if computed incorrectly, derived from the formula alone for every operator."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from aclnn.verify.number_formats import FORMATS, NumberFormat
 from aclnn.verify.standards.evaluate import Source
 
 TF32 = NumberFormat(DataType.FLOAT, 11, -126, 127)
-"""float32 with float16's digits, which matrix units take their operands in."""
+"""Format with float32's range and float16's digits, to which matrix units round operands."""
 
 
 def rounded_to(target: NumberFormat, values: Array) -> Array:
-    """float64 values rounded to a type, in float64."""
+    """Round float64 values to a format, as float64."""
     if target is TF32:
         step = target.ulp(values)
         return np.rint(values / step) * step
@@ -41,7 +41,7 @@ def rounded_to(target: NumberFormat, values: Array) -> Array:
 
 
 def cut_to(target: NumberFormat, values: Array) -> Array:
-    """float64 values with the digits that a type does not have left out, in float64."""
+    """Truncate float64 values to a format's digits, as float64."""
     step = target.ulp(values)
     return np.where(np.isfinite(values), np.trunc(values / step) * step, values)
 
@@ -51,13 +51,13 @@ def _label(target: NumberFormat) -> str:
 
 
 def narrower(target: NumberFormat) -> list[NumberFormat]:
-    """Types that a stage may have been kept in although operands or results have more digits."""
+    """Return formats in which an intermediate may have been stored, with fewer digits than operands or results."""
     kinds = [FORMATS["bfloat16"], FORMATS["float16"], TF32]
     return [kind for kind in kinds if kind.digits < target.digits or kind.name != target.name]
 
 
 def computed_in(target: NumberFormat, function: Function, operands: list[Array], only: int | None = None) -> Array:
-    """A function whose every step, or one of them, is rounded to a type."""
+    """Evaluate a function with every step, or only one, rounded to a format."""
     names, lines, results = _steps(function, len(operands))
     values = dict(zip(names, [*operands, *map(np.float64, function.numbers)], strict=False))
     if only is None:
@@ -99,12 +99,12 @@ _NUMBER = re.compile(r"(?<![\w.])\d+\.\d+(?:e[+-]?\d+)?(?![\w.])")
 
 @cache
 def _constants(formula: Callable[..., Any], arity: int) -> tuple[str, ...]:
-    """The constants of a formula, as its program spells them."""
+    """Return the constants of a formula, as spelt in its program."""
     return tuple(dict.fromkeys(match.group() for match in _NUMBER.finditer(_program(formula, arity))))
 
 
 def _compiled(source: str) -> Callable[..., Any]:
-    """The function that the source of a program defines."""
+    """Return the function defined by a program's source."""
     namespace = dict(_words())
     exec(source, namespace)
     found: Callable[..., Any] = namespace["formula"]
@@ -113,7 +113,7 @@ def _compiled(source: str) -> Callable[..., Any]:
 
 @cache
 def _with_factors(formula: Callable[..., Any], arity: int, which: tuple[str, ...]) -> Callable[..., Any]:
-    """A formula with some constants multiplied by its last arguments."""
+    """Return a formula with some constants multiplied by its additional last arguments."""
     factors = {text: f"({text} * factor{k})" for k, text in enumerate(which)}
     source = _NUMBER.sub(lambda match: factors.get(match.group(), match.group()), _program(formula, arity))
     return _compiled(source.replace("):", "".join(f", factor{k}" for k in range(len(which))) + "):", 1))
@@ -121,7 +121,7 @@ def _with_factors(formula: Callable[..., Any], arity: int, which: tuple[str, ...
 
 @cache
 def _with_steps(formula: Callable[..., Any], arity: int, changed: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
-    """A formula some of whose steps give something else, by the variables that they assign."""
+    """Return a formula with some steps, given by their variables, replaced."""
     source = _program(formula, arity)
     for name, text in changed:
         source = re.sub(rf"^    {name} = .*$", f"    {name} = {text}", source, flags=re.MULTILINE)
@@ -129,7 +129,7 @@ def _with_steps(formula: Callable[..., Any], arity: int, changed: tuple[tuple[st
 
 
 def _spelt(program: Program, name: str, names: dict[str, str]) -> str:
-    """A variable of a program by the operands' names."""
+    """Return a readable description of a program's variable."""
     step = next((step for step in program.steps if step.result == name), None)
     if step is None:
         return names.get(name, name)
@@ -139,7 +139,7 @@ def _spelt(program: Program, name: str, names: dict[str, str]) -> str:
 
 
 def _left_out(source: Source) -> Iterator[Hypothesis]:
-    """Sums over rows left out, or not divided by the number of elements; the last factor left out."""
+    """Yield sums over rows left out or not divided by the count, and a last factor left out."""
     function, names = source.whole.function, source.whole.names
     arity = len(names) + len(function.numbers)
     program = trace(function.formula, arity)
@@ -163,7 +163,7 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
     for count in range(1, len(sums) + 1):
         for some in combinations(sums, count) if len(sums) <= 3 else ():
             texts = [_spelt(program, step.result, said) for step in some]
-            # Not 0: a logarithm's or a divisor's result would be told from no element.
+            # Not 0: the result of a logarithm or of a division by it could not be distinguished anywhere.
             yield changed(
                 f"{' and '.join(texts)} {'is' if count == 1 else 'are'} left out, as if 0",
                 *((step.result, f"0.0 * {step.operands[0]}") for step in some),
@@ -175,7 +175,7 @@ def _left_out(source: Source) -> Iterator[Hypothesis]:
 
 
 def _of_parts(source: Source) -> Iterator[Hypothesis]:
-    """Hypotheses that a number of each row was computed without a part of the row's elements."""
+    """Yield hypotheses that a statistic was computed without a part of each row."""
     columns = source.whole.read
     parts = [
         (f"elements {begin} to {end - 1} of each row are left out", slice(begin, end))
@@ -192,18 +192,18 @@ def _of_parts(source: Source) -> Iterator[Hypothesis]:
 
 
 def hypotheses(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
-    """Faults of a formula's output, the plainest first.
+    """Yield faults of a formula's output, the simplest first.
 
     Args:
-        evidence: the sample, for its source.
-        searched: a few elements, by which numbers are fitted.
-        struck: which of those the fault has to explain.
+        evidence: the sample, which gives access to the source.
+        searched: a few elements, to which numbers are fitted.
+        struck: those of the searched elements that the fault has to explain.
     """
     source = evidence.source
     if not source.size:
         return
     yield from _scaled(searched, struck)
-    if not source.whole.names:  # sums of terms that take whole rows
+    if not source.whole.names:  # sums of terms that depend on whole rows
         return
     yield from _otherwise_called(source)
     yield from _left_out(source)
@@ -233,7 +233,7 @@ def _of_function(change: Callable[..., Array]) -> Callable[[Evidence], Array]:
 
 
 def _otherwise_called(source: Source) -> Iterator[Hypothesis]:
-    """Another value of an attribute that is a choice."""
+    """Yield other values of an attribute with few choices."""
     case, call = source.case, source.case.call
     assert call is not None
     for parameter in case.operator.attributes:
@@ -263,7 +263,7 @@ def _otherwise_called(source: Source) -> Iterator[Hypothesis]:
 
 
 def _operands(source: Source) -> Iterator[Hypothesis]:
-    """Operands left out, exchanged, taken for one another, or the result itself."""
+    """Yield operands left out, exchanged or confused, or returned as the result."""
     names = list(source.whole.names)
 
     def other(name: str, text: str, order: Callable[..., list[Array]]) -> Hypothesis:
@@ -325,7 +325,7 @@ def _operands(source: Source) -> Iterator[Hypothesis]:
 
 
 def _cut(source: Source) -> Iterator[Hypothesis]:
-    """Operands or the result kept in a narrower type."""
+    """Yield operands or results stored in a narrower format."""
     target = source.target
     for kind in narrower(target):
         if kind.digits < target.digits:
@@ -358,7 +358,7 @@ def _cut(source: Source) -> Iterator[Hypothesis]:
 
 
 def _narrowed_groups(source: Source) -> list[tuple[str, tuple[int, ...]]]:
-    """Operands that may have been narrowed together: all, each, the statistics, all but those."""
+    """Return groups of operands that may have been narrowed together: all, each, the statistics, the others."""
     function, names = source.whole.function, source.whole.names
     taken = trace(function.formula, len(names) + len(function.numbers)).taken(function.result)
     every = tuple(i for i in range(len(names)) if f"x{i}" in taken)
@@ -385,7 +385,7 @@ _CHANGES: tuple[tuple[str, str, float, Callable[[Array, float], Array]], ...] = 
         lambda x, by: x / np.sqrt(1.0 + by * x**2),
     ),
 )
-"""Faults of an operand: a cause, its text, the number without the fault, the operand with it."""
+"""Faults of an operand: cause, text, parameter value without the fault, and the faulty operand."""
 
 
 def _moved(
@@ -395,7 +395,7 @@ def _moved(
 
 
 def _fitted(source: Source, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
-    """Another value of a number that is an attribute, or of a constant of the formula."""
+    """Yield another value of a numerical attribute, or of a constant of the formula."""
     function, names = source.whole.function, source.whole.names
     parameters = [p for p in source.case.operator.attributes if p.kind not in (Kind.STRING, Kind.BOOL)]
     for k, number in enumerate(function.numbers):
@@ -445,7 +445,7 @@ _At = Callable[[Function, list[Array], tuple[float, ...]], Array]
 
 
 def _multiplied(which: tuple[str, ...]) -> _At:
-    """A function with other values of some constants."""
+    """Return a function whose constants are multiplied by given numbers."""
 
     def multiplied(function: Function, operands: list[Array], values: tuple[float, ...]) -> Array:
         formula = _with_factors(function.formula, len(operands) + len(function.numbers), which)
@@ -456,7 +456,7 @@ def _multiplied(which: tuple[str, ...]) -> _At:
 
 
 def _fit(searched: Evidence, struck: Array, at: _At, starts: tuple[float, ...]) -> tuple[float, ...] | None:
-    """Numbers that move the results as they were moved, by Gauss and Newton from the right ones; None when none do."""
+    """Fit numbers to the results by Gauss-Newton, starting from the correct ones; return None without a fit."""
     some = searched.some(struck & np.isfinite(searched.a) & np.isfinite(searched.v))
     if some.a.size < len(starts):
         return None
@@ -497,13 +497,13 @@ def _fit(searched: Evidence, struck: Array, at: _At, starts: tuple[float, ...]) 
 
 
 def _short_decimal(value: float, start: float) -> float:
-    """The decimal number of few digits that a fit has come near to; the fit itself where there is none."""
+    """Return the decimal number with few digits near a fit; the fit itself if there is none."""
     near = (round(value, digits) for digits in range(6))
     return next((float(n) for n in near if n != start and abs(n - value) <= 2.0**-19 * abs(value)), value)
 
 
 def _family(source: Source) -> Iterator[Hypothesis]:
-    """Another operator of the same operands, or one of the forward input alone, perhaps times dy."""
+    """Yield other operators of the same operands, or of the forward input alone, possibly times dy."""
     seen: set[str] = set()
     arity = len(source.whole.names)
     mine = source.whole.function
@@ -539,7 +539,7 @@ def _family(source: Source) -> Iterator[Hypothesis]:
 
 @cache
 def _functions() -> list[tuple[Operator, Function, int]]:
-    """Every operator's formula with the attributes' defaults, and how many operands it takes."""
+    """Return every operator's formula with default attributes, and its number of operands."""
     found = []
     for operator in OPERATORS:
         inputs = {p.python_name: np.ones(256, np.float32) for p in operator.inputs}
@@ -557,13 +557,13 @@ def _functions() -> list[tuple[Operator, Function, int]]:
                     and all(isinstance(o, str) for o in work.outputs)
                 ):
                     found.append((operator, Function(work.formula, work.numbers), len(work.inputs)))
-        except (AclnnError, KeyError, TypeError, ValueError, AttributeError):  # needs what has no default
+        except (AclnnError, KeyError, TypeError, ValueError, AttributeError):  # an attribute lacks a default
             continue
     return found
 
 
 def _inner(source: Source) -> Iterator[Hypothesis]:
-    """One step of the formula, or the derivative, kept in a narrower type, or every step."""
+    """Yield single steps of the formula, its derivative, or all steps in a narrower format."""
     function, count = source.whole.function, len(source.whole.names)
     for kind in narrower(source.target):
         if source.gradient is not None:

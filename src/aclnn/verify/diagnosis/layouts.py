@@ -1,4 +1,4 @@
-"""Results, or operands, that lie in another order than their shape says."""
+"""Results or operands in an order other than their shape's."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from aclnn.verify.goldens.values import Elementwise
 from aclnn.verify.standards.evaluate import Source
 
 Movement = Callable[[Array], Array]
-"""From indices of elements to the indices of the elements that lie there."""
+"""Map from elements' indices to the indices of the elements found there."""
 
 _PROBES, _REACH = 24, 1 << 14
 _WHOLE = 1 << 21
 
 
 def layouts(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
-    """Transposed, reversed, rolled, or in one of the device's formats: the result, or one operand of several."""
+    """Yield results, or one of several operands, transposed, reversed, rolled, or in a device format."""
     source = evidence.source
     if source.size < 4:
         return
@@ -39,7 +39,7 @@ def layouts(evidence: Evidence, searched: Evidence, struck: Array) -> Iterator[H
 
 
 def _values(evidence: Evidence) -> Callable[[Array], Array] | None:
-    """The exact values by index, in float64."""
+    """Return the exact values as a function of the index, in float64."""
     source = evidence.source
     if isinstance(source.whole, Elementwise):
 
@@ -128,7 +128,7 @@ def _ordered(shape: tuple[int, ...], order: list[int], back: bool = False) -> Mo
 def _rolls(
     searched: Evidence, struck: Array, values: Callable[[Evidence, Movement], Array]
 ) -> Iterator[tuple[str, Movement]]:
-    """The smallest shift that explains most of a few places; none when too many do."""
+    """Yield the smallest shift that explains most of a few elements; none if too many shifts do."""
     size = searched.source.size
     magnitude = np.where(struck & np.isfinite(searched.a), np.abs(searched.a), 0.0)
     large = np.flatnonzero(magnitude >= np.median(magnitude[struck])) if struck.any() else np.empty(0, int)

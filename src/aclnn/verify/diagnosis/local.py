@@ -1,4 +1,4 @@
-"""Faults that strike some elements and leave the others alone: by where those lie and what they hold."""
+"""Faults of some elements only, found by their positions and contents."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from aclnn.verify.standards.evaluate import Measured
 from aclnn.verify.standards.measures import agree
 
 _GAP = 8
-"""Right elements by chance inside a stretch of wrong ones."""
+"""Number of accidentally correct elements allowed inside a run of wrong ones."""
 _MOST_POSITIONS = 1 << 22
 
 
 def flushed(e: Evidence) -> Iterator[Finding]:
-    """Zero instead of a subnormal result, of a subnormal operand or of a subnormal derivative."""
+    """Find zeros in place of a subnormal result, or caused by a subnormal operand or derivative."""
     least, single = e.target.smallest_normal, FORMATS["float32"].smallest_normal
 
     def tiny(e: Evidence) -> Array:
@@ -45,7 +45,7 @@ def flushed(e: Evidence) -> Iterator[Finding]:
 
 
 def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """NaN or infinity, or 0, for every x beyond a threshold: overflow; NaN or infinity elsewhere."""
+    """Find NaN or infinity, or 0, for every x beyond a threshold (overflow), or elsewhere."""
     broken = struck & ~np.isfinite(e.a) & np.isfinite(e.g)
     for target in (broken, broken | (struck & (e.a == 0.0))):
         for side, sign in ((1.0, ">"), (-1.0, "<")):
@@ -81,7 +81,7 @@ def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def edges(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """Operands where branches of the formula meet: the result is that of the neighbouring branch."""
+    """Find elements where branches of the formula meet, with the result of the wrong branch."""
     if not struck.any() or not e.operands:
         return
 
@@ -102,7 +102,7 @@ def edges(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def _follows_x(e: Evidence, inside: Array) -> bool:
-    """Hardly an element elsewhere is right at such x: the fault may be one of x, not of a place."""
+    """Return True if nearly no element elsewhere is correct at such x: the fault may depend on x, not on position."""
     here = e.x[inside & e.wrong]
     if not here.size:
         return True
@@ -112,7 +112,7 @@ def _follows_x(e: Evidence, inside: Array) -> bool:
 
 
 def flipped(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """One bit of few elements: turning it back gives the right result."""
+    """Find a few elements with one flipped bit, whose reversal gives the correct result."""
     count = np.count_nonzero(struck)
     if not 0 < count <= max(FEW, e.a.size // 100):
         return
@@ -137,7 +137,7 @@ def _listed(indices: Array) -> str:
 
 
 def unwritten(e: Evidence, measured: Measured, struck: Array) -> Iterator[Finding]:
-    """One number in stretches of the buffer, in columns or rows, or everywhere."""
+    """Find one value in runs of the buffer, in columns or rows, or everywhere."""
     if np.count_nonzero(struck) == 0:
         return
     values, counts = np.unique(np.nan_to_num(e.a[struck], nan=np.nan), return_counts=True, equal_nan=True)
@@ -175,7 +175,7 @@ def unwritten(e: Evidence, measured: Measured, struck: Array) -> Iterator[Findin
 
 
 def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[Array], Array]) -> Iterator[Finding]:
-    """Foreign data in stretches of the buffer, or in a block of rows and columns."""
+    """Find foreign data in runs of the buffer, or in a block of rows and columns."""
     if np.count_nonzero(struck) < 4:
         return
     found = positions(measured) if e.a.size < e.source.size else None
@@ -203,7 +203,7 @@ def stale(e: Evidence, measured: Measured, struck: Array, explained: Callable[[A
 
 
 def beyond(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """dy times one constant on one side of an x."""
+    """Find dy times a constant on one side of an x."""
     if e.dy is None:
         return
     dy = e.dy
@@ -233,12 +233,12 @@ def beyond(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def positions(measured: Measured) -> Array | None:
-    """Indices of all wrong elements; None when there are too many."""
+    """Return the indices of all wrong elements; None if there are too many."""
     return np.flatnonzero(measured.wrong_mask()) if measured.wrong_count <= _MOST_POSITIONS else None
 
 
 def _clustered(found: Array) -> Array:
-    """Of many indices those that have three others close by, as all have in a stretch."""
+    """Return those of many indices that have three others nearby, as in a run."""
     if found.size <= 1 << 16:
         return found
     close = np.flatnonzero(found[3:] - found[:-3] <= 2 * _GAP)
@@ -253,7 +253,7 @@ def _at(measured: Measured, index: Array) -> Array:
 
 
 def placed(found: Array, measured: Measured, same: Callable[[Array], Array] | None) -> tuple[Array, str]:
-    """The places of wrong elements, completed to stretches, columns or a block, and a text; nothing when scattered."""
+    """Return a pattern of wrong elements completed to runs, columns or a block, and its text; empty if scattered."""
     none = np.empty(0, np.int64), ""
     if found.size == 0:
         return none

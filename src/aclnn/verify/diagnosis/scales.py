@@ -1,4 +1,4 @@
-"""The size of the terms that are added up to each element, which rounding errors are relative to."""
+"""Size of the terms of each element, to which rounding errors are relative."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def terms_size(evidence: Evidence) -> Array:
-    """For formulas over rows what their operands' roundings may change, for those of elements the operands' product.
+    """Return the effect of rounding the operands for formulas over rows, the product of the operands for others.
 
-    |dy|·max(1, |x|) for gradients of activations, whose derivatives are about 1 at most and have terms in x.
+    For gradients of activations, |dy|·max(1, |x|): derivatives are at most about 1 and have terms in x.
     """
     source = evidence.source
     if isinstance(source.whole, Rows):
@@ -28,7 +28,7 @@ def terms_size(evidence: Evidence) -> Array:
 
 
 def growth_of_flushed(evidence: Evidence) -> Array | float:
-    """By how much a term that a device flushes to zero could still have grown on the way to the result."""
+    """Return how much a term that a device flushes to zero could have been amplified in the result."""
     whole = evidence.source.whole
     if isinstance(whole, Rows) and whole.summed:
         return float(whole.addends)

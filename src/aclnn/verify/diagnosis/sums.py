@@ -1,4 +1,4 @@
-"""Faults of sums over rows: rows left out, a mean in place of the sum, additions in 16 bits."""
+"""Faults of sums over rows: missing rows, a mean in place of the sum, accumulation in 16 bits."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from aclnn.verify.standards.evaluate import Source
 _Predict = Callable[[Evidence], Array]
 
 _TERMS_AT_MOST = 1 << 22
-"""Terms of the sums that are looked at."""
+"""Maximum number of terms examined."""
 
 
 def is_of_sums(source: Source) -> bool:
-    """Tell outputs whose elements are sums over rows."""
+    """Return True for outputs whose elements are sums over rows."""
     return source.whole.summed and bool(source.whole.names)
 
 
 def searched_columns(source: Source) -> int:
-    """The number of sums that faults are looked for in; none where each has too many terms."""
+    """Return the number of sums examined; 0 if each has too many terms."""
     found = min(48, _TERMS_AT_MOST // max(1, _of(source).addends))
     return found if found >= 3 else 0
 
@@ -40,7 +40,7 @@ def _of(source: Source) -> Rows:
 
 
 def hypotheses(searched: Evidence) -> Iterator[Hypothesis]:
-    """Sums over the first or the last rows, every second one, or without one of equal shares; a mean."""
+    """Yield sums over the first, the last or every n-th row, or without one of equal blocks of rows; and a mean."""
     whole = _of(searched.source)
     rows, terms = whole.addends, whole.terms(searched.at)
 
@@ -85,11 +85,11 @@ def _without(left_out: _Predict, part: Evidence) -> Array:
 
 _THREADS = (*range(2, 17), 24, 32, 48, 64)
 _NARROW = (FORMATS["bfloat16"], FORMATS["float16"])
-"""Every bfloat16 of common size is a float16 too, so that the narrower of the two is tried first."""
+"""Narrower first: every bfloat16 of ordinary size is a float16 too."""
 
 
 def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """Sums over rows that were kept in 16 bits: in an order that is known, or because the digits end there."""
+    """Find sums over rows accumulated in 16 bits: in a known order, or by their number of digits."""
     source = e.source
     if not is_of_sums(source) or np.count_nonzero(struck) < FEW or not searched_columns(source):
         return
@@ -109,7 +109,7 @@ def narrow_sums(e: Evidence, struck: Array) -> Iterator[Finding]:
 
 
 def _digits_end(e: Evidence, every: Array, target: NumberFormat) -> bool:
-    """Return whether the sums have no digits beyond a type narrower than the output's, and the exact ones do."""
+    """Return True if the sums have a narrower type's digits only, and the exact ones have more."""
     a, v = e.a[every], e.v[every]
     if target.digits >= e.target.digits or np.unique(a).size < 0.5 * a.size:
         return False
@@ -118,9 +118,9 @@ def _digits_end(e: Evidence, every: Array, target: NumberFormat) -> bool:
 
 
 def _summed_in_order(e: Evidence, every: Array, terms: Array, target: NumberFormat) -> bool:
-    """Return whether adding in the type, in one of the usual orders, gives the output."""
+    """Return True if accumulation in the type, in one of the usual orders, gives the output."""
     a, v = e.a[every], e.v[every]
-    # Terms are rounded to the type before they are added, or only their sum is.
+    # Either the terms are rounded to the type before they are added, or only the sums are.
     rows = np.concatenate([terms, target.round(terms).astype(np.float64)], axis=1)
     for totals in _totals(rows, target):
         for total in np.split(totals, 2):
@@ -131,13 +131,13 @@ def _summed_in_order(e: Evidence, every: Array, terms: Array, target: NumberForm
 
 
 def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
-    """Sums of rows, in the orders of a loop, of trees, and of threads that share the rows."""
+    """Yield sums of rows in the orders of a loop, of trees, and of threads that share the rows."""
     yield _by_threads(rows[None], target)
     yield _by_neighbours(rows, target)
     yield _by_halves(rows, target)
     for threads in _THREADS:
         each = -(-len(rows) // threads)
-        if each == 1:  # nothing is added in the type
+        if each == 1:  # nothing is accumulated in the type
             break
         padded = np.zeros((threads * each, rows.shape[1]))
         padded[: len(rows)] = rows
@@ -146,7 +146,7 @@ def _totals(rows: Array, target: NumberFormat) -> Iterator[Array]:
 
 
 def _by_threads(rows: Array, target: NumberFormat) -> Array:
-    """Of (threads, rows of each, columns): every thread's rows one after another in the type, then the sum of those."""
+    """Sum an array of (threads, rows per thread, columns): in sequence per thread in the type, then over threads."""
     sums = np.zeros((rows.shape[0], rows.shape[2]))
     _add_in(rows, 53 - target.digits, target.smallest_normal, target.largest, sums)
     total: Array = sums.sum(axis=0)
@@ -155,7 +155,7 @@ def _by_threads(rows: Array, target: NumberFormat) -> Array:
 
 @compiled
 def _add_in(rows: Array, drop: int, least: float, largest: float, sums: Array) -> None:
-    """Add (threads, rows of each, columns) to sums, each rounded to a type that has so many digits fewer."""
+    """Accumulate (threads, rows per thread, columns) into sums, rounded to a type with ``drop`` fewer digits."""
     step = least * 2.0 ** (drop - 52)
     for thread in range(rows.shape[0]):
         for i in range(rows.shape[1]):

@@ -1,7 +1,7 @@
-"""Numbers that contain the exact result of a formula: intervals of float64, fast, and balls, as narrow as is asked for.
+"""Enclosures of a formula's exact result: float64 intervals, which are fast, and balls of any precision.
 
-Formulas run on them as they stand. Intervals widen each result by what its operation may have lost; Arb's balls
-(python-flint) prove themselves. Both keep the sign of what is too small for a float64.
+Formulas run on them unchanged. Intervals are widened by each operation's possible error; Arb's balls (python-flint)
+have rigorous bounds. Both keep the sign of results too small for a float64.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from aclnn.verify.compiled import compiled
 from aclnn.verify.goldens.expansions import two_sum
 
 ROUNDED = 1.5 * 2.0**-52
-"""More than one rounding loses, and the one of the widened end."""
+"""More than the relative error of one rounding, plus that of the widened end."""
 LIBRARY = 2.0**-48
-"""16 units of the last place, which every function of NumPy and of the C library is within; a test measures them."""
+"""16 ULP: exceeds the error of every function of NumPy and of the C library, as a test checks."""
 COMPOSED = 2.0**-50
-"""Of constants, which are a few operations from what they stand for."""
+"""Relative error of constants, which are a few operations away from the intended values."""
 LEAST, LARGEST = 2.0**-1000, math.ldexp(1.0, 1023)
-"""Exponentials below and above are only known to be so small or large."""
+"""Exponentials outside this range are only known to lie outside it."""
 
 
 class Truth:
-    """The result of comparing enclosures: it holds, does not, or may (``maybe`` but not ``sure``)."""
+    """Result of comparing enclosures: true, false, or undecided (``maybe`` but not ``sure``)."""
 
     def __init__(self, kind: type[Interval | Ball], sure: Any, maybe: Any) -> None:
         self.kind, self.sure, self.maybe = kind, sure, maybe
@@ -45,13 +45,13 @@ class Truth:
         return Truth(self.kind, np.logical_not(self.maybe), np.logical_not(self.sure))
 
     def where(self, chosen: Any, otherwise: Any) -> Any:
-        """Choose by element; both where the comparison may hold."""
+        """Choose elementwise; the hull of both if undecided."""
         kind: Any = self.kind
         return kind.choose(self, kind.of(chosen), kind.of(otherwise))
 
 
 class Interval:
-    """Arrays of numbers between two float64: ``low`` and ``high`` are one object where they are one number."""
+    """Arrays of numbers between two float64 ends; exact numbers have one object as ``low`` and ``high``."""
 
     __array_ufunc__ = None
 
@@ -60,7 +60,7 @@ class Interval:
 
     @classmethod
     def of(cls, value: Any) -> Interval:
-        """An interval as it is, a float64 as one number, a constant widened by what it may be off."""
+        """Return an interval unchanged, a float64 as an exact number, and a constant with its error."""
         if isinstance(value, Interval):
             return value
         point = np.float64(value)
@@ -68,7 +68,7 @@ class Interval:
 
     @staticmethod
     def choose(truth: Truth, chosen: Interval, otherwise: Interval) -> Interval:
-        """Choose by element."""
+        """Choose elementwise; the hull of both if undecided."""
         low = np.where(truth.sure, chosen.low, otherwise.low)
         one = chosen.low is chosen.high and otherwise.low is otherwise.high
         high = low if one else np.where(truth.sure, chosen.high, otherwise.high)
@@ -78,7 +78,7 @@ class Interval:
         return Interval(low, high)
 
     def _compared(self, other: Any, sure: Callable[..., Any], swapped: Callable[..., Any]) -> Truth:
-        """``sure(low, high)`` of other's ends must hold for certainty, and ``swapped`` must not for possibility."""
+        """Compare: sure if ``sure(low, high)`` holds for the other's ends, impossible if ``swapped`` does."""
         b = Interval.of(other)
         certain = sure(self.high, b.low)
         if self.low is self.high and b.low is b.high:
@@ -192,7 +192,7 @@ class Interval:
         return _of_any_size((-self)._rising(lambda x: _erfc(-x)))
 
     def row_sum(self) -> Interval:
-        """Sum along the last dimension, for each of its elements."""
+        """Sum along the last dimension, broadcast to its elements."""
         ends, sums = [], _row_sums(self.low)
         for outwards in (-math.inf, math.inf):
             total, low, dropped = sums if outwards < 0.0 or self.low is self.high else _row_sums(self.high)
@@ -202,7 +202,7 @@ class Interval:
         return Interval(*ends)
 
     def row_max(self) -> Interval:
-        """Return the largest along the last dimension, for each of its elements."""
+        """Return the maximum along the last dimension, broadcast to its elements."""
         return Interval(*(_along_rows(np.max, end) for end in (self.low, self.high)))
 
     def row_mean(self) -> Interval:
@@ -212,7 +212,7 @@ class Interval:
 
 
 class _Mean(Interval):
-    """The mean of numbers of 24 bits, as one such number and the rest: what is subtracted from it keeps its digits."""
+    """Mean of numbers of 24 bits, split into such a number and a rest, so that subtracting it loses no digits."""
 
     def __init__(self, mean: Interval, rows: Array) -> None:
         super().__init__(mean.low, mean.high)
@@ -226,12 +226,12 @@ class _Mean(Interval):
 
 
 def once_a_row(function: Callable[..., Array], rows: Array) -> Array:
-    """Apply a function to elements, once to what a row repeats."""
+    """Apply a function elementwise, only once to values that a row repeats."""
     return np.broadcast_to(function(rows[..., :1]), rows.shape) if _repeats(rows) else function(rows)
 
 
 def in_float64(rows: Array) -> Array:
-    """Elements in float64."""
+    """Return elements in float64."""
     return once_a_row(lambda x: x.astype(np.float64), rows)
 
 
@@ -240,7 +240,7 @@ def _repeats(rows: Any) -> bool:
 
 
 def _shared_by_rows(operation: Callable[..., Interval]) -> Callable[..., Interval]:
-    """Compute what all elements of a row have in common once."""
+    """Compute values that are constant within a row once per row."""
 
     def first(given: Any) -> Any:
         if not isinstance(given, Interval) or np.ndim(given.low) == 0:
@@ -267,18 +267,18 @@ for _name in (
 
 
 def _widened(low: Any, high: Any, lost: float = ROUNDED) -> Interval:
-    """Move ends outwards by a relative error, which leaves zeros and signs alone."""
+    """Move the ends outwards by a relative error, keeping zeros and signs."""
     return Interval(low - np.abs(low) * lost, high - (0.0 - np.abs(high) * lost))  # -0.0 - 0.0 is -0.0
 
 
 def _of_any_size(wide: Interval) -> Interval:
-    """Positive results that float64 may have made zero, subnormal or infinite."""
+    """Widen positive results that float64 may have turned into zero, subnormal numbers or infinity."""
     low = np.fmin(wide.low, LARGEST)  # not the NaN of inf - inf
     return Interval(low * (low >= LEAST), np.maximum(wide.high, LEAST))
 
 
 def _of_ends(operation: Callable[..., None], a: Interval, b: Interval) -> Interval:
-    """The interval of what an operation that rounds may give between the ends of its operands."""
+    """Return the interval of results of a rounded operation on the ends of its operands."""
     shape = np.broadcast_shapes(np.shape(a.low), np.shape(b.low))
     low, high = np.empty(shape), np.empty(shape)
     operation(*_flat_ends(a, shape), *_flat_ends(b, shape), low.reshape(-1), high.reshape(-1))
@@ -294,20 +294,20 @@ def _flat_ends(of: Interval, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _exact_sum(a: Array, b: Array) -> tuple[Array, Array]:
-    """Sums of elements, and what rounding them lost."""
+    """Return the sums of elements, and their rounding errors."""
     found: tuple[Array, Array] = cast(Any, two_sum).py_func(a, b)
     return found
 
 
 @compiled
 def least(a: float, b: float) -> float:
-    """Return the smaller of two numbers, NaN if either is."""
+    """Return the minimum of two numbers, NaN if either is."""
     return a if a < b or a != a else b
 
 
 @compiled
 def greatest(a: float, b: float) -> float:
-    """Return the larger of two numbers, NaN if either is."""
+    """Return the maximum of two numbers, NaN if either is."""
     return a if a > b or a != a else b
 
 
@@ -346,7 +346,7 @@ def _along_rows(function: Callable[..., Any], rows: Any) -> Any:
 
 
 def _row_sums(rows: Any) -> Array:
-    """Sums of rows, which follow IEEE arithmetic where they are not finite: hi, lo, and how far hi + lo is off."""
+    """Return sums of rows as hi, lo and a bound on the error of hi + lo; non-finite sums follow IEEE arithmetic."""
     found = np.empty((3, len(rows), 1))
     _sum_rows(np.ascontiguousarray(rows), found)
     return found
@@ -370,7 +370,7 @@ def _sum_rows(rows: Array, found: Array) -> None:
 
 @compiled
 def add_to_sums(terms: Array, places: Array, sums: Array) -> None:
-    """Add terms to the sums at some places: ``sums`` (4, n) hold hi, lo, the plain sum and that of magnitudes."""
+    """Add terms to sums at given places: ``sums`` (4, n) holds hi, lo, the plain sum and that of magnitudes."""
     for i in range(terms.size):
         k = places[i]
         sums[2, k] += terms[i]
@@ -405,14 +405,14 @@ def _erfc(x: Any) -> Any:
 
 
 class Ball:
-    """One of Arb's balls, with comparisons that may be undecided."""
+    """Arb ball with comparisons that may be undecided."""
 
     def __init__(self, ball: Any) -> None:
         self.ball = ball
 
     @classmethod
     def of(cls, value: Any) -> Ball:
-        """A ball as it is, a float64 as one number, a constant as exactly as the precision is."""
+        """Return a ball unchanged, a float64 as an exact ball, and a constant at the current precision."""
         if isinstance(value, Ball):
             return value
         import flint
@@ -421,7 +421,7 @@ class Ball:
 
     @staticmethod
     def choose(truth: Truth, chosen: Ball, otherwise: Ball) -> Ball:
-        """One of two, or a ball around both."""
+        """Choose one of two; the hull of both if undecided."""
         if truth.sure:
             return chosen
         return Ball(chosen.ball.union(otherwise.ball)) if truth.maybe else otherwise
@@ -450,12 +450,12 @@ class Ball:
     __hash__ = object.__hash__
 
     def ends(self) -> tuple[float, float]:
-        """Two float64 that round as the ends of the ball do, to any format of at most 51 bits."""
+        """Return two float64 that round to any format of at most 51 bits as the ball's ends do."""
         return _odd(self.ball.lower()), _odd(self.ball.upper())
 
 
 def _odd(end: Any) -> float:
-    """An exact ball as a float64 whose last bit is set when it is inexact, so that rounding it again does no harm."""
+    """Round an exact ball to float64, to odd if inexact, so that rounding it again is harmless."""
     nearest = float(end)
     if nearest == end or not math.isfinite(nearest) or math.frexp(nearest)[0] * 2.0**53 % 2.0:
         return nearest
@@ -479,19 +479,19 @@ for _name in ("exp", "expm1", "log", "log1p", "tanh", "erf", "erfc", "sqrt"):
 
 
 class Balls:
-    """Arb's balls of a row's elements, or one for all of them; without a ``Ball`` around each, for speed."""
+    """Arb balls of a row's elements, or one for the whole row; without a ``Ball`` object for each, for speed."""
 
     def __init__(self, balls: list[Any]) -> None:
         self.balls = balls
 
     @classmethod
     def of(cls, value: Any) -> Balls:
-        """Balls as they are, or one for all elements."""
+        """Return balls unchanged, or a single ball for the whole row."""
         return value if isinstance(value, Balls) else cls([Ball.of(value).ball])
 
     @classmethod
     def of_row(cls, values: Array) -> Balls:
-        """Numbers, each as a ball of its own."""
+        """Return exact balls of the numbers."""
         import flint
 
         return cls(list(map(flint.arb, values.tolist())))
@@ -501,7 +501,7 @@ class Balls:
         return Balls([sum(self.balls)] * len(self.balls))
 
     def row_max(self) -> Balls:
-        """Return the largest."""
+        """Return the maximum of the elements."""
         return Balls([reduce(lambda a, b: a.max(b), self.balls)] * len(self.balls))
 
     def row_mean(self) -> Balls:
@@ -510,7 +510,7 @@ class Balls:
 
 
 class _Truths:
-    """Comparisons of a row's balls."""
+    """Comparisons of a row's elements."""
 
     def __init__(self, truths: list[Truth]) -> None:
         self.truths = truths
@@ -531,7 +531,7 @@ class _Truths:
 
 
 def _each(function: Callable[..., Any], *rows: list[Any]) -> list[Any]:
-    """Apply a function to the items of rows, of which those of one item have it for all."""
+    """Apply a function elementwise to rows, where a row of one item is constant."""
     size = max(map(len, rows))
     return list(map(function, *(row if len(row) == size else row * size for row in rows)))
 
@@ -562,7 +562,7 @@ for _name in ("lt", "le", "gt", "ge", "eq", "ne"):
 
 
 class RowLength:
-    """The number of elements of whichever row a sum of Points is divided by."""
+    """Divisor of a mean of Points: the number of elements in a row, known only with the sum."""
 
     __array_ufunc__ = None
 
@@ -571,7 +571,7 @@ class RowLength:
 
 
 class Points(np.ndarray):
-    """Arrays of float64 as formulas read them, with IEEE's infinities and NaN."""
+    """Float64 arrays on which formulas run, with IEEE infinities and NaN."""
 
     of = np.float64
 
@@ -597,12 +597,12 @@ class Points(np.ndarray):
         return _erfc(self).view(Points)
 
     def row_sum(self) -> Any:
-        """Sum along the last dimension, for each of its elements."""
+        """Sum along the last dimension, broadcast to its elements."""
         rows = np.asarray(self)
         return np.broadcast_to(_row_sums(rows)[0], rows.shape).view(Points)
 
     def row_max(self) -> Any:
-        """Return the largest along the last dimension, for each of its elements; NaN if one is."""
+        """Return the maximum along the last dimension, broadcast to its elements; NaN if one is."""
         return _along_rows(np.max, np.asarray(self)).view(Points)
 
     def row_mean(self) -> Any:
@@ -615,11 +615,11 @@ for _name in ("exp", "expm1", "log", "log1p", "tanh", "sqrt"):
 
 
 class Later:
-    """An operation on intervals or points that waits until its result is wanted: one of several results costs no other.
+    """Lazy operation on intervals or points: unused results of a formula cost nothing.
 
     Args:
-        operation: the function that gives the result.
-        operands: its arguments, each as it is or waiting itself.
+        operation: function that computes the result.
+        operands: its arguments, each a value or lazy too.
     """
 
     def __init__(self, operation: Callable[..., Any], *operands: Any) -> None:
@@ -627,7 +627,7 @@ class Later:
 
     @cached_property
     def value(self) -> Any:
-        """The result."""
+        """Result."""
         return self._operation(*(one.value if isinstance(one, Later) else one for one in self._operands))
 
 

@@ -1,8 +1,8 @@
-"""Sums and products in twice float64's precision that say what they dropped.
+"""Double-float64 arithmetic (hi + lo) with error bounds.
 
-A number is hi + lo; every operation returns (hi, lo, lost) where |exact - (hi + lo)| <= lost. ``lost`` is zero when the
-operation was exact, as sums and products of a few short numbers are, so that ties are seen as ties. Error-free
-transformations after Dekker (1971) and Knuth; they need round-to-nearest and magnitudes below 2^970.
+Every operation returns (hi, lo, lost) with |exact - (hi + lo)| <= lost. ``lost`` is zero if the operation was exact, as
+are sums and products of a few short numbers, so that ties are recognised. Error-free transformations after Dekker
+(1971) and Knuth; they require round-to-nearest and magnitudes below 2^970.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SPLITTER = 134217729.0  # 2^27 + 1
 
 @compiled
 def two_sum(a: float, b: float) -> tuple[float, float]:
-    """a + b = s + e exactly."""
+    """Return (s, e) with a + b = s + e exactly."""
     s = a + b
     t = s - a
     return s, (a - (s - t)) + (b - t)
@@ -26,7 +26,7 @@ def two_sum(a: float, b: float) -> tuple[float, float]:
 
 @compiled
 def two_product(a: float, b: float) -> tuple[float, float]:
-    """a·b = p + e exactly (short of underflow)."""
+    """Return (p, e) with a·b = p + e exactly, barring underflow."""
     p = a * b
     c = _SPLITTER * a
     a_high = c - (c - a)
@@ -39,7 +39,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 @compiled
 def add(a_hi: float, a_lo: float, b_hi: float, b_lo: float) -> tuple[float, float, float]:
-    """(a_hi + a_lo) + (b_hi + b_lo)."""
+    """Return (a_hi + a_lo) + (b_hi + b_lo)."""
     s, e = two_sum(a_hi, b_hi)
     low, dropped = two_sum(a_lo, b_lo)
     low, dropped_too = two_sum(e, low)
@@ -49,7 +49,7 @@ def add(a_hi: float, a_lo: float, b_hi: float, b_lo: float) -> tuple[float, floa
 
 @compiled
 def scale(a_hi: float, a_lo: float, b: float) -> tuple[float, float, float]:
-    """(a_hi + a_lo)·b."""
+    """Return (a_hi + a_lo)·b."""
     p, e = two_product(a_hi, b)
     q, dropped = two_product(a_lo, b)
     low, dropped_too = two_sum(e, q)
@@ -59,7 +59,7 @@ def scale(a_hi: float, a_lo: float, b: float) -> tuple[float, float, float]:
 
 @compiled
 def multiply(a_hi: float, a_lo: float, b_hi: float, b_lo: float) -> tuple[float, float, float]:
-    """(a_hi + a_lo)·(b_hi + b_lo)."""
+    """Return (a_hi + a_lo)·(b_hi + b_lo)."""
     hi, lo, lost = scale(a_hi, a_lo, b_hi)
     more_hi, more_lo, more_lost = scale(a_hi, a_lo, b_lo)
     hi, lo, last = add(hi, lo, more_hi, more_lo)
@@ -68,7 +68,7 @@ def multiply(a_hi: float, a_lo: float, b_hi: float, b_lo: float) -> tuple[float,
 
 @compiled
 def divide(a_hi: float, a_lo: float, n: float) -> tuple[float, float, float]:
-    """(a_hi + a_lo) / n for a positive integer n below 2^53."""
+    """Return (a_hi + a_lo) / n for a positive integer n below 2^53."""
     q = a_hi / n
     p, e = two_product(q, n)
     rest, rest_lo = two_sum(a_hi, -p)  # rest_lo is 0: q·n is close to a_hi
@@ -83,7 +83,7 @@ def divide(a_hi: float, a_lo: float, n: float) -> tuple[float, float, float]:
 
 @compiled
 def odd(hi: float, lo: float) -> float:
-    """hi + lo as a float64 whose last bit is set when it is inexact, so that rounding it again does no harm."""
+    """Round hi + lo to float64, to odd if inexact, so that rounding it again is harmless."""
     s, e = two_sum(hi, lo)
     if e == 0.0 or not math.isfinite(s):
         return s
@@ -96,7 +96,7 @@ def odd(hi: float, lo: float) -> float:
 
 @compiled
 def ends(hi: float, lo: float, lost: float) -> tuple[float, float]:
-    """Two float64 numbers that round as the ends of hi + lo ± lost do, to any format of at most 51 bits."""
+    """Return two float64 that round to any format of at most 51 bits as the ends of hi + lo ± lost do."""
     if lost == 0.0:
         both = odd(hi, lo)
         return both, both

@@ -1,4 +1,4 @@
-"""``golden``: the golden values of every output of an operator."""
+"""``golden``: golden values of every output of an operator."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ def golden(
     progress: Progress | None = None,
     **attributes: Any,
 ) -> dict[str, Golden]:
-    """Golden values of every output of an operator.
+    """Return the golden values of every output of an operator.
 
     Args:
         operator: a name such as silu_backward.
         inputs: NumPy arrays or torch tensors by C or Python name: grad_output, self; for layer_norm_backward grad_out,
-            input, mean, rstd and, where there is one, weight.
-        dtype: of the outputs; by default what the operator gives for these inputs.
+            input, mean, rstd and, if present, weight.
+        dtype: data type of the outputs; by default the one that the operator infers.
         progress: called with the fraction done.
-        attributes: of the operator, by C or Python name (approximate, alpha …), None for the default;
-            layer_norm_backward's normalized_shape is by default the last dimension.
+        attributes: the operator's attributes, by C or Python name (approximate, alpha …), None for the default;
+            layer_norm_backward's normalized_shape defaults to the last dimension.
 
     Returns:
-        By output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias; shaped
-        like the outputs.
+        A dict by output: grad_input (hardswish_backward: out), for layer_norm_backward also grad_weight and grad_bias,
+        shaped like the outputs.
 
     Raises:
-        ValueError: another operator, an unknown name, a name twice, an input that is not there, or what the operator
-            refuses.
-        TypeError: outputs of another type than float32, float16 and bfloat16.
+        ValueError: an operator without golden values, an unknown name, a name given twice, a missing input, or an error
+            of the operator's checks.
+        TypeError: an output type other than float32, float16 and bfloat16.
     """
     try:
         found = operator_named(operator)
@@ -83,7 +83,7 @@ def _expect_given(operator: Operator, inputs: Mapping[str, Array]) -> None:
 
 
 def _checked(operator: Operator, inputs: Mapping[str, Array], attributes: Mapping[str, Any]) -> Call:
-    """The call, which the operator's checks have passed."""
+    """Return the call after the operator's checks."""
     call = call_of(operator, inputs, attributes_of(operator, attributes))
     try:
         check_arguments(call)

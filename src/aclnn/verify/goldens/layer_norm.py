@@ -1,8 +1,8 @@
-"""LayerNorm's gradients, every sum kept in twice float64's precision with a bound on what that dropped.
+"""LayerNorm's gradients, with sums in double-float64 arithmetic and error bounds.
 
-All arrays here are float64 copies of the inputs (M rows, N columns). An output element comes with two numbers that
-round as the ends of its interval do; where they round differently, ``exact_dx``, ``exact_dw`` and ``exact_db`` settle
-it with rationals. Rows or sums with a NaN or an infinity follow the formula in IEEE arithmetic.
+All arrays are float64 copies of the inputs (M rows, N columns). An output element comes with two numbers that round as
+the ends of its interval do; if these differ, ``exact_dx``, ``exact_dw`` and ``exact_db`` decide with rationals. Rows or
+sums with a NaN or an infinity follow the formula in IEEE arithmetic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aclnn.verify.goldens.expansions import add, divide, ends, multiply, scale, 
 
 @compiled
 def _normalised(x: float, mean: float, rstd: float) -> tuple[float, float, float]:
-    """(x - mean)·rstd; the difference is exact."""
+    """Return (x - mean)·rstd; the difference is exact."""
     hi, lo = two_sum(x, -mean)
     return scale(hi, lo, rstd)
 
@@ -47,7 +47,7 @@ def _plain_row(x: Array, dy: Array, mean: float, rstd: float, weight: Array, val
 def input_gradient(
     x: Array, dy: Array, mean: Array, rstd: Array, weight: Array, value: Array, lower: Array, upper: Array
 ) -> None:
-    """dx of every row: x, dy, value, lower, upper (M, N); mean, rstd (M); weight (N)."""
+    """Compute dx of every row: x, dy, value, lower, upper (M, N); mean, rstd (M); weight (N)."""
     n = x.shape[1]
     for i in range(x.shape[0]):
         if not _all_finite(x[i], dy[i], mean[i], rstd[i], weight):
@@ -84,7 +84,7 @@ def input_gradient(
 
 @compiled
 def column_sums(x: Array, dy: Array, mean: Array, rstd: Array, dw: Array, db: Array) -> None:
-    """Sums of dy·xhat and dy over these rows: dw, db (4, N) hold hi, lo, lost and the sum in plain float64."""
+    """Sum dy·xhat and dy over these rows: dw, db (4, N) receive hi, lo, lost and the plain float64 sum."""
     for i in range(x.shape[0]):
         for j in range(x.shape[1]):
             plain = (x[i, j] - mean[i]) * rstd[i] * dy[i, j]
@@ -103,7 +103,7 @@ def column_sums(x: Array, dy: Array, mean: Array, rstd: Array, dw: Array, db: Ar
 
 @compiled
 def merge_sums(total: Array, part: Array) -> None:
-    """Add one block's sums (4, N) to those of the blocks before it."""
+    """Add one block's sums (4, N) to the total of the blocks before it."""
     for j in range(total.shape[1]):
         total[0, j], total[1, j], last = add(total[0, j], total[1, j], part[0, j], part[1, j])
         total[2, j] += part[2, j] + last
@@ -112,7 +112,7 @@ def merge_sums(total: Array, part: Array) -> None:
 
 @compiled
 def column_ends(total: Array, value: Array, lower: Array, upper: Array) -> None:
-    """Value and interval of every column's sum; the plain sum where it is not finite."""
+    """Compute value and interval of every column's sum; the plain sum if it is not finite."""
     for j in range(total.shape[1]):
         if math.isfinite(total[3, j]):
             value[j] = total[0, j]
@@ -124,7 +124,7 @@ def column_ends(total: Array, value: Array, lower: Array, upper: Array) -> None:
 
 
 def exact_dx(x: Array, dy: Array, mean: float, rstd: float, weight: Array, columns: Iterable[int]) -> list[Fraction]:
-    """dx of one finite row at some columns, as rationals."""
+    """Return dx of one finite row at some columns, as rationals."""
     n, r = x.size, Fraction(rstd)
     g = [Fraction(a) * Fraction(b) for a, b in zip(dy.tolist(), weight.tolist(), strict=True)]
     xhat = [(Fraction(v) - Fraction(mean)) * r for v in x.tolist()]
@@ -134,11 +134,11 @@ def exact_dx(x: Array, dy: Array, mean: float, rstd: float, weight: Array, colum
 
 
 def exact_dw(x: Array, dy: Array, mean: Array, rstd: Array) -> Fraction:
-    """Σ dy·xhat of one finite column, as a rational."""
+    """Return Σ dy·xhat of one finite column, as a rational."""
     rows = zip(x.tolist(), dy.tolist(), mean.tolist(), rstd.tolist(), strict=True)
     return sum((Fraction(g) * (Fraction(v) - Fraction(m)) * Fraction(r) for v, g, m, r in rows), Fraction(0))
 
 
 def exact_db(dy: Array) -> Fraction:
-    """Σ dy of one finite column, as a rational."""
+    """Return Σ dy of one finite column, as a rational."""
     return sum(map(Fraction, dy.tolist()), Fraction(0))

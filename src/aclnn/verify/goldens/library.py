@@ -1,6 +1,6 @@
-"""Golden values of operators that a library computes: the operator's own computation, on operands in float64.
+"""Golden values of library operators: the operator's own computation on float64 operands.
 
-Nothing bounds its errors, which are those of float64: 2^-53 of the largest number that a result is made of.
+Errors are not bounded; they are those of float64: 2^-53 of the largest intermediate.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WIDE = dict.fromkeys((DataType.FLOAT, DataType.FLOAT16, DataType.BF16), DataTyp
 
 
 class Computed(Elementwise):
-    """Golden values of an output that ``computed`` gives.
+    """Golden values of an output computed by ``computed``.
 
     Args:
         values: the output in float64.
-        dtype: of the output.
+        dtype: data type of the output.
     """
 
     def __init__(self, values: Array, dtype: np.dtype[Any]) -> None:
@@ -38,21 +38,21 @@ class Computed(Elementwise):
         self._value = values.reshape(-1)
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements."""
+        """Return the golden values of elements."""
         value = self._value[at]
         return Golden(value, self.target.round(value))
 
 
 @quiet
 def computed(call: Call, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Compute the outputs of a plain operator in float64, by C name; none where there is nothing to do.
+    """Compute the outputs of a library operator in float64, by C name; empty if there is nothing to compute.
 
     Args:
-        call: of an operator of ``aclnn.operators.library``, with sound arguments.
-        inputs: the input tensors by Python's names.
+        call: valid call of an operator of ``aclnn.operators.library``.
+        inputs: input tensors by Python name.
 
     Raises:
-        ValueError: an output has a shape that results do not fit.
+        ValueError: a result does not fit an output's shape.
     """
     operands: dict[str, Any] = {}
     arguments = dict(call.arguments)
@@ -74,7 +74,7 @@ def computed(call: Call, inputs: Mapping[str, Array]) -> dict[str, Array]:
         return {}
     assert isinstance(work, Library)
     for name in work.inputs:
-        if name not in operands:  # an output of which some elements are left: new ones are zeros
+        if name not in operands:  # an output with unwritten elements: a new one is zeroed
             operands[name] = np.zeros(call[name].shape, arguments[name].dtype.numpy)
     given = [operands[name] for name in work.inputs]
     if work.dtype is not None:

@@ -1,7 +1,7 @@
-"""Golden values of formulas over rows, and of sums over elements: every row as a whole.
+"""Golden values of formulas over rows, and of sums over elements, computed for whole rows.
 
-A row is computed on intervals of float64, whose sums are kept in twice float64's precision; elements that those leave
-undecided on balls. Sums of terms are those of terms in float64, added in twice its precision.
+A row is computed on float64 intervals, with sums in double-float64 arithmetic; undecided elements are then computed on
+balls. Sums add float64 terms in double-float64 arithmetic.
 """
 
 from __future__ import annotations
@@ -41,25 +41,25 @@ from aclnn.verify.goldens.values import (
 from aclnn.verify.number_formats import format_of, quiet
 
 Pick = tuple[Array, Array] | EllipsisType
-"""Elements of some rows, by row and column, or all."""
+"""Elements of some rows, by row and column, or all elements."""
 
 _ROWS_AT_LEAST = 6
-"""Rows that are looked at of an output that has one element of each."""
+"""Minimum number of rows in a block, for outputs with one element per row."""
 _BALLS_AT_MOST = 1 << 18
-"""Balls, 40 µs each, of an output whose every row may take them. Of a larger one rows with many undecided elements,
-such as those that cancel as a whole, are taken as float64 has them."""
+"""Limit on balls, at 40 µs each, for an output in which any row may use them. In larger outputs, rows with many
+undecided elements, such as those that cancel entirely, keep their float64 values."""
 _MANY = 1.0 / 64.0
-"""The share of a row that those are."""
+"""Share of undecided elements that makes a row such a row."""
 
 
 def rms_norm_gradients(dy: Real, x: Real, rstd: Real, w: Real) -> tuple[Real, Real]:
-    """RMSNorm's gradients: dx, and each element's share of dw."""
+    """Return RMSNorm's gradients: dx, and each element's contribution to dw."""
     xhat, g = x * rstd, dy * w
     return (g - xhat * row_mean(g * xhat)) * rstd, dy * xhat
 
 
 def reduction_of(call: Call, output: str) -> Reduction | None:
-    """The work that gives an output, by C name, as a formula over rows; None where elements are computed alone."""
+    """Return the formula over rows of an output, by C name; None if elements are computed individually."""
     work = call.operator.work(call)
     if isinstance(work, LayerNormBackward):
         return _of_norm(call, work)
@@ -81,7 +81,7 @@ def _of_norm(call: Call, work: LayerNormBackward) -> Reduction:
 
 @cache
 def _filled(formula: Callable[..., Any], given: tuple[float | None, ...]) -> Callable[..., Any]:
-    """A formula with numbers in some places."""
+    """Return a formula with numbers bound to some arguments."""
     if all(number is None for number in given):
         return formula
 
@@ -94,12 +94,12 @@ def _filled(formula: Callable[..., Any], given: tuple[float | None, ...]) -> Cal
 
 @dataclass(frozen=True)
 class _RowView:
-    """An array of the common shape (broadcast, no copy), whose rows come out as (rows, N)."""
+    """Array broadcast to the common shape without a copy, accessed as (rows, N)."""
 
     array: Array
-    """The dimensions of a row last; (rows, N) where strides can express that."""
+    """Array with a row's dimensions last; (rows, N) if strides can express that."""
     kept: int
-    """Dimensions that rows are counted by."""
+    """Number of dimensions that index the rows."""
 
     @classmethod
     def of(cls, array: Array, shape: Shape, dims: Sequence[int]) -> _RowView:
@@ -117,7 +117,7 @@ class _RowView:
         return cls(whole, kept)
 
     def __getitem__(self, rows: Array | slice) -> Array:
-        """Some rows, without a copy of what is the same in each of them or all along a row."""
+        """Return some rows, without copies of values that are constant over rows or along a row."""
         count, columns = count_of(rows), math.prod(self.array.shape[self.kept :])
         if self.kept != 1:
             every = np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
@@ -128,19 +128,19 @@ class _RowView:
 
 
 def _constant(array: Array, dims: Iterable[int]) -> bool:
-    """Tell whether all elements along some dimensions are one in memory."""
+    """Return True if the array is broadcast along these dimensions."""
     return all(array.strides[dim] == 0 or array.shape[dim] == 1 for dim in dims)
 
 
 class Rows:
-    """Golden values of an output of a formula over rows, as ``Elementwise`` gives those of a formula of elements.
+    """Golden values of an output of a formula over rows, with the interface of ``Elementwise``.
 
     Args:
-        call: with sound arguments.
+        call: valid call.
         work: the call's formula over rows.
-        inputs: the input tensors by Python's names.
-        output: which output, by C name.
-        dtype: of the output.
+        inputs: input tensors by Python name.
+        output: C name of the output.
+        dtype: data type of the output.
     """
 
     def __init__(
@@ -182,24 +182,24 @@ class Rows:
 
     @property
     def shared(self) -> tuple[str, ...]:
-        """The operands that all elements of a row share, such as its statistics."""
+        """Operands that are constant within a row, such as its statistics."""
         rank = len(self._common)
         inside = [dim - rank for dim in self._dims]
         shapes = {name: (1,) * rank + array.shape for name, array in self._arrays.items()}
         return tuple(name for name, shape in shapes.items() if all(shape[dim] == 1 for dim in inside))
 
     def takes_rows(self, result: int) -> bool:
-        """Tell whether an element of one of the formula's results takes others of its row."""
+        """Return True if an element of this result depends on other elements of its row."""
         return trace(self.function.formula, len(self._operands) + len(self.function.numbers)).takes_rows(result)
 
     @property
     def read(self) -> int:
-        """Elements of the operands that an element is computed from and no other one is."""
+        """Number of operand elements that only one output element depends on."""
         return max(1, self.columns) if self._one_a_row else 1
 
     @property
     def step(self) -> int:
-        """Elements of a block, which should begin with a row."""
+        """Number of elements in a block, which should begin with a row."""
         if self.summed:
             return BLOCK_ELEMENTS
         rows = max(1, BLOCK_ELEMENTS // max(1, self.columns))
@@ -207,7 +207,7 @@ class Rows:
         return rows
 
     def _places(self, at: Places) -> tuple[Array, Array]:
-        """The rows and columns that elements lie in."""
+        """Return the rows and columns of elements."""
         every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
         if self._one_a_row:
             return every, np.zeros_like(every)
@@ -215,11 +215,11 @@ class Rows:
 
     @property
     def _turned(self) -> tuple[int, ...]:
-        """The dimensions, those of a row last."""
+        """Dimensions in order, with a row's dimensions last."""
         return (*(dim for dim in range(len(self._common)) if dim not in self._dims), *self._dims)
 
     def positions(self, at: Array) -> Array:
-        """The positions of elements where rows lie one after another."""
+        """Return the positions of elements in row-by-row order."""
         if not self._at_once or self.summed:
             return at
         index = np.unravel_index(at, self._common)
@@ -227,7 +227,7 @@ class Rows:
         return np.asarray(np.ravel_multi_index(tuple(index[dim] for dim in self._turned), shape))
 
     def row_by_row(self, positions: Places) -> Places:
-        """Elements by their positions in that order."""
+        """Return elements given by positions in row-by-row order."""
         if not self._at_once or self.summed:
             return positions
         every = np.arange(positions.start, positions.stop) if isinstance(positions, slice) else positions
@@ -235,7 +235,7 @@ class Rows:
         return np.asarray(np.ravel_multi_index([index[self._turned.index(k)] for k in range(len(index))], self._common))
 
     def _rows_of(self, at: Places) -> tuple[Array, Array, Array]:
-        """The rows that elements lie in, each once; of the elements, which of those, and the column."""
+        """Return the distinct rows of elements, and each element's index among these rows and its column."""
         row, column = self._places(at)
         steps = np.diff(row)
         if row.size and np.all(steps >= 0):
@@ -245,7 +245,7 @@ class Rows:
         return rows, which.reshape(-1), column
 
     def near(self, at: Array, struck: Array, most: int) -> Array:
-        """Of elements, those in a few of the rows in which some are struck, and in fewer of the other rows."""
+        """Return elements in a few of the rows that contain struck ones, and in fewer other rows."""
         if self.summed:
             return np.ones(at.size, bool)
         row = self._places(at)[0]
@@ -254,12 +254,12 @@ class Rows:
         return np.isin(row, [*evenly(rows, count), *evenly(np.setdiff1d(row, rows), max(1, count // 3))])
 
     def _are_rows(self, at: slice) -> bool:
-        """Tell whether elements are whole rows in their order in memory."""
+        """Return True if the elements are whole rows in memory order."""
         edges = (at.start, at.stop)
         return not (self._at_once or self._one_a_row) and all(edge % max(1, self.columns) == 0 for edge in edges)
 
     def _chunks(self, at: Places, most: int) -> Iterator[tuple[Any, Array | slice, Pick]]:
-        """Elements by rows that have so many at most: which of them, the rows, and where the elements are in those."""
+        """Yield elements grouped by at most ``most`` rows: their indices, the rows, and their places in these."""
         step = max(1, most // max(1, self.columns))
         if isinstance(at, slice) and self._are_rows(at):
             for begin in range(at.start, at.stop, step * self.columns):
@@ -277,7 +277,7 @@ class Rows:
             yield here, rows[begin : begin + step], (which[here] - begin, column[here])
 
     def pieces(self, at: Places) -> Iterator[Piece]:
-        """Yield what ``Elementwise.pieces`` does, with (rows, N) of each operand; of sums, what ``terms`` takes."""
+        """Yield pieces as ``Elementwise.pieces`` does, with (rows, N) operands; for sums, those of ``terms``."""
         if self.summed:
             if self.names and count_of(at):
                 every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
@@ -289,24 +289,24 @@ class Rows:
 
     @property
     def at_once(self) -> int:
-        """Elements whose operands are held at once."""
+        """Number of elements whose operands fit in memory at once."""
         return max(1, 4 * BLOCK_ELEMENTS // max(1, self.addends)) if self.summed else max(1, self.size)
 
     @property
     def addends(self) -> int:
-        """The number of terms of each sum."""
+        """Number of terms of each sum."""
         addends: int = math.prod(self._common) // max(1, self.size)
         return addends
 
     def terms(self, at: Array) -> Array:
-        """The terms of sums, (M, sums), in float64."""
+        """Return the terms of sums, (M, sums), in float64."""
         return self.function.at_points([in_float64(values) for values in self._addends(at).values()])
 
     def _addends(self, at: Array) -> dict[str, Array]:
-        """The operands of the terms of sums, (M, sums) each."""
+        """Return the operands of the terms of sums, (M, sums) each."""
         kept = [dim for dim, extent in enumerate(self._shape) if extent > 1]
         places: tuple[Any, ...] = (..., *(np.unravel_index(at, [self._shape[dim] for dim in kept]) if kept else ()))
-        if len(kept) == 1 and np.array_equal(at, np.arange(at[0], at[0] + at.size)):  # read in half of the time
+        if len(kept) == 1 and np.array_equal(at, np.arange(at[0], at[0] + at.size)):  # a slice halves the reading time
             places = ..., slice(at[0], at[0] + at.size)
         found = {}
         for name, array in self._arrays.items():
@@ -315,13 +315,13 @@ class Rows:
         return found
 
     def operands(self, at: Places) -> dict[str, Array]:
-        """The operands of elements, by Python's names; none of sums and of what a row has one of."""
+        """Return the operands of elements by Python name; none for sums and for one-per-row results."""
         if self.summed or self._one_a_row:
             return {}
         return {name: Flat(np.broadcast_to(array, self._common))[at] for name, array in self._arrays.items()}
 
     def sizes(self, at: Places) -> Array:
-        """Return the change of results for each unit of their operands, to which rounding errors are relative."""
+        """Return the change of results per unit change of the operands, to which rounding errors are relative."""
         if self.summed:
             return np.asarray(self._totals[3][at])
         size, share = np.empty(count_of(at)), 2.0**-24
@@ -336,15 +336,15 @@ class Rows:
         return np.nan_to_num(size, posinf=0.0)
 
     def block(self, begin: int, end: int) -> Golden:
-        """Golden values of elements begin to end in row-major order."""
+        """Return the golden values of elements begin to end in row-major order."""
         return self.golden(slice(begin, end))
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements."""
+        """Return the golden values of elements."""
         if self._at_once:
-            with self._lock:  # cached_property has had none of its own since Python 3.12
+            with self._lock:  # cached_property has no lock since Python 3.12
                 whole = self.whole
-            counted = isinstance(at, slice) and at.start == 0  # once, with the first block
+            counted = isinstance(at, slice) and at.start == 0  # count only once, with the first block
             counts = (whole.settled, whole.undecided) if counted else (0, 0)
             return Golden(whole.value[at], whole.rounded[at], *counts)
         value, rounded = np.empty(count_of(at)), np.empty(count_of(at), self.target.dtype.numpy)
@@ -360,7 +360,7 @@ class Rows:
 
     @quiet
     def _enclosed(self, rows: Array | slice, pick: Pick) -> Golden:
-        """Golden values of elements of some rows."""
+        """Return the golden values of elements of some rows."""
         wide = [in_float64(operand[rows]) for operand in self._operands.values()]
         found = Interval.of(self.function(*(Interval(x, x) for x in wide)))
         lower, upper = (np.broadcast_to(end, wide[0].shape) for end in (found.low, found.high))
@@ -387,7 +387,7 @@ class Rows:
         return Golden(value, self.target.round(low), *counts)
 
     def _crowded(self, low: Array, high: Array, rows: Array) -> Array:
-        """Those of some rows that would take too many balls: told by whole rows, whichever elements are asked for."""
+        """Mark rows that would need too many balls; determined from whole rows, whichever elements are requested."""
         if self._one_a_row or self.rows * self.columns <= _BALLS_AT_MOST:
             return rows[:0]
         unsure = unsure_of(0.5 * (low + high)[rows], low[rows], high[rows], self.target)
@@ -396,7 +396,7 @@ class Rows:
     def _settle(
         self, wide: list[Array], pick: tuple[Array, Array], left: Array, bits: int, ends: tuple[Array, Array, Array]
     ) -> Array:
-        """Compute undecided elements' rows on balls of a precision; which are left."""
+        """Compute undecided elements' rows on balls of a precision; return the elements still undecided."""
         value, low, high = ends
         for row in np.unique(pick[0][left]).tolist():
             mine = left[pick[0][left] == row]
@@ -404,14 +404,14 @@ class Rows:
                 found = self.function(*(Balls.of_row(x[row]) for x in wide))
                 both = np.array([Ball(found.balls[k % len(found.balls)]).ends() for k in pick[1][mine].tolist()])
             low[mine], high[mine] = both.T
-            zero = (low[mine] == 0.0) & (high[mine] == 0.0)  # of which balls do not know the sign
+            zero = (low[mine] == 0.0) & (high[mine] == 0.0)  # balls lose the sign of zero
             low[mine[zero]] = high[mine[zero]] = np.nan
             value[mine] = 0.5 * (low[mine] + high[mine])
         return left[unsure_of(value[left], low[left], high[left], self.target)]
 
     @cached_property
     def whole(self) -> Golden:
-        """All golden values, of outputs that no block of rows gives a stretch of."""
+        """All golden values, for outputs that blocks of rows do not fill contiguously."""
         if self.summed:
             totals = self._totals
             total = np.where(np.isfinite(totals[2]), totals[0] + totals[1], totals[2])
@@ -440,7 +440,7 @@ class Rows:
 
     @cached_property
     def _totals(self) -> Array:
-        """The sums of all rows, as ``add_to_sums`` has them."""
+        """Sums over all rows, in the form of ``add_to_sums``."""
         totals = np.zeros((4, self.size))
         for part in map_blocks(self._sums, self.rows, max(1, BLOCK_ELEMENTS // max(1, self.columns))):
             plain = totals[2:] + part[2:]
@@ -451,7 +451,7 @@ class Rows:
 
     @quiet
     def _sums(self, begin: int, end: int) -> Array:
-        """Return what rows begin to end add to the sums."""
+        """Return the contribution of rows begin to end to the sums."""
         place = _RowView.of(np.arange(self.size).reshape(self._shape), self._common, self._dims)
         sums = np.zeros((4, self.size))
         step = max(1, CACHED_ELEMENTS // max(1, self.columns))
@@ -464,7 +464,7 @@ class Rows:
 
 
 def evenly(values: Array, count: int) -> Array:
-    """Choose so many values, evenly from the first to the last, or all."""
+    """Choose ``count`` values evenly from first to last, or all."""
     return np.asarray(values[np.linspace(0, values.size - 1, min(count, values.size)).astype(int)])
 
 
@@ -477,6 +477,6 @@ def _name(written: str | View | Sums) -> str:
 
 
 def source_of(call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> Elementwise | Rows:
-    """Golden values of an output, by C name, as its formula has them: element by element or row by row."""
+    """Return the source of an output's golden values, by C name: element by element or row by row."""
     work = reduction_of(call, output)
     return Elementwise(call, inputs, output, dtype) if work is None else Rows(call, work, inputs, output, dtype)

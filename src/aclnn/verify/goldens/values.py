@@ -1,8 +1,8 @@
 """Golden values: the exact result of the operator's definition, rounded once to the output's type.
 
-Formulas run on intervals of float64, which bound their own errors, and where those leave two candidates on balls of
-rising precision. LayerNorm is computed in twice float64's precision, and by rationals where that does not decide. So
-``rounded`` is the correctly rounded result of every element, and ``value`` within 2**-8 of a unit of its last place.
+Formulas run on float64 intervals, which bound their own errors, and on balls of increasing precision where two
+candidates are left. LayerNorm is computed in double-float64 arithmetic, and with rationals where that is undecided. So
+``rounded`` is the correctly rounded result of every element, and ``value`` is within 2**-8 ULP of the exact one.
 Infinite and NaN inputs follow the operators' "Numerics" tables.
 """
 
@@ -31,10 +31,10 @@ from aclnn.verify.number_formats import NumberFormat, format_of, quiet
 
 T = TypeVar("T")
 Places = slice | Array
-"""Elements in row-major order: those from a start to a stop, or some by index."""
+"""Elements in row-major order: a range, or an array of indices."""
 
 VALUE_BOUND_ULP = 2.0**-8
-"""The most that ``value`` may be off the exact result, in units of the output's last place."""
+"""Bound on the error of ``value``, in ULP of the output's type."""
 
 
 @dataclass(frozen=True)
@@ -42,28 +42,28 @@ class Golden:
     """Golden values of some elements, flat."""
 
     value: Array
-    """float64, within VALUE_BOUND_ULP of the exact results."""
+    """float64 values within VALUE_BOUND_ULP of the exact results."""
     rounded: Array
-    """The exact results rounded once to the output's type: at most half a unit of the last place off."""
+    """Exact results rounded once to the output's type: an error of at most half an ULP."""
     settled: int = 0
-    """The number of elements that float64 could not decide, so that balls or rationals did."""
+    """Number of elements that float64 left undecided, and balls or rationals decided."""
     undecided: int = 0
-    """The number of elements that are taken as float64 has them, without bounds, since deciding them takes too long."""
+    """Number of elements with float64 values without bounds, since deciding them takes too long."""
 
 
 BALL_BITS = (128, 256, 512, 1024)
-"""Precisions of balls; what the last leaves undecided is taken as float64 has it, such as 1 for 1 + e^-1000."""
+"""Precisions of balls; elements undecided at the last one keep the float64 value, such as 1 for 1 + e^-1000."""
 
 CACHED_ELEMENTS = 1 << 15
-"""Elements whose temporaries, 256 KB each, stay near a core's cache."""
+"""Elements per block: temporaries of 256 KB each stay in or near a core's cache."""
 
-#: Guards python-flint's precision, which all threads sub_progress.
+#: Guards python-flint's precision, which is global to all threads.
 _lock = lock_across_forks()
 
 
 @contextmanager
 def ball_precision(bits: int) -> Iterator[None]:
-    """Compute on balls of so many bits."""
+    """Compute on balls with this many bits."""
     with _lock, import_or_raise("flint", "verify").ctx.workprec(bits):
         yield
 
@@ -73,13 +73,13 @@ class Function:
     """One result of an operator's formula as a function of its operands."""
 
     formula: Callable[..., Any]
-    """In the words of ``aclnn.formula``."""
+    """Function made of the functions of ``aclnn.formula``."""
     numbers: tuple[float, ...] = ()
     """The formula's last arguments."""
     result: int = 0
-    """Of a formula with several."""
+    """Index of the result, for a formula with several."""
     results: int = 1
-    """The number of those: where there are several, what one of them does not take is not computed."""
+    """Number of results; if there are several, computations that only the others need are skipped."""
 
     def __call__(self, *operands: Any) -> Any:
         """Evaluate on enclosures or points."""
@@ -96,7 +96,7 @@ class Function:
 
     @quiet
     def golden(self, operands: Sequence[Array], target: NumberFormat) -> Golden:
-        """Golden values at flat operands of any of the three types.
+        """Return golden values at flat operands of any of the three types.
 
         Raises:
             MissingExtraError: intervals leave elements undecided, and python-flint is not installed.
@@ -121,7 +121,7 @@ class Function:
         return Golden(value, target.round(lower), settled)
 
     def _balls(self, operands: Sequence[Array], bits: int) -> Array:
-        """The ends of balls around the results, (2, n); NaN for a zero, of which balls do not know the sign."""
+        """Return the ends of balls around the results, (2, n); NaN for a zero, whose sign balls lose."""
         tuples, which = np.unique(np.stack(operands), axis=1, return_inverse=True)
         with ball_precision(bits):
             if isinstance(self.formula, Gradient):
@@ -137,7 +137,7 @@ class Function:
 
 
 def unsure_of(value: Array, lower: Array, upper: Array, target: NumberFormat) -> Array:
-    """Mark where the ends round apart, are too far apart for errors in units of the last place, or are not finite."""
+    """Mark where the ends round differently, are too far apart for errors in ULP, or are not finite."""
     unsure: Array = (upper - lower) * 2.0 ** (target.digits - math.log2(VALUE_BOUND_ULP)) > np.abs(value)
     unsure &= np.abs(value) >= target.smallest_normal * 2.0 ** (-target.digits - 1)
     unsure |= target.bits(target.round(lower)) != target.bits(target.round(upper))
@@ -150,16 +150,16 @@ Piece = tuple[Any, Function, dict[str, Array], Callable[[Array], Array]]
 
 @dataclass(frozen=True)
 class _Piece:
-    """A part of an output that one result of a formula fills."""
+    """A part of an output that is filled by one result of a formula."""
 
     part: Columns
     rows: int | None
-    """The number of rows that are filled; None for all."""
+    """Number of rows that are filled; None for all."""
     function: Function
     operands: Mapping[str, Flat]
 
     def places(self, at: Places, shape: Shape) -> tuple[Any, Any]:
-        """Those of an output's elements that are in the part, and their places in it."""
+        """Return which of an output's elements are in the part, and their places in it."""
         chosen = range(self.part.begin, self.part.end, self.part.step)
         count = math.prod(shape[self.part.dim :])
         if chosen == range(count) and self.rows is None:
@@ -173,7 +173,7 @@ class _Piece:
 
 
 def _as_columns(written: str | Part | Columns, shape: Shape) -> Columns:
-    """An output's part as columns of the matrix whose rows are the dimensions before that of the part."""
+    """Return an output's part as columns of the matrix whose rows are the dimensions before the part's."""
     if isinstance(written, Columns):
         return written
     if isinstance(written, str):
@@ -183,7 +183,7 @@ def _as_columns(written: str | Part | Columns, shape: Shape) -> Columns:
 
 
 def _shape_of(written: str | Part | Columns, shape: Shape) -> Shape:
-    """The shape to which inputs broadcast for a part of an output."""
+    """Return the shape to which inputs broadcast for a part of an output."""
     if isinstance(written, Columns):
         return math.prod(shape[: written.dim]), len(range(written.begin, written.end, written.step))
     if isinstance(written, str):
@@ -192,13 +192,13 @@ def _shape_of(written: str | Part | Columns, shape: Shape) -> Shape:
 
 
 class Elementwise:
-    """Golden values of an output of a formula, block by block; inputs broadcast and may be larger than memory.
+    """Golden values of a formula's output, block by block; inputs broadcast and may exceed memory.
 
     Args:
-        call: of an operator that computes a formula, with sound arguments.
-        inputs: the input tensors by Python's names.
-        output: which output, by C name.
-        dtype: of the output.
+        call: valid call of an operator that computes a formula.
+        inputs: input tensors by Python name.
+        output: C name of the output.
+        dtype: data type of the output.
     """
 
     def __init__(self, call: Call, inputs: Mapping[str, Array], output: str, dtype: np.dtype[Any]) -> None:
@@ -227,7 +227,7 @@ class Elementwise:
 
     @property
     def function(self) -> Function:
-        """The function that computes the first elements."""
+        """Function that computes the first elements."""
         return self._pieces[0].function
 
     @property
@@ -238,30 +238,30 @@ class Elementwise:
     shared: tuple[str, ...] = ()
     summed = False
     read = 1
-    """Elements of the operands that an element is computed from."""
+    """Number of operand elements that an output element depends on."""
 
     @property
     def step(self) -> int:
-        """Elements of a block."""
+        """Number of elements in a block."""
         return BLOCK_ELEMENTS
 
     @property
     def at_once(self) -> int:
-        """Elements whose operands are held at once."""
+        """Number of elements whose operands fit in memory at once."""
         return max(1, self.size)
 
     def row_by_row(self, positions: Places) -> Places:
-        """Elements by their positions where rows lie one after another: no formula of elements has rows."""
+        """Return elements given by positions in row-by-row order: the same, since there are no rows."""
         return positions
 
     def positions(self, at: Array) -> Array:
-        """The positions of elements in that order."""
+        """Return the positions of elements in row-by-row order: the same."""
         return at
 
     def pieces(self, at: Places) -> Iterator[Piece]:
-        """Of elements in row-major order: which of them a function computes, the function, its operands by name.
+        """Yield, for elements in row-major order: a selection, the function that computes it, its operands by name.
 
-        The last gets those elements from the function's results.
+        The last item selects these elements from the function's results.
         """
         for piece in self._pieces:
             here, inside = piece.places(at, self.shape)
@@ -269,7 +269,7 @@ class Elementwise:
             yield here, piece.function, operands, np.asarray
 
     def operands(self, at: Places) -> dict[str, Array]:
-        """The operands of elements, by Python's names."""
+        """Return the operands of elements by Python name."""
         found: dict[str, Array] = {}
         for here, _, operands, _ in self.pieces(at):
             for name, values in operands.items():
@@ -277,11 +277,11 @@ class Elementwise:
         return found
 
     def block(self, begin: int, end: int) -> Golden:
-        """Golden values of elements begin to end in row-major order."""
+        """Return the golden values of elements begin to end in row-major order."""
         return self.golden(slice(begin, end))
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements."""
+        """Return the golden values of elements."""
         value = np.full(count_of(at), self._fill)
         rounded, settled = value.astype(self.target.dtype.numpy), 0
         for here, function, operands, _ in self.pieces(at):
@@ -292,14 +292,14 @@ class Elementwise:
 
 
 def count_of(at: Places) -> int:
-    """The number of elements."""
+    """Return the number of elements."""
     return at.stop - at.start if isinstance(at, slice) else at.size
 
 
 def operand_of(
     operator: Operator, inputs: Mapping[str, Array], operand: str | Part | PerChannel | Columns
 ) -> tuple[str, Array]:
-    """An operand's name and values: those of a part along a dimension under the tensor's name with the range."""
+    """Return an operand's name and values; a part's name is the tensor's with the range."""
     if isinstance(operand, str):
         name = operator.parameter(operand).python_name
         return name, inputs[name]
@@ -319,7 +319,7 @@ def operand_of(
 
 
 class Flat:
-    """Elements of an array in row-major order, without a copy of the whole."""
+    """Elements of an array in row-major order, accessed without copying the whole."""
 
     def __init__(self, array: Array) -> None:
         self._items: Any = array.reshape(-1) if array.flags.c_contiguous else array.flat
@@ -329,9 +329,9 @@ class Flat:
 
 
 class LayerNorm:
-    """Golden gradients of LayerNorm, by blocks of rows; dy and x (M·N elements) may be larger than memory.
+    """Golden gradients of LayerNorm, by blocks of rows; dy and x (M·N elements) may exceed memory.
 
-    With ``eps`` mean and rstd are not taken as given but those of x, in float64: forward and backward in cascade.
+    With ``eps``, mean and rstd are recomputed from x in float64: forward and backward in cascade.
     """
 
     def __init__(
@@ -354,7 +354,7 @@ class LayerNorm:
 
     @quiet
     def inputs(self, begin: int, end: int) -> tuple[Array, Array]:
-        """dy and x of rows begin to end, each (rows, N), in float64."""
+        """Return dy and x of rows begin to end, each (rows, N), in float64."""
         part = slice(begin * self.columns, end * self.columns)
         shape = end - begin, self.columns
         return self._dy[part].reshape(shape).astype(np.float64), self._x[part].reshape(shape).astype(np.float64)
@@ -368,7 +368,7 @@ class LayerNorm:
 
     @quiet
     def block(self, begin: int, end: int, target: NumberFormat) -> Golden:
-        """dx of rows begin to end, flat."""
+        """Return dx of rows begin to end, flat."""
         dy, x = self.inputs(begin, end)
         mean, rstd = self._statistics(begin, end, x)
         value, lower, upper = np.empty(x.shape), np.empty(x.shape), np.empty(x.shape)
@@ -383,7 +383,7 @@ class LayerNorm:
         return Golden(value.reshape(-1), target.round(lower).reshape(-1), len(unsure))
 
     def sums(self, begin: int, end: int) -> tuple[Array, Array]:
-        """The sums that rows begin to end add to dw and db: (4, N) each, for ``columns_golden``."""
+        """Return the contributions of rows begin to end to dw and db: (4, N) each, for ``columns_golden``."""
         dy, x = self.inputs(begin, end)
         mean, rstd = self._statistics(begin, end, x)
         dw, db = np.zeros((4, self.columns)), np.zeros((4, self.columns))
@@ -391,7 +391,7 @@ class LayerNorm:
         return dw, db
 
     def columns_golden(self, total: Array, target: NumberFormat, bias: bool) -> Golden:
-        """dw (or db) from the merged sums of all rows."""
+        """Return dw (or db) from the merged sums of all rows."""
         value, lower, upper = np.empty(self.columns), np.empty(self.columns), np.empty(self.columns)
         norm.column_ends(total, value, lower, upper)
         apart = target.bits(target.round(lower)) != target.bits(target.round(upper))
@@ -416,13 +416,13 @@ class LayerNorm:
 
 
 BLOCK_ELEMENTS = 1 << 18
-"""Elements of a block. In smaller ones threads hand each other the interpreter's lock more often: 2**15 took half as
-long again on two of them."""
+"""Elements per block. With smaller blocks, threads exchange the interpreter lock more often: 2**15 took half as long
+again on two threads."""
 
 
 def map_blocks(function: Callable[[int, int], T], size: int, step: int) -> Iterator[T]:
-    """``function(begin, end)`` over [0, size) in steps, on as many threads as the kernels use, results in order."""
-    if 0 < size <= step:  # starting threads takes longer
+    """Yield ``function(begin, end)`` over [0, size) in steps, on as many threads as the kernels use, in order."""
+    if 0 < size <= step:  # a single block: starting threads would take longer
         yield function(0, size)
         return
     ranges = ((begin, min(begin + step, size)) for begin in range(0, size, step))
@@ -441,12 +441,12 @@ Progress = Callable[[float], None]
 
 
 def sub_progress(progress: Progress | None, begin: float, end: float) -> Progress | None:
-    """Progress of a part of the work, as that of the whole."""
+    """Return a progress function for a part of the work."""
     return None if progress is None else lambda done: progress(begin + (end - begin) * done)
 
 
 def joined(blocks: Sequence[Golden], shape: Sequence[int], dtype: np.dtype[Any]) -> Golden:
-    """Put the golden values of blocks together."""
+    """Concatenate the golden values of blocks."""
     value = np.concatenate([np.empty(0), *(block.value for block in blocks)])
     rounded = np.concatenate([np.empty(0, dtype), *(block.rounded for block in blocks)])
     settled, undecided = (

@@ -1,1 +1,1 @@
-"""Verdicts as a JSON document, as text and as an HTML page."""
+"""Reports: verdicts as a JSON document, as text, as JUnit XML and as an HTML page."""

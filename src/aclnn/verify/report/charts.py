@@ -1,4 +1,4 @@
-"""The report's drawings as SVG, from its JSON alone. Colours are classes: the page's style knows light and dark."""
+"""SVG charts of the report, drawn from its JSON. Colours are classes, which the page styles for light and dark."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from aclnn.verify.standards.picture import LEAST_HALF_OCTAVE
 
 Json = dict[str, Any]
 
-# 360 units wide: one unit is one pixel on a phone, so that the text stays readable there.
+# 360 units wide: one unit is one pixel on a phone, where the text must be readable.
 _WIDTH, _HEIGHT = 360, 200
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 10, 34
 
 
 def histogram(output: Json) -> str:
-    """The counts of elements by their errors in ULP, on a logarithmic axis."""
+    """Draw the number of elements by error in ULP, on a logarithmic axis."""
     bins = output["histogram"]
     used = [k for k, item in enumerate(bins) if item["count"]]
     last = max([4, *(k for k in used if k < len(bins) - 1)])
@@ -55,7 +55,7 @@ def _power(exponent: int, base: int = 10) -> str:
 
 
 def by_x(output: Json) -> str:
-    """Largest and mean error against x; the axis is logarithmic on both sides of zero."""
+    """Draw the largest and the mean error against x, on an axis that is logarithmic on both sides of zero."""
     bins = output["by_x"]
     if not bins:
         return _svg([_text(_WIDTH / 2, _HEIGHT / 2, "no elements", "middle")], "Error against x")
@@ -66,7 +66,7 @@ def by_x(output: Json) -> str:
     scale = (_WIDTH - _LEFT - _RIGHT) / (high - low)
     step = max(1, round((top - bottom) / 6))
     parts = [_grid_line(_scale(k, bottom, top), _power(k, 2)) for k in range(int(bottom), int(top) + 1, step)]
-    runs: list[list[tuple[float, float]]] = []  # of neighbouring bins
+    runs: list[list[tuple[float, float]]] = []  # of adjacent bins
     reached = -math.inf
     for item, (place, width) in zip(bins, places, strict=True):
         x, span = _LEFT + (place - low) * scale, width * scale
@@ -91,7 +91,7 @@ def by_x(output: Json) -> str:
     return _svg(parts, f"Error in ULP against {output['axis']}")
 
 
-# Half octaves; zero takes two of them, from -1 to 1, and 2**-14 lies at 1.
+# In half octaves: zero spans two, from -1 to 1, and 2**-14 is at 1.
 def _position(value: float) -> float:
     return 0.0 if value == 0 else math.copysign(2.0 * math.log2(abs(value)) - LEAST_HALF_OCTAVE + 1.0, value)
 
@@ -113,7 +113,7 @@ def _axis_labels(low: float, high: float, scale: float) -> Iterable[str]:
 
 
 def match_map(output: Json) -> str:
-    """A map of the output's elements that do not match by the mixed standard's tolerance."""
+    """Draw a map of the elements that exceed the mixed standard's tolerance."""
     cells, failing = output["map"]["elements"], output["map"]["failing"]
     rows, columns = len(cells), len(cells[0]) if cells else 0
     if rows == 0 or columns == 0:
@@ -130,7 +130,7 @@ def match_map(output: Json) -> str:
             box = f'x="{x:.2f}" y="{y:.2f}" width="{width:.2f}" height="{height:.2f}"'
             if share:
                 title = f"{failing[row][column]:,} of {cells[row][column]:,} elements beyond {output['map']['beyond']}"
-                # Logarithmic, from one in a thousand: 2 % scattered shows as well as a band does.
+                # Logarithmic from one in a thousand, so that 2 % of scattered errors are as visible as a band.
                 opacity = 0.3 + 0.7 * (1.0 + math.log10(max(share, 1e-3)) / 3.0)
                 parts.append(f'<rect class="bad" {box} opacity="{opacity:.2f}"><title>{escape(title)}</title></rect>')
             else:

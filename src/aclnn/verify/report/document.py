@@ -1,4 +1,4 @@
-"""The report: a JSON document first; the page and the terminal's text are drawn from it."""
+"""The report: a JSON document, from which the page and the text are rendered."""
 
 from __future__ import annotations
 
@@ -31,24 +31,23 @@ FORMAT_VERSION = 1
 
 @dataclass(frozen=True)
 class Report:
-    """Verdicts on one or several cases."""
+    """Verdicts on one or more cases."""
 
     data: Json
-    """The document that to_json writes: see docs/verify.md for the fields."""
+    """The document written by to_json; docs/verify.md describes the fields."""
 
     @property
     def passed(self) -> bool:
-        """False where a standard that counts has failed, or was named and could not decide, or an output is
-        structurally wrong."""
+        """False if a deciding standard failed, a named one was undecided, or an output has a structural fault."""
         return bool(self.data["verdict"] == Verdict.PASS.value)
 
     def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """The document as text; also written to ``path``, in one step."""
+        """Return the document as text, and write it to ``path`` if given, atomically."""
         text = json.dumps(self.data, indent=1, allow_nan=False) + "\n"
         return written(text, path)
 
     def to_html(self, path: str | os.PathLike[str] | None = None) -> str:
-        """One page without any network use, light and dark; also written to ``path``, in one step.
+        """Return a self-contained page for light and dark displays, and write it to ``path`` if given, atomically.
 
         Raises:
             MissingExtraError: jinja2 is not installed.
@@ -58,37 +57,37 @@ class Report:
         return written(render(self.data), path)
 
     def to_junit(self, path: str | os.PathLike[str] | None = None) -> str:
-        """JUnit's XML, one test for each output, for CI; also written to ``path``, in one step."""
+        """Return JUnit XML with one test per output, for CI, and write it to ``path`` if given, atomically."""
         from aclnn.verify.report.junit import render
 
         return written(render(self.data), path)
 
     def brief(self) -> str:
-        """The verdict, the figures of every standard, the worst element and the probable cause, as text."""
+        """Return the verdict, every standard's figures, the worst element and the probable cause, as text."""
         from aclnn.verify.report.text import brief
 
         return brief(self.data)
 
 
 def written(text: str, path: str | os.PathLike[str] | None) -> str:
-    """The text, also written to a file in one step where there is a path.
+    """Return the text, and write it to a file if a path is given, atomically.
 
     Raises:
         OSError: it cannot be written.
     """
     if path is not None:
-        encoded = text.encode(errors="backslashreplace")  # a file's name may be anything
+        encoded = text.encode(errors="backslashreplace")  # file names may contain surrogates
         replace_all({Path(path): lambda file: file.write(encoded)})
     return text
 
 
 def number(value: float) -> float | str:
-    """A float as JSON can hold it: "inf", "-inf" and "nan" as text."""
+    """Convert a float for JSON: "inf", "-inf" and "nan" become text."""
     return float(value) if math.isfinite(value) else str(float(value))
 
 
 def document(cases: Sequence[Json]) -> Json:
-    """The whole report from its cases."""
+    """Return the report of the cases."""
     return {
         "format": FORMAT_VERSION,
         "tool": f"aclnn {__version__}",
@@ -102,7 +101,7 @@ def _verdict(parts: Sequence[Json]) -> str:
 
 
 def case_document(case: Case, outputs: Sequence[Json]) -> Json:
-    """One case: what was judged, and its outputs."""
+    """Return the report of one case: its arguments and outputs."""
     arrays = [
         {"name": name, "role": role, "dtype": array.dtype.name, "shape": list(array.shape)}
         | ({"file": case.sources[f"{role} {name}"]} if f"{role} {name}" in case.sources else {})
@@ -129,7 +128,7 @@ def _plain(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Judgement:
-    """One standard's outcome on an output, and whether it decides about the output."""
+    """A standard's outcome on an output, and whether it decides the output's verdict."""
 
     standard: Standard
     outcome: Outcome
@@ -137,7 +136,7 @@ class Judgement:
 
     @property
     def verdict(self) -> Verdict:
-        """The standard's verdict."""
+        """Verdict of the standard."""
         return self.outcome.verdict
 
 
@@ -145,7 +144,7 @@ class Judgement:
 def output_document(
     measured: Measured, judgements: Sequence[Judgement], skipped: Mapping[str, str], progress: Progress | None = None
 ) -> Json:
-    """One output: verdicts, elements, pictures, causes."""
+    """Return the report of one output: verdicts, elements, charts, causes."""
     causes = _causes(measured, progress)
     verdict = Verdict.of_all(judged.verdict for judged in judgements if judged.counts)
     fault = next((cause.text for cause in causes if cause.structural), "")
@@ -176,7 +175,7 @@ def output_document(
 
 
 def _causes(measured: Measured, progress: Progress | None) -> list[Cause]:
-    """None where every element is the exact result rounded once."""
+    """Return probable causes; none if every element is the exact result rounded once."""
     if measured.picture.histogram[0] == measured.picture.histogram.sum():
         return []
     return diagnose(measured, progress)
@@ -263,7 +262,7 @@ def _bin(measured: Measured, index: int) -> Json:
 
 
 def _map(measured: Measured, structural: bool) -> Json:
-    """A map of elements that do not match; of a fault that mixed's tolerance may hide, of those that are off at all."""
+    """Return a map of mismatches; for a structural fault within mixed's tolerance, of elements with larger errors."""
     rows, columns = measured.picture.map_shape
     by_ulp = structural and measured.source.is_enclosed
     elements, failing, wrong = measured.picture.cells[:, :rows, :columns].tolist()

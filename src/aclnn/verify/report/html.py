@@ -1,4 +1,4 @@
-"""The report as one HTML page, from its JSON alone."""
+"""The report as an HTML page, rendered from its JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 def render(report: Json) -> str:
-    """The page: no network, scripts or other files.
+    """Return the page, without network access, scripts or other files.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -26,7 +26,7 @@ def render(report: Json) -> str:
     for name in ("histogram", "by_x", "match_map"):
         environment.filters[name] = _drawn(getattr(charts, name), markup)
     template = environment.from_string(Path(__file__).with_name("template.html").read_text(encoding="utf-8"))
-    # "<" is escaped so that no name in the report can end the script element that holds it.
+    # "<" is escaped so that no name in the report can close the enclosing script element.
     data = markup(json.dumps(report, allow_nan=False).replace("<", "\\u003c"))
     page: str = template.render(report=report, data=data)
     return page

@@ -1,4 +1,4 @@
-"""The report as JUnit's XML, which CI systems read: a test for each output of each case."""
+"""The report as JUnit XML for CI systems: one test per output of each case."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 
 def render(report: Json) -> str:
-    """One suite; an output that fails is a failure, one that no standard could decide an error."""
+    """Return one suite; a failing output is a failure, one that no standard could decide is an error."""
     outputs = [(case, number, output) for number, case in enumerate(report["cases"], 1) for output in case["outputs"]]
     count = {
         verdict: str(sum(output["verdict"] == verdict for *_, output in outputs)) for verdict in ("fail", "undecided")
@@ -32,5 +32,5 @@ def render(report: Json) -> str:
 
 
 def _printable(text: str) -> str:
-    """Text without the characters that XML does not have."""
+    """Return text without the characters that XML cannot represent."""
     return "".join(character if character.isprintable() or character == "\n" else "\ufffd" for character in text)

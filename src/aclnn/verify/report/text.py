@@ -1,4 +1,4 @@
-"""A report as a few lines of plain text."""
+"""The report as a few lines of text."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Json = dict[str, Any]
 
 
 def brief(report: Json) -> str:
-    """Verdict, figures of every standard, worst element, probable cause."""
+    """Return verdict, every standard's figures, worst element and probable cause."""
     lines = [line for case in report["cases"] for line in _case(case)]
     return "\n".join([*lines, totals(report)] if len(report["cases"]) > 1 else lines)
 
 
 def totals(report: Json) -> str:
-    """The numbers of cases that pass, fail and stay undecided."""
+    """Return the numbers of cases that passed, failed and remained undecided."""
     count = {verdict: sum(case["verdict"] == verdict for case in report["cases"]) for verdict in _SAID}
     said = ", ".join(f"{number} {_SAID[verdict]}" for verdict, number in count.items() if number or verdict == "pass")
     return f"{len(report['cases'])} cases: {said}"
@@ -25,14 +25,14 @@ _SAID = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 
 
 def title(case: Json) -> str:
-    """Say what was judged, and of each output what came of it, how far off it is at worst and why."""
+    """Return a case's name and, for each output, its verdict, worst error and cause."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
     return f"{name}{case['operator']}{attributes}: {' · '.join(map(headline, case['outputs']))}"
 
 
 def headline(output: Json) -> str:
-    """Say what came of an output, how far off it is at worst and why."""
+    """Return an output's verdict, worst error and cause."""
     worst, causes = output["worst"], output["causes"]
     error = f"worst error {short(worst['ulp'])} ULP at {worst['coordinates']}" if worst else "no element is off"
     cause = f"; probable cause: {causes[0]['text']}" if causes and not output["reason"] else ""
@@ -41,7 +41,7 @@ def headline(output: Json) -> str:
 
 
 def summary(output: Json) -> str:
-    """Say how many standards fail, or stay undecided, and which; or what is wrong although none fails."""
+    """Return how many standards fail or remain undecided and which, or what is wrong although none fails."""
     if output["reason"]:
         return f"is wrong: {output['reason']}, although no standard that counts fails"
     counting = [standard for standard in output["standards"] if standard["counts"]]
@@ -73,7 +73,7 @@ def _case(case: Json) -> Iterator[str]:
 
 
 def figures(standard: Json) -> str:
-    """A standard's figures against their limits, on one line."""
+    """Return a standard's figures against their limits, on one line."""
     shown = ", ".join(
         f"{figure['name']} {short(figure['value'])} {'' if figure['holds'] else 'not '}{figure['relation']} "
         f"{short(figure['limit'])}"
@@ -84,7 +84,7 @@ def figures(standard: Json) -> str:
 
 
 def details(output: Json) -> Iterator[str]:
-    """The worst element and the probable causes."""
+    """Yield the worst element and the probable causes."""
     worst = output["worst"]
     if worst is not None:
         at = ", ".join(map(str, worst["coordinates"]))
@@ -101,10 +101,10 @@ def details(output: Json) -> Iterator[str]:
 
 
 def short(value: float | str) -> str:
-    """Four significant digits."""
+    """Format with four significant digits."""
     return value if isinstance(value, str) else f"{value:.4g}"
 
 
 def exact(value: float | str) -> str:
-    """Nine significant digits: enough to tell float32 numbers apart."""
+    """Format with nine significant digits, which distinguish all float32 numbers."""
     return value if isinstance(value, str) else f"{value:.9g}"

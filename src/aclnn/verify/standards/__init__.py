@@ -1,1 +1,1 @@
-"""Published precision standards and the measurement of outputs."""
+"""Published precision standards, and the measurement of outputs."""

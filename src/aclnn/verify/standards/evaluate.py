@@ -1,4 +1,4 @@
-"""A case measured: golden values block by block, every standard's tally and the picture of each output."""
+"""Measurement of a case: golden values block by block, each standard's tally, and the pictures of each output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from aclnn.verify.standards.published import mixed_tolerance
 
 @dataclass
 class Measured:
-    """One output measured as a whole."""
+    """Measurements of a whole output."""
 
     name: str
     target: NumberFormat
@@ -44,60 +44,60 @@ class Measured:
     tallies: dict[str, Tally]
     picture: Picture
     settled: int
-    """Elements whose golden value float64 could not decide."""
+    """Number of elements whose golden value float64 left undecided."""
     undecided: int
-    """Elements whose golden value nothing decided, since it would take too long."""
+    """Number of elements with a float64 golden value, since deciding it would take too long."""
     source: Source
     wrong: list[tuple[int, int, Array]]
-    """Of stretches that have wrong elements, from where to where, and a bit for each element that says which."""
+    """Ranges with wrong elements: begin, end, and a packed bit mask of the wrong elements."""
     golden: Golden | None = None
-    """The golden values of an output of ``KEPT_ELEMENTS`` at most."""
+    """Golden values of an output with at most ``KEPT_ELEMENTS``."""
 
     @property
     def wrong_count(self) -> int:
-        """Elements that are off by more than is sound."""
+        """Number of elements with more than a sound error."""
         return sum(
             int(np.bitwise_count(bits).sum()) if hasattr(np, "bitwise_count") else int(np.unpackbits(bits).sum())
             for _, _, bits in self.wrong
         )
 
     def wrong_mask(self) -> Array:
-        """Of all elements, those that are wrong."""
+        """Mask of the wrong elements among all."""
         found = np.zeros(self.source.size, np.bool_)
         for begin, end, bits in self.wrong:
             found[begin:end] = np.unpackbits(bits, count=end - begin)
         return found
 
     def outcome(self, standard: Standard) -> Outcome:
-        """A standard's verdict."""
+        """Return a standard's outcome."""
         return standard.judge(self.tallies[standard.name], self.target)
 
 
 KEPT_ELEMENTS = 1 << 18
-"""Elements of an output whose golden values are kept: 3 MB."""
+"""Maximum size of an output whose golden values are kept: 3 MB."""
 
 SOUND_ULP = {"float32": 8.0, "float16": 1.0, "bfloat16": 1.0}
-"""Errors that need no cause: a few roundings in float32, one rounding to 16 bits."""
+"""Errors that need no cause: a few float32 roundings, or one rounding to 16 bits."""
 
 
 @dataclass(frozen=True)
 class Elements:
-    """Some elements of an output with all that is known of them; flat arrays in row-major order."""
+    """Some elements of an output with their known properties, as flat arrays in row-major order."""
 
     golden: Golden
     actual: Array
     x: Array
-    """The values that errors are drawn against: the forward input; for sums over rows the golden value."""
+    """Horizontal axis of the error chart: the forward input; for sums over rows, the golden value."""
     inputs: Mapping[str, Array]
 
 
 class Source:
-    """An output with its formula, from which its golden values come block by block.
+    """An output with the formula that gives its golden values block by block.
 
     Args:
-        case: with the output.
-        name: the output's.
-        results: of a plain operator, what ``computed`` gives.
+        case: case of the output.
+        name: name of the output.
+        results: for a library operator, the results of ``computed``.
     """
 
     def __init__(self, case: Case, name: str, results: Mapping[str, Array] | None = None) -> None:
@@ -120,12 +120,12 @@ class Source:
 
     @property
     def is_enclosed(self) -> bool:
-        """True if golden values have a bound, so that an error needs no more than a few roundings to have a cause."""
+        """True if golden values have error bounds, so that errors beyond a few roundings have a cause."""
         return not isinstance(self.whole, Computed)
 
     @quiet
     def sound_ulp(self, golden: Golden) -> Array | float:
-        """Return how far elements may be off without a cause: where sums of any length may be, by mixed's tolerance."""
+        """Return the error that needs no cause; for sums of any length, mixed's tolerance."""
         few = SOUND_ULP[self.target.name]
         if self.is_enclosed:
             return few
@@ -133,25 +133,25 @@ class Source:
         return np.where(np.isfinite(golden.value), np.maximum(few, many), few)
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements."""
+        """Return the golden values of elements."""
         return self.whole.golden(at)
 
     def elements(self, begin: int, end: int) -> Elements:
-        """Elements begin to end; x is the first operand that is not the gradient, of sums the golden value."""
+        """Return elements begin to end; x is the first operand that is not a gradient, for sums the golden value."""
         inputs, golden = self.whole.operands(slice(begin, end)), self.golden(slice(begin, end))
         x = next((values for name, values in inputs.items() if "grad" not in name), golden.value)
         return Elements(golden, self.actual[begin:end], x, inputs)
 
 
 class NormInputSource(Source):
-    """dx of LayerNorm, in twice float64's precision."""
+    """dx of LayerNorm, computed in double-float64 arithmetic."""
 
     def __init__(self, case: Case, exact: LayerNorm) -> None:
         super().__init__(case, "grad_input")
         self._exact = exact
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements, from whole rows."""
+        """Return the golden values of elements, computed for whole rows."""
         every = np.arange(at.start, at.stop) if isinstance(at, slice) else at
         columns = max(1, self._exact.columns)
         row = every // columns
@@ -167,14 +167,14 @@ class NormInputSource(Source):
 
 
 class NormSumSource(Source):
-    """dw or db of LayerNorm, whose golden values are known once every row has been seen."""
+    """dw or db of LayerNorm, whose golden values are known after all rows have been processed."""
 
     def __init__(self, case: Case, name: str, golden: Golden) -> None:
         super().__init__(case, name)
         self._golden = golden
 
     def golden(self, at: Places) -> Golden:
-        """Golden values of elements."""
+        """Return the golden values of elements."""
         return Golden(self._golden.value[at], self._golden.rounded[at])
 
 
@@ -195,9 +195,9 @@ def evaluate(
     """Measure every output of a case.
 
     Args:
-        case: what to judge.
-        standards: what to measure; those that need a third output only where the case has one.
-        eps: judge LayerNorm's backward in cascade, with mean and rstd computed from the input with this eps.
+        case: the case to measure.
+        standards: the standards; those that need reference outputs are skipped if the case has none.
+        eps: verify LayerNorm's backward in cascade, with mean and rstd computed from the input with this eps.
         progress: called with the fraction done.
     """
     if case.operator.name == "layer_norm_backward":
@@ -215,7 +215,7 @@ def evaluate(
 
 @quiet
 def ulp_error(actual: Array, golden: Golden, target: NumberFormat) -> Array:
-    """Distance of each element from the exact value in ULP; 0 or infinite where one of the two is not finite."""
+    """Return each element's error in ULP; 0 or infinite if one of the values is not finite."""
     a = actual.astype(np.float64)
     ulps = np.abs(a - golden.value) / target.ulp(golden.value)
     rounded = golden.rounded.astype(np.float64)
@@ -226,7 +226,7 @@ def ulp_error(actual: Array, golden: Golden, target: NumberFormat) -> Array:
 
 def _grid(source: Source) -> tuple[int, int]:
     columns = source.shape[-1] if source.shape else 1
-    if len(source.shape) < 2 and columns > 4096:  # a long vector: fold it, so that the map shows where in it
+    if len(source.shape) < 2 and columns > 4096:  # fold a long vector for the map
         columns = 1 << (columns.bit_length() // 2)
     return max(1, -(-source.size // max(columns, 1))), max(columns, 1)
 
@@ -283,7 +283,7 @@ def _whole(source: Source, standards: Sequence[Standard], parts: Iterator[_Part]
 
 
 def norm_golden(case: Case, eps: float | None = None) -> LayerNorm:
-    """The golden values' source of a LayerNorm case."""
+    """Return the source of a LayerNorm case's golden values."""
     inputs = case.inputs
     columns = math.prod(case.attributes["normalized_shape"])
     return LayerNorm(

@@ -1,7 +1,7 @@
-"""The parts of standards: blocks of elements, tallies of what was measured on them, figures and outcomes.
+"""Building blocks of standards: blocks of elements, tallies of measurements, figures and outcomes.
 
-Notation: a the output under test, g the golden value rounded to the output's type, p the third output,
-RE = |a - g| / (|g| + 1e-7). Equal infinities, and NaN with NaN, agree; a NaN or an infinity on one side only is an
+Notation: a is the output under test, g the golden value rounded to the output's type, p the reference ("third") output,
+RE = |a - g| / (|g| + 1e-7). Equal infinities agree, as do NaN and NaN; a NaN or an infinity on one side only is an
 infinite error.
 """
 
@@ -26,43 +26,43 @@ class Verdict(str, Enum):
     WARNING = "warning"
     FAIL = "fail"
     UNDECIDED = "undecided"
-    """It cannot tell without a third output; the reason says so."""
+    """Undecidable without reference outputs, as the reason states."""
 
     @classmethod
     def of_all(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """FAIL if one of them fails, else UNDECIDED if one is; a warning passes."""
+        """Return FAIL if any is, else UNDECIDED if any is; a warning counts as a pass."""
         found = set(verdicts)
         return next((verdict for verdict in (cls.FAIL, cls.UNDECIDED) if verdict in found), cls.PASS)
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some elements, flat: the output under test, the golden values and perhaps a third output, in one format."""
+    """Some elements as flat arrays: output under test, golden values and possibly reference output, in one format."""
 
     actual: Array
     golden: Array
     third: Array | None = None
     start: int = 0
-    """Index of the first of them in the whole output."""
+    """Index of the first element in the whole output."""
 
     @cached_property
     def target(self) -> NumberFormat:
-        """The output's number format."""
+        """Number format of the output."""
         return format_of(self.golden.dtype)
 
     @cached_property
     def a(self) -> Array:
-        """The output under test in float64."""
+        """Output under test in float64."""
         return self.actual.astype(np.float64)
 
     @cached_property
     def g(self) -> Array:
-        """The golden values in float64."""
+        """Golden values in float64."""
         return self.golden.astype(np.float64)
 
     @cached_property
     def p(self) -> Array:
-        """The third output in float64."""
+        """Reference output in float64."""
         assert self.third is not None
         return self.third.astype(np.float64)
 
@@ -78,13 +78,13 @@ class Block:
 
 
 def agree(a: Array, g: Array) -> Array:
-    """Equal, or NaN both."""
+    """Return True where values are equal or both NaN."""
     same: Array = (a == g) | (np.isnan(a) & np.isnan(g))
     return same
 
 
 def absolute_error(a: Array, g: Array) -> Array:
-    """|a - g|; 0 where they agree, infinite where only one is finite or they are different infinities or a NaN."""
+    """Return |a - g|; 0 where they agree, infinite where they do not and either is not finite."""
     with np.errstate(invalid="ignore"):
         difference = np.abs(a - g)
     finite = np.isfinite(difference)
@@ -93,7 +93,7 @@ def absolute_error(a: Array, g: Array) -> Array:
 
 
 def relative_error(error: Array, g: Array) -> Array:
-    """|a - g| / (|g| + 1e-7); infinite where the error is."""
+    """Return |a - g| / (|g| + 1e-7); infinite where the error is."""
     magnitude = np.where(np.isfinite(g), np.abs(g), 0.0)
     relative: Array = error / (magnitude + 1e-7)
     return relative
@@ -101,17 +101,17 @@ def relative_error(error: Array, g: Array) -> Array:
 
 @dataclass
 class Tally:
-    """A standard's measurements. Sums and counts add up, maxima are taken, the first and the worst element stay."""
+    """Measurements of a standard, mergeable: sums and counts add up, maxima and first and worst elements are kept."""
 
     sums: dict[str, float] = field(default_factory=dict)
     maxima: dict[str, float] = field(default_factory=dict)
     first: int | None = None
     worst: int | None = None
     severity: float = -math.inf
-    """Of the worst element, in whatever measure the standard judges single elements by."""
+    """Severity of the worst element, in the standard's measure for single elements."""
 
     def merge(self, later: Tally) -> None:
-        """Take in what was measured on later elements."""
+        """Merge the measurements of later elements."""
         for name, value in later.sums.items():
             self.sums[name] = self.sums.get(name, 0.0) + value
         for name, value in later.maxima.items():
@@ -124,7 +124,7 @@ class Tally:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number that a standard judges: its value, the limit, and on which side of it the value must be."""
+    """A number that a standard judges: value, limit, and relation that must hold."""
 
     name: str
     value: float
@@ -133,7 +133,7 @@ class Figure:
 
     @property
     def holds(self) -> bool:
-        """True where the value is on the right side."""
+        """True if the relation holds."""
         return bool(_RELATIONS[self.relation](self.value, self.limit))
 
 
@@ -152,9 +152,9 @@ class Outcome:
     verdict: Verdict
     figures: tuple[Figure, ...]
     first: int | None = None
-    """Index of the first element that does not meet the standard's demand on single elements."""
+    """Index of the first element that violates the standard's condition on single elements."""
     worst: int | None = None
-    """Index of the element that is furthest from it (or nearest to breaking it)."""
+    """Index of the element with the largest violation (or the smallest margin)."""
     reason: str = ""
 
 
@@ -168,7 +168,7 @@ class Standard:
     judge: Callable[[Tally, NumberFormat], Outcome]
     needs_third: bool = False
     counts: bool = False
-    """It decides about an output when the user names no standard."""
+    """True if the standard decides by default."""
 
 
 def tally_of(
@@ -178,7 +178,7 @@ def tally_of(
     sums: Mapping[str, float] | None = None,
     maxima: Mapping[str, float] | None = None,
 ) -> Tally:
-    """A block's tally: which elements fail, how badly each is off, and the sums and maxima wanted."""
+    """Return a block's tally: which elements fail, how severely, and the wanted sums and maxima."""
     tally = Tally({"elements": float(failing.size), **(sums or {})}, dict(maxima or {}))
     if failing.size:
         at = int(np.argmax(severity))
@@ -189,12 +189,12 @@ def tally_of(
 
 
 def outcome_of(tally: Tally, *figures: Figure) -> Outcome:
-    """Passed when every figure holds."""
+    """Return the outcome: passed if every figure holds."""
     verdict = Verdict.PASS if all(figure.holds for figure in figures) else Verdict.FAIL
     return Outcome(verdict, figures, tally.first, tally.worst)
 
 
 def mean(tally: Tally, name: str, of_nothing: float = 0.0) -> float:
-    """A sum over the number of elements; ``of_nothing`` when there are none."""
+    """Return a sum divided by the number of elements; ``of_nothing`` if there are none."""
     elements = tally.sums["elements"]
     return tally.sums[name] / elements if elements else of_nothing

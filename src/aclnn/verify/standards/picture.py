@@ -1,4 +1,4 @@
-"""The pictures of an output in a report: the ULP histogram, ULP against x, and the map of elements that match."""
+"""Data of an output's charts: histogram of ULP errors, error against x, and map of mismatches."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from aclnn.typing import Array
 from aclnn.verify.compiled import compiled
 
 HISTOGRAM_BINS = 28
-"""0: equal to the golden; 1 to 26: error at most 2**(k - 2) ULP (the last of them: more); 27: not finite."""
+"""0: equal to the golden; 1 to 26: error at most 2**(k - 2) ULP (the last: more); 27: not finite."""
 
 LEAST_HALF_OCTAVE, _HALF_OCTAVES = -28, 48
 AXIS_BINS = 2 * _HALF_OCTAVES + 1
-"""Half octaves of |x| from 2**-14 to 2**10, negative ones first and descending, zero (and NaN) in the middle."""
+"""Half octaves of |x| from 2**-14 to 2**10: negative ones first, descending; zero (and NaN) in the middle."""
 
 MAP_ROWS, MAP_COLUMNS = 24, 64
 
 
 def histogram_labels() -> list[str]:
-    """The contents of each bin of the histogram, as text."""
+    """Return the label of each bin of the histogram."""
     bounds = [f"≤ {2.0 ** (k - 2):g}" for k in range(1, HISTOGRAM_BINS - 2)]
     return ["0", *bounds, f"> {2.0 ** (HISTOGRAM_BINS - 5):g}", "not finite"]
 
 
 def axis_edges(index: int) -> tuple[float, float]:
-    """The range of x that a bin of the axis holds."""
+    """Return the range of x of an axis bin."""
     offset = index - _HALF_OCTAVES
     if offset == 0:
         return 0.0, 0.0
@@ -38,25 +38,25 @@ def axis_edges(index: int) -> tuple[float, float]:
 
 @dataclass
 class Picture:
-    """Counts over the elements seen so far of an output of ``rows`` × ``columns`` elements."""
+    """Counts over the processed elements of an output of ``rows`` × ``columns`` elements."""
 
     rows: int
     columns: int
     histogram: Array = field(default_factory=lambda: np.zeros(HISTOGRAM_BINS, np.int64))
     by_x: Array = field(default_factory=lambda: np.zeros((4, AXIS_BINS)))
-    """For each bin of the axis: elements, elements that do not match, sum and maximum of finite ULP errors."""
+    """Per axis bin: number of elements, number of mismatches, sum and maximum of finite ULP errors."""
     cells: Array = field(default_factory=lambda: np.zeros((3, MAP_ROWS, MAP_COLUMNS), np.int64))
-    """For each cell of the map: elements, elements that do not match, elements off by more than sound arithmetic."""
+    """Per map cell: number of elements, of mismatches, and of elements with more than a sound error."""
     worst: int | None = None
     worst_ulp: float = -1.0
 
     @property
     def map_shape(self) -> tuple[int, int]:
-        """Rows and columns of the map that are in use."""
+        """Rows and columns of the map in use."""
         return min(self.rows, MAP_ROWS), min(self.columns, MAP_COLUMNS)
 
     def add(self, ulps: Array, equal: Array, failing: Array, wrong: Array, axis: Array, start: int) -> None:
-        """Take in elements from ``start`` on: their ULP errors, which are equal, failing, wrong, and their x."""
+        """Add elements from ``start`` on: ULP errors; masks of equal, failing and wrong ones; their x."""
         if ulps.size == 0:
             return
         shape = self.map_shape
@@ -72,7 +72,7 @@ class Picture:
             self.worst, self.worst_ulp = index, ulp
 
     def merge(self, later: Picture) -> None:
-        """Take in what was counted on later elements."""
+        """Merge the counts of later elements."""
         self.histogram += later.histogram
         self.by_x[:3] += later.by_x[:3]
         np.maximum(self.by_x[3], later.by_x[3], out=self.by_x[3])

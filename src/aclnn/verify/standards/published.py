@@ -1,7 +1,7 @@
 """Every precision standard of the Ascend ecosystem, each a pure function of (actual, golden, third).
 
-A standard measures blocks of elements and judges the sum of what it measured, so that a dump may be larger than memory.
-MARE and MERE are the maximum and mean of RE, RMSE is √mean((a - g)²), ULP a unit of the last place of g.
+A standard measures blocks and judges the merged measurements, so a dump may exceed memory. MARE and MERE are the
+maximum and the mean of RE, RMSE is √mean((a - g)²), and ULP is a unit in the last place of g.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MIXED_LIMITS = {
     "bfloat16": (2.0**-6, 2.0**-6, max(1.0, 32 * 2.0**-7)),
     "float32": (2.0**-10, 2.0**-16, max(0.01, 32 * 2.0**-23)),
 }
-"""rtol, atol and the limit on max|a - g|."""
+"""rtol, atol and the limit of max|a - g|."""
 
 
 def mixed_tolerance(g: Array, target: NumberFormat) -> Array:
-    """atol + rtol·|g|: how far an element may be off and still match."""
+    """Return atol + rtol·|g|: the largest error of a matching element."""
     rtol, atol, _ = MIXED_LIMITS[target.name]
     tolerance: Array = atol + rtol * np.where(np.isfinite(g), np.abs(g), 0.0)
     return tolerance
@@ -59,7 +59,7 @@ def _judge_mixed(tally: Tally, target: NumberFormat) -> Outcome:
 
 
 MERE_LIMITS = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-13}
-"""T: MERE stays below it, MARE below ten times it."""
+"""T: MERE must be below T, MARE below 10·T."""
 
 
 def _measure_relative(block: Block) -> Tally:
@@ -78,17 +78,17 @@ def _judge_relative(tally: Tally, target: NumberFormat) -> Outcome:
 
 
 COMMERCIAL_LIMITS = {"L0": (10.0, 2.0, 2.0), "L1": (5.0, 1.5, 1.5), "L2": (2.0, 1.2, 1.2)}
-"""Ratios test / third of MARE, MERE and RMSE."""
+"""Limits of the ratios test / third of MARE, MERE and RMSE."""
 SMALL_VALUES = {
     "float16": (2.0**-11, 2.0**-16),
     "bfloat16": (2.0**-8, 2.0**-16),
     "float32": (2.0**-14, 2.0**-30),
 }
-"""Values below the first count as small; their absolute error may reach the second."""
+"""Values below the first number count as small; their absolute error may be up to the second."""
 
 
 def ratio(test: float, third: float) -> float:
-    """test / third; 0 when the test has no error, infinite when only the third has none."""
+    """Return test / third; 0 if the test has no error, infinite if only the third has none."""
     if test == 0.0:
         return 0.0
     return test / third if third else math.inf
@@ -113,7 +113,7 @@ def _measure_dual(block: Block) -> Tally:
 
 
 def _wrong_non_finite(a: Array, g: Array, p: Array, finite: Array) -> Array:
-    """Mark where the golden is non-finite, the third agrees and the test does not; or the test alone is non-finite."""
+    """Mark where the golden is non-finite, the third agrees and the test does not, or only the test is non-finite."""
     golden_non_finite = ~np.isfinite(g)
     fine = agree(a, p) | (golden_non_finite & agree(a, g))
     missed = golden_non_finite & agree(p, g)
@@ -123,7 +123,7 @@ def _wrong_non_finite(a: Array, g: Array, p: Array, finite: Array) -> Array:
 
 
 def error_ratios(tally: Tally) -> dict[str, float]:
-    """The three ratios test / third of a dual-benchmark tally."""
+    """Return the three ratios test / third of a dual-benchmark tally."""
     return {
         "MARE ratio": ratio(tally.maxima["RE test"], tally.maxima["RE third"]),
         "MERE ratio": ratio(mean(tally, "RE test"), mean(tally, "RE third")),
@@ -198,7 +198,7 @@ def _judge_classified(tally: Tally, target: NumberFormat) -> Outcome:
 
 
 CLOSE_LIMITS = {"float16": (1e-3, 1e-3), "bfloat16": (1e-3, 1e-3), "float32": (1e-4, 1e-4)}
-"""Relative tolerance of an element (1e-8 is the absolute one), and the fraction of elements that may fail."""
+"""Relative tolerance of an element (the absolute one is 1e-8), and the fraction of elements that may exceed it."""
 
 
 def _measure_close(block: Block) -> Tally:
@@ -213,13 +213,13 @@ def _judge_close(tally: Tally, target: NumberFormat) -> Outcome:
 
 
 MSPROBE_DIGITS = {"float16": (2, 3), "bfloat16": (2, 3), "float32": (3, 4)}
-"""The k whose "double 10^-k" missing is an error, and the k whose missing is a warning."""
+"""k for which failing "double 10^-k" is an error, and k for which it is a warning."""
 
 
 def _measure_single(block: Block) -> Tally:
     finite = np.isfinite(block.a) & np.isfinite(block.g)
     a, g = np.where(finite, block.a, 0.0), np.where(finite, block.g, 0.0)
-    # Not a @ g: BLAS would start threads of its own beside those that measure blocks.
+    # Not a @ g: BLAS would start its own threads beside those that measure blocks.
     sums = {name: float(np.einsum("i,i", *pair)) for name, pair in (("aa", (a, a)), ("gg", (g, g)), ("ag", (a, g)))}
     for k in MSPROBE_DIGITS[block.target.name]:
         sums[f"beyond {k}"] = float(np.count_nonzero(block.relative > 10.0**-k))
@@ -298,4 +298,4 @@ STANDARDS: dict[str, Standard] = {
         Standard("bitwise", "equal bit for bit", _measure_bitwise, _judge_bitwise),
     )
 }
-"""By name, in the order of reports."""
+"""Standards by name, in the order of reports."""
