@@ -1,7 +1,7 @@
-"""Plans that compute. Kernels know layouts and addresses; never operators, rules or the runtime.
+"""Plans that compute. Kernels know layouts and addresses, but not operators, checks or the runtime.
 
-Planning (phase one) sees layouts only and may be slow; a plan's run (phase two) sees addresses, may be called from
-several threads at once, and repeatedly. A device's kernels are imported when the first plan asks for them.
+Planning (phase one) sees layouts only and may be slow. A plan's run (phase two) sees addresses, and may be called
+repeatedly and from several threads at once. A device's kernels are imported with its first plan.
 """
 
 from __future__ import annotations
@@ -16,78 +16,77 @@ from aclnn.core.dtypes import DataType
 from aclnn.core.tensor import ColumnsLayout, Layout
 from aclnn.kernels.locks import lock_across_forks
 
-#: A function of elements and numbers in the words of ``aclnn.formula``; a tuple for several results.
+#: Function of elements and numbers made of the functions of ``aclnn.formula``; returns a tuple for several results.
 Formula = Callable[..., Any]
 
 
 class Plan(Protocol):
-    """Everything decided about one call but the addresses."""
+    """All decisions about a call that do not depend on addresses."""
 
     workspace_bytes: int
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
         """Compute. Addresses are those of each view's first element, 0 for an absent tensor.
 
-        Returns the outputs' shapes where they depend on data.
-
-        An output may be an input (same address and layout); where they overlap otherwise the result is as if every
-        input had been read before anything was written. ``workspace`` is 64-byte aligned, or 0 when none is needed.
+        Returns the outputs' shapes if they depend on the inputs' values.
+        An output may alias an input (same address and layout); if they overlap otherwise, the result is as if all
+        inputs had been read before anything was written. ``workspace`` is 64-byte aligned, or 0 if none is needed.
         """
 
 
 class Nothing:
-    """The plan of empty results."""
+    """Plan of a call with empty results."""
 
     workspace_bytes = 0
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``Plan``: there is nothing to do."""
+        """See ``Plan``: do nothing."""
 
 
 def identity(x: Any) -> Any:
-    """The formula of copies and conversions."""
+    """Formula of copies and conversions."""
     return x
 
 
 class Operand(NamedTuple):
-    """A tensor, in a shape of as many elements."""
+    """A tensor, reshaped."""
 
     layout: Layout
     shape: tuple[int, ...]
     summed: bool = False
-    """True for an output whose elements are sums of results over the dimensions in which the shape has extent 1."""
+    """True for an output that receives results summed over the dimensions in which its extent is 1."""
 
 
 class Headers(Protocol):
-    """The headers of NumPy arrays: type, data type, shape, strides, writeable or not."""
+    """Recorded headers of NumPy arrays: type, data type, shape, strides, writeability."""
 
     def match(self, arrays: tuple[Any, ...]) -> tuple[int, ...]:
-        """0, the address of each array (0 for None) and 1, if all say the same; only zeros if not."""
+        """Return 0, each array's address (0 for None) and 1 if all headers match the recorded ones; else only zeros."""
 
 
 _importing = lock_across_forks()
 
-#: Called when the process has compiled or loaded its first kernel: LLVM has registered all of its destructors then.
+#: Called after the first kernel has been compiled or loaded, when LLVM has registered all of its destructors.
 when_compiler_is_up: list[Callable[[], object]] = []
 
 
 def _module(device: str, name: str) -> Any:
-    # One import at a time: Numba's modules import one another in circles, and of two threads that enter such a circle
-    # at different ends one gets a module that is half made.
+    # One import at a time: Numba's modules have circular imports, and a thread that enters such a circle at another
+    # point gets a partially initialized module.
     with _importing:
         return import_module(f"aclnn.kernels.{device}.{name}")
 
 
 def _planner(device: str, name: str, module: str) -> Callable[..., Plan]:
-    """Return the function that plans: of a module for the CPU, of this name for GPUs."""
+    """Return the planning function: from a module for the CPU, by name for GPUs."""
     found = getattr(_module("cuda", "plans"), name) if device == "cuda" else _module(device, module).plan
     return cast(Callable[..., Plan], found)
 
 
 def compile_no_more() -> None:
-    """For the end of the process, which ends LLVM: wait for what is being compiled; from now on that raises.
+    """Wait for running compilations and make later ones raise an error: the process is ending, and LLVM with it.
 
-    Kernels that were compiled or loaded before go on to run.
+    Kernels that were compiled or loaded before keep working.
     """
     with _importing:
         jit = sys.modules.get("aclnn.kernels.cpu.jit")
@@ -98,13 +97,13 @@ def compile_no_more() -> None:
 def bind(
     plan: Plan, inputs: Sequence[int], outputs: Sequence[int], workspace: int
 ) -> Callable[[], Sequence[tuple[int, ...]] | None]:
-    """Return a function that runs a plan at these addresses, any number of times while their memory lives."""
+    """Return a function that runs a plan at these addresses any number of times, while the memory exists."""
     bound: Callable[[Sequence[int], Sequence[int]], Callable[[], Any]] | None = getattr(plan, "bind", None)
     return partial(plan.run, inputs, outputs, workspace) if bound is None else bound(inputs, outputs)
 
 
 def headers(arrays: tuple[Any, ...]) -> Headers:
-    """Return the headers that these NumPy arrays have now; None stands for an absent one."""
+    """Record the current headers of these NumPy arrays; None stands for an absent one."""
     return cast(Headers, _module("cpu", "array_headers").Headers(arrays))
 
 
@@ -117,9 +116,9 @@ def elementwise(
 ) -> Plan:
     """Plan ``outputs = formula(*inputs, *numbers)``.
 
-    All layouts have the same shape (broadcasting is expressed by zero strides); data types are any mix of float32,
-    float16, bfloat16 and, on the CPU, float64. A result is computed in float64 and rounded once, where the formula (or
-    the derivative of a ``Gradient``, or a factor of a product) has no fitted version that computes in float32.
+    All layouts have the same shape (zero strides express broadcasting); data types are any mix of float32, float16,
+    bfloat16 and, on the CPU, float64. Results are computed in float64 and rounded once, unless the formula (or the
+    derivative of a ``Gradient``, or a factor of a product) has a fitted version, which computes in float32.
     """
     return _planner(device, "elementwise", "elementwise.plans")(formula, inputs, outputs, numbers)
 
@@ -134,13 +133,13 @@ def reduction(
     """Plan ``outputs = formula(*inputs, *numbers)`` over rows, whose elements lie along ``dims``.
 
     Args:
-        formula: in the words of ``aclnn.formula``, those of rows included; computed in float64, rounded once.
-        inputs: of shapes that broadcast to a common one, of any real data types; numbers become constants.
-        outputs: for each result; of extent 1 along ``dims`` where it is the row's, None where it is not wanted.
-        dims: of the common shape.
+        formula: function of ``aclnn.formula``, including its row functions; computed in float64 and rounded once.
+        inputs: tensors whose shapes broadcast to a common one, of any real data types; numbers become constants.
+        outputs: one per result, of extent 1 along ``dims`` if the result is one per row; None if unwanted.
+        dims: dimensions of the common shape along which a row's elements lie.
         numbers: the formula's last arguments.
 
-    The plan's ``run`` takes the addresses of the tensors only.
+    The plan's ``run`` takes addresses of tensors only.
     """
     return _planner("cpu", "reduction", "reductions.plans")(formula, inputs, outputs, dims, numbers)
 
@@ -156,20 +155,20 @@ def library(
     """Plan ``outputs = function(*inputs)``, computed by NumPy.
 
     Args:
-        function: takes arrays of float32 for 16-bit floating types; returns an array, or a tuple of one per output.
-        inputs: layouts; data types of numbers, whose bytes the plan takes, as integers, where it takes addresses of
-            tensors; numbers that stay what they are.
-        outputs: to whose data types the results are converted, and to whose shapes they are broadcast.
-        dtype: to which inputs are converted before and results after the computation; None keeps what they have.
-        sized_by_result: each output takes the leading elements of its memory, and the shape of its result.
-        fills: the function takes ``out``, an array for its only result, as ufuncs do.
+        function: takes arrays, with 16-bit floating types as float32; returns an array, or a tuple of one per output.
+        inputs: layouts of tensors; data types of scalars, whose bytes the plan takes as integers in place of addresses;
+            constant numbers.
+        outputs: layouts; results are converted to their data types and broadcast to their shapes.
+        dtype: data type to which inputs and results are converted; None converts nothing.
+        sized_by_result: True if each output takes its result's shape, stored in the leading elements of its memory.
+        fills: True if the function accepts ``out``, an array for its only result, as ufuncs do.
     """
     plan = import_module("aclnn.kernels.numpy_plans").LibraryPlan
     return cast(Plan, plan(function, inputs, outputs, dtype, sized_by_result, fills))
 
 
 def converting(plan: Plan, inputs: Sequence[Layout], dtypes: Sequence[DataType]) -> Plan:
-    """Plan to convert each input to a data type, for a plan that was made for contiguous inputs of these."""
+    """Plan the conversion of inputs to these data types, for a plan made for contiguous inputs of them."""
     return cast(Plan, import_module("aclnn.kernels.numpy_plans").ConvertingPlan(plan, inputs, dtypes))
 
 
@@ -183,11 +182,11 @@ def matrices(
     """Plan for columns of matrices, all with the same number of rows.
 
     Args:
-        make: a plan for layouts of inputs and of outputs.
-        inputs: of tensors that are no matrix in memory contiguous copies are taken.
+        make: makes a plan for layouts of inputs and outputs.
+        inputs: columns; tensors that are not matrices in memory are copied.
         outputs: likewise.
-        groups: integers, the plan's last input: only as many of the first rows as they add up to are computed.
-        clears: the other rows become zeros; else they are left as they are.
+        groups: group sizes, the plan's last input: only as many leading rows as their sum says are computed.
+        clears: True if the remaining rows are set to zero; by default they keep their contents.
     """
     return cast(Plan, import_module("aclnn.kernels.layouts").Matrices(make, inputs, outputs, groups, clears))
 
@@ -199,12 +198,12 @@ def layer_norm(
     eps: float,
     centred: bool = True,
 ) -> Plan:
-    """Plan LayerNorm over M rows of N columns, or RMSNorm, for a GPU: the CPU computes them by their formulas.
+    """Plan LayerNorm over M rows of N columns, or RMSNorm, on a GPU; the CPU computes them by formulas.
 
     Args:
         inputs: x (M, N), weight (N) or None for ones, bias (N) or None for zeros.
-        outputs: out (M, N), mean (M), rstd (M), the last two None when they are not wanted. Of one with more elements
-            the first are written.
+        outputs: out (M, N), mean (M), rstd (M), the last two None if unwanted. An output with more elements is filled
+            partially.
         normalized_dims: how many trailing dimensions of x make up the N columns.
         eps: added to the variance of each row.
         centred: False for RMSNorm, which subtracts no mean (nor writes one) and adds no bias.
@@ -225,12 +224,12 @@ def layer_norm_backward(
 
     Args:
         inputs: dy (M, N), x (M, N), mean (M), rstd (M), weight (N) or None for ones.
-        outputs: dx (M, N), dw (N), db (N), each None when it is not wanted.
-        normalized_dims: how many trailing dimensions of x make up the N columns.
-        device: whose kernels to use.
+        outputs: dx (M, N), dw (N), db (N), each None if unwanted.
+        normalized_dims: number of trailing dimensions of x that make up the N columns.
+        device: device whose kernels to use.
         centred: False for RMSNorm, which has no mean, and no Σ g in dx.
 
-    Every tensor may have its own strides and its own of the three data types; those given as (M) or (N) may have any
-    shape with that many elements.
+    Every tensor has its own strides and any of the three data types; tensors given as (M) or (N) may have any shape
+    with that many elements.
     """
     return _planner(device, "layer_norm_backward", "norm.backward")(inputs, outputs, normalized_dims, centred)

@@ -1,4 +1,4 @@
-"""Layouts of several operands: brought to the simplest equivalent walk, and what of them shares memory."""
+"""Layouts of several operands: simplification to a common iteration space, and detection of shared memory."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from aclnn.support.bounded import BoundedCache
 
 
 class Axis(NamedTuple):
-    """A dimension: its extent, and the bytes between neighbours for each operand, outputs last."""
+    """A dimension: extent, and stride in bytes of each operand, outputs last."""
 
     extent: int
     steps: tuple[int, ...]
 
     @property
     def out(self) -> int:
-        """The last output's step."""
+        """Stride of the last output."""
         return self.steps[-1]
 
 
 class Geometry(NamedTuple):
-    """Axes from the outermost to the innermost, and where each operand's walk begins, in bytes from its address."""
+    """Axes from the outermost to the innermost, and the offset in bytes of each operand's first element."""
 
     axes: tuple[Axis, ...]
     starts: tuple[int, ...]
     ordered: bool
-    """Elements of the output coincide in ways that only writing in logical order resolves: the axes are as given."""
+    """True if elements of the output alias so that only writing in logical order is correct: the axes are unchanged."""
 
 
 def _merge(axes: Sequence[Axis]) -> tuple[Axis, ...]:
-    """Neighbouring axes as one wherever every operand steps through them evenly."""
+    """Merge adjacent axes if every operand has one stride for both."""
     merged: list[Axis] = []
     for axis in axes:
         if merged and merged[-1].steps == tuple(step * axis.extent for step in axis.steps):
@@ -49,9 +49,9 @@ def _merge(axes: Sequence[Axis]) -> tuple[Axis, ...]:
 
 
 def simplify(operands: Sequence[Layout]) -> Geometry:
-    """The common walk through operands of one shape without zeros; the last of them is an output.
+    """Return the common iteration space of operands of one shape without zeros; the last of them is an output.
 
-    Elements of other outputs must not coincide.
+    Elements of the other outputs must not alias.
     """
     sizes = [operand.dtype.itemsize for operand in operands]
     starts = [operand.offset * operand.dtype.itemsize for operand in operands]
@@ -64,7 +64,7 @@ def simplify(operands: Sequence[Layout]) -> Geometry:
     extents, outs = tuple(axis.extent for axis in axes), tuple(axis.out for axis in axes)
     ordered = not Layout(operands[-1].dtype, extents, outs).distinct
     for axis in every:
-        # From the end: of elements of the output that coincide only the last is seen; its address is to grow.
+        # Backwards: of aliasing elements of the output only the last is visible; its address has to increase.
         if axis.out == 0 or (axis.out < 0 and not ordered):
             starts = [start + (axis.extent - 1) * step for start, step in zip(starts, axis.steps, strict=True)]
     if not ordered:
@@ -74,7 +74,7 @@ def simplify(operands: Sequence[Layout]) -> Geometry:
 
 
 def merged(shape: Sequence[int], strides: Sequence[int]) -> list[tuple[int, int]]:
-    """(extent, stride), innermost first, of as few axes as there can be, none of extent 1."""
+    """Return (extent, stride) of as few axes as possible, innermost first, without extents of 1."""
     axes = [Axis(extent, (stride,)) for extent, stride in zip(shape, strides, strict=True) if extent != 1]
     return [(axis.extent, axis.out) for axis in reversed(_merge(axes))]
 
@@ -84,43 +84,43 @@ Layouts = tuple[Layout | None, ...]
 _LINE_BYTES = 64
 _SOME_ADDRESS = 1 << 40
 _WORK = 1000
-"""Steps in which NumPy is to find out whether layouts share memory; these take microseconds."""
+"""Limit on NumPy's search for shared memory, in steps; this many take microseconds."""
 
 
 def same_elements(first: Layout, second: Layout) -> bool:
-    """From the same address both put the same elements in the same places."""
+    """Return True if, at the same address, both layouts have the same elements in the same places."""
     return first.strides == second.strides and first.dtype.itemsize == second.dtype.itemsize
 
 
 @lru_cache(maxsize=1024)
 def share_memory(first: Layout, second: Layout, distance: int) -> bool:
-    """Return true if a byte belongs to elements of both, the second layout's address being so much larger.
+    """Return True if elements of both share a byte, with the second layout at the given distance from the first.
 
-    Elements that interleave, as the halves of rows do, share none. True also where that takes long to find out.
+    Interleaved elements, as in halves of rows, share none. Also True if the answer would take long.
     """
     arrays = view(first.stored, _SOME_ADDRESS), view(second.stored, _SOME_ADDRESS + distance)
     return np.may_share_memory(*arrays, max_work=_WORK)  # type: ignore[arg-type]  # its stub has 0 and -1 alone
 
 
 class Overlaps:
-    """The inputs that share memory with outputs, found out for each call's addresses."""
+    """Inputs that share memory with outputs, determined from each call's addresses."""
 
     __slots__ = ("_apart", "_pairs", "_read", "_written")
 
     def __init__(
         self, read: Sequence[Layout | None], written: Sequence[Layout | None], alike: Collection[tuple[int, int]] = ()
     ) -> None:
-        """Prepare.
+        """Prepare for a plan's operands.
 
         Args:
-            read: what is read of each input; None for an absent one.
-            written: what is written of each output; None for an absent one.
-            alike: inputs that may be just where an output is, with it: each element is read before it is written.
+            read: layout read of each input; None for an absent one.
+            written: layout written of each output; None for an absent one.
+            alike: pairs of an input and an output that may coincide: each element is read before it is written.
         """
         self._read, self._written = read, written
         self._apart: tuple[int, ...] = ()
-        """Addresses of the last call whose inputs and outputs were apart: the next is often at the same ones."""
-        # The ranges meet where the output's address less the input's lies between two numbers.
+        """Addresses of the last call without overlap: the next call is often at the same ones."""
+        # The ranges overlap if the difference of the output's and the input's address lies between two numbers.
         self._pairs = [
             (i, k, begin - target_end, end - target, (i, k) in alike)
             for i, (begin, end) in ((i, layout.span) for i, layout in enumerate(read) if layout is not None)
@@ -128,7 +128,7 @@ class Overlaps:
         ]
 
     def among(self, inputs: Sequence[int], outputs: Sequence[int]) -> list[int]:
-        """The inputs that an output overlaps, by their addresses."""
+        """Return the inputs, given all addresses, that an output overlaps."""
         addresses = (*inputs, *outputs)
         if addresses == self._apart:
             return []
@@ -144,7 +144,7 @@ class Overlaps:
         return found
 
     def apart(self, inputs: Sequence[int], outputs: Sequence[int]) -> tuple[Sequence[int], list[NDArray[np.uint8]]]:
-        """Each input's address, or its copy's where an output overlaps it, and the copies."""
+        """Return each input's address, or its copy's if an output overlaps it, and the copies."""
         which = self.among(inputs, outputs)
         if not which:
             return inputs, []
@@ -159,24 +159,24 @@ class Overlaps:
 
 
 def whole_lines(number: int) -> int:
-    """A size or an address rounded up to whole cache lines; a workspace begins at one."""
+    """Round a size or an address up to whole cache lines, at which workspaces begin."""
     return -(-number // _LINE_BYTES) * _LINE_BYTES
 
 
 def in_order(make: Callable[[Layouts], Plan], outputs: Layouts, places: Sequence[int]) -> Plan:
-    """The plan that ``make`` returns for these outputs, if need be for contiguous ones that are copied in order.
+    """Return a plan for these outputs, where aliasing elements are written in logical order.
 
     Args:
-        make: a plan for layouts of outputs.
-        outputs: the layouts asked for.
-        places: the outputs in which a plan does not care which of coinciding elements it writes last.
+        make: makes a plan for layouts of outputs.
+        outputs: the requested layouts.
+        places: outputs whose aliasing elements the plan writes in an arbitrary order.
     """
     moved = {i: layout for i in places if (layout := outputs[i]) is not None and not layout.distinct}
     return _Copying(make, outputs, moved) if moved else make(outputs)
 
 
 class SharedOutputs:
-    """A plan whose outputs may share elements: of those in one place the last output's stays."""
+    """Plan with outputs that may share elements, of which the last output's prevails."""
 
     def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts) -> None:
         self._plan = make(outputs)
@@ -193,7 +193,7 @@ class SharedOutputs:
             self._plan.run(inputs, outputs, workspace)
 
     def _run_copying(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Run with outputs in memory of their own; the workspace may be too small for that."""
+        """Run with outputs in newly allocated memory; the workspace may be too small for that."""
         moved = {i: layout for i, layout in enumerate(self._outputs) if layout is not None}
         plan = self._copying = self._copying or _Copying(self._make, self._outputs, moved)
         room = np.empty(plan.workspace_bytes + _LINE_BYTES, np.uint8)
@@ -220,7 +220,7 @@ class Matrices:
         self._plan(self._rows)
 
     def _plan(self, rows: int) -> Plan:
-        """The plan for the first rows."""
+        """Return the plan for the first rows."""
         found = self._plans.get(rows)
         if found is None:
             first = [layout._replace(shape=(rows, *layout.shape[1:])) for layout in self._layouts]
@@ -257,7 +257,7 @@ class Matrices:
 
 
 class _Copying:
-    """Some outputs go to memory of their own, and from there in logical order."""
+    """Plan that writes some outputs to temporary memory, and copies them in logical order."""
 
     def __init__(self, make: Callable[[Layouts], Plan], outputs: Layouts, moved: dict[int, Layout]) -> None:
         self._moved = moved

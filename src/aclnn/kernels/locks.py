@@ -1,4 +1,4 @@
-"""Locks that a fork waits for: the child finds none held by a thread that it does not have."""
+"""Locks that are acquired before a fork, so that the child never inherits one held by another thread."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 
 
 def lock_across_forks() -> AbstractContextManager[bool]:
-    """A new re-entrant lock. Of two that are held together, the inner one is to be made first."""
+    """Return a new re-entrant lock. Of two locks that are held together, create the inner one first."""
     lock = threading.RLock()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)

@@ -1,4 +1,4 @@
-"""Plans that NumPy computes, over strided views of memory."""
+"""Plans computed by NumPy over strided views of memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _SIXTEEN_BITS = (DataType.FLOAT16.numpy, DataType.BF16.numpy)
 _WIDE = (DataType.FLOAT, DataType.DOUBLE)
 _WIDE_TYPES = {dtype.numpy for dtype in _WIDE}
 _FEW = 1 << 12
-"""Elements up to which NumPy converts numbers as fast as a kernel does."""
+"""Number of elements up to which NumPy converts numbers as fast as a kernel does."""
 
 
-# Every address that a process can have, as one buffer: one for each array would take three times as long to make.
+# One buffer over all possible addresses: making a buffer per array would take three times as long.
 _LOWEST = 4096
 _MEMORY = memoryview((ctypes.c_char * ((1 << 56) - _LOWEST)).from_address(_LOWEST))
 
@@ -35,10 +35,10 @@ _MOST_KEPT = 64
 
 
 class Views(dict[int, Array]):
-    """Arrays over the memory of a view of a tensor, by the tensor's address.
+    """Arrays over memory in a tensor's layout, by address.
 
-    Made when asked for, and kept: a program's tensors come to lie where earlier ones did, and a small array takes as
-    long to make as to compute with.
+    Created on demand and cached: a program's tensors tend to reuse addresses, and a small array takes as long to create
+    as to compute with.
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -46,12 +46,12 @@ class Views(dict[int, Array]):
         dtype = layout.dtype.numpy
         self._shape, self._dtype = layout.shape, dtype
         self._start = layout.offset * dtype.itemsize - _LOWEST
-        # The stride of a single element means nothing, and may be too large for NumPy to count it in bytes.
+        # The stride of a single element is arbitrary, and may overflow NumPy's count of bytes.
         laid = zip(layout.shape, layout.strides, strict=True)
         self._strides = tuple(stride * dtype.itemsize if extent > 1 else 0 for extent, stride in laid)
 
     def __missing__(self, address: int) -> Array:
-        """Make the array at an address."""
+        """Create the array at an address."""
         if 0 in self._shape:
             return np.empty(self._shape, self._dtype)
         if len(self) >= _MOST_KEPT:
@@ -61,11 +61,11 @@ class Views(dict[int, Array]):
 
 
 class Numbers(dict[int, Array]):
-    """Numbers by the integers that their bytes are, as arrays of no dimension, kept like views.
+    """Numbers as 0-dimensional arrays, by the integer value of their bytes, cached like views.
 
     Args:
-        dtype: theirs.
-        convert: to what they are computed with.
+        dtype: data type of the numbers.
+        convert: conversion before the computation.
     """
 
     def __init__(self, dtype: DataType, convert: Callable[[Array], Array]) -> None:
@@ -73,7 +73,7 @@ class Numbers(dict[int, Array]):
         self._dtype, self._convert = dtype, convert
 
     def __missing__(self, number: int) -> Array:
-        """Make the array of a number."""
+        """Create the array of a number."""
         if len(self) >= _MOST_KEPT:
             self.clear()
         value = self._dtype.decode(number.to_bytes(self._dtype.itemsize, sys.byteorder))
@@ -82,12 +82,12 @@ class Numbers(dict[int, Array]):
 
 
 def view(layout: Layout, address: int) -> Array:
-    """Return an array over the memory of a view of a tensor at an address."""
+    """Return an array over memory at an address in a tensor's layout."""
     return Views(layout)[address]
 
 
 def write(layout: Layout, address: int, values: Array) -> None:
-    """Convert values to a tensor's data type and write them there, in its first elements."""
+    """Convert values to a tensor's data type and write them to its first elements."""
     target = view(layout, address)
     if values.size == target.size:
         np.copyto(target, convert(values.reshape(target.shape), target.dtype))
@@ -106,7 +106,7 @@ def _layout(values: Array) -> Layout:
 
 
 def _copy(values: Array, target: Array) -> None:
-    """Copy numbers to an array of another type; NumPy takes up to fifty times as long as a kernel for float16."""
+    """Copy numbers to an array of another type; for float16 NumPy takes up to fifty times as long as a kernel."""
     kinds = {values.dtype, target.dtype}
     wide = kinds.difference(_SIXTEEN_BITS)
     by_kernel = len(kinds) == 2 and len(wide) < 2 and wide <= _WIDE_TYPES
@@ -134,7 +134,7 @@ class LibraryPlan:
         self._dtype = None if dtype is None else dtype.numpy
         with np.errstate(all="ignore"):
             self._inputs = [*map(self._bindable, inputs)]
-        # Without results nothing is computed.
+        # Nothing is computed without results.
         self._as_they_are = not outputs or all(
             given.dtype.numpy not in _SIXTEEN_BITS and (dtype is None or given.dtype == dtype)
             for given in inputs
@@ -142,13 +142,13 @@ class LibraryPlan:
         )
         types = [given.dtype if isinstance(given, Layout) else given for given in inputs]
         kinds = {each.numpy.kind if isinstance(each, DataType) else np.asarray(each).dtype.kind for each in types}
-        # NumPy's own conversion is that of ``convert``.
+        # NumPy's own conversion equals ``convert``.
         self._copies = (
             self._as_they_are
             and all(output.dtype in _WIDE and dtype in (None, output.dtype) for output in outputs)
             and "c" not in kinds
         )
-        # Where the result has the output's type as it comes.
+        # The result has the output's type without conversion.
         self._fills = (
             fills
             and self._copies
@@ -175,11 +175,11 @@ class LibraryPlan:
         return single
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
-        """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
+        """See ``aclnn.kernels.Plan``; all results are computed before anything is written."""
         return self.bind(inputs, outputs)()
 
     def bind(self, inputs: Sequence[int], outputs: Sequence[int]) -> Callable[[], Sequence[tuple[int, ...]] | None]:
-        """See ``aclnn.kernels.bind``: arrays over memory take longer to make than small ones to compute."""
+        """See ``aclnn.kernels.bind``: creating arrays takes longer than a small computation."""
         addresses = iter(inputs)
         operands = [given[next(addresses)] if isinstance(given, dict) else given for given in self._inputs]
         if self._sized_by_result:
@@ -217,7 +217,7 @@ class LibraryPlan:
 
 
 def _apart(results: Sequence[Any], written: Sequence[Array]) -> Iterable[tuple[Any, Array]]:
-    """Pair results with where they go; one that is a view of what is written before it is copied first."""
+    """Pair results with their targets; copy a result first if it is a view of memory that is written before."""
     if len(written) == 1:
         return zip(results, written, strict=True)
 
@@ -269,7 +269,7 @@ class ReductionPlan:
         return np.broadcast_to(term, self._shape)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
-        """See ``aclnn.kernels.Plan``; every result is there before anything is written."""
+        """See ``aclnn.kernels.Plan``; all results are computed before anything is written."""
         read, written = iter(inputs), iter(outputs)
         with np.errstate(all="ignore"):
             operands = [

@@ -1,8 +1,8 @@
-"""Formulas that are products of operands and of fitted functions of one operand each, as gated activations are.
+"""Formulas that are products of operands and of fitted functions of single operands, such as gated activations.
 
-A function's value is the sum of two float32, and what rounding a product of two operands loses is kept until it is
-multiplied with that: results are rounded almost once. Where one is not finite, or an operand outside its function's
-range, the formula is evaluated instead.
+A function's value is a sum of two float32, and the rounding error of a product of two operands is kept for the
+multiplication by that value: results are rounded almost once. If one is not finite, or an operand is out of its
+function's range, the formula itself is evaluated.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Value(NamedTuple):
 
     @property
     def variable(self) -> str:
-        """The name of the variable that holds it."""
+        """Name of the variable that holds the value."""
         return f"{self.function.__name__}_{self.operand}"
 
     @property
     def segments(self) -> Segments | None:
-        """The function's version for float32 if it is one by segments that gives its values in two parts."""
+        """The float32 version of the function, if it consists of segments and gives values in two parts."""
         found = version(self.function, DataType.FLOAT)
         symmetry = self.function.symmetry
         if not isinstance(found, Segments) or symmetry not in ("1-f", "x+f", "odd", "even"):
@@ -42,18 +42,18 @@ class Value(NamedTuple):
         return None if adds_to_first(found, symmetry) else found
 
 
-#: Operands, by the names of their variables, and then values of functions.
+#: Names of operands' variables, followed by values of functions.
 Product = tuple[str | Value, ...]
 
 
 @lru_cache(maxsize=512)
 def products(formula: Formula, arity: int) -> tuple[Product, ...] | None:
-    """Return the factors of each result where operands and results are finite.
+    """Return the factors of each result, valid where operands and results are finite.
 
-    None unless all results are such products, a function with segments in one of them: of two operands at most and a
-    function, whose values are no larger than about 1 where there are two operands, so that what a product that
-    underflows loses stays small. Conditions on the size of operands that are factors are decided; where one of these
-    is infinite, so is the result, or NaN.
+    None unless every result is a product of at most two operands and a function, and one of the functions has segments.
+    With two operands, the function's values must be at most about 1, so that the digits lost by an underflowing product
+    stay negligible. Conditions on the magnitude of operands that are factors are decided: if such an operand is
+    infinite, the result is infinite or NaN anyway.
     """
     program = trace(formula, arity, calls=True)
     known: dict[str, Any] = {f"x{i}": (f"x{i}",) for i in range(arity)}
@@ -80,7 +80,7 @@ def _is_served(product: Product) -> bool:
 
 
 def _meaning(step: Step, function: Fitted | None, operands: list[Any]) -> Product | str | bool | None:
-    """Return what a step computes: a product, the operand whose magnitude it is, or a condition's value; else None."""
+    """Return what a step computes: a product, an operand whose magnitude it is, a condition's value, or None."""
     if function is not None:
         match operands:
             case [(str(operand),)] if (value := Value(function, operand)).segments:
@@ -103,14 +103,14 @@ def _meaning(step: Step, function: Fitted | None, operands: list[Any]) -> Produc
 
 
 def values(products: Sequence[Product]) -> tuple[Value, ...]:
-    """Return the values of functions among the factors, each once."""
+    """Return the distinct function values among the factors."""
     return tuple(dict.fromkeys(factor for product in products for factor in product if isinstance(factor, Value)))
 
 
 def lines(products: Sequence[Product], call: Callable[[Value], str]) -> Iterator[str]:
-    """Write the lines that assign the results to y0, y1 …, and to ``outside`` negative integers where none counts.
+    """Yield the lines that assign the results to y0, y1 …, and negative integers to ``outside`` where they are invalid.
 
-    They compute in float32, with ``fma``, ``absolute``, ``bits`` and the two parts that ``call`` makes of a value.
+    They compute in float32, with ``fma``, ``absolute``, ``bits`` and the two parts of a value, as named by ``call``.
     """
     bounds: dict[str, tuple[float, float]] = {}
     for value in values(products):
@@ -125,7 +125,7 @@ def lines(products: Sequence[Product], call: Callable[[Value], str]) -> Iterator
         size = operand
         for k, product in enumerate(products):
             if not before and len(product) > 1:
-                size = f"fma(y{k}, 0.0, {size})"  # NaN where the result is not finite
+                size = f"fma(y{k}, 0.0, {size})"  # NaN if the result is not finite
         yield f"size = bits(absolute({size}))"
         yield f"outside = ({pattern(bound)} - size){before}"
         if least:
@@ -136,7 +136,7 @@ def lines(products: Sequence[Product], call: Callable[[Value], str]) -> Iterator
 def _multiplied(result: str, product: Product) -> Iterator[str]:
     match product:
         case [Value() as value]:
-            # A zero of either sign less a positive zero is itself.
+            # A zero of either sign minus a positive zero keeps its sign.
             yield f"{result} = {value.variable} - (0.0 - {value.variable}_rest)"
         case [str(x), Value() as value]:
             yield f"{result} = fma({x}, {value.variable}, -fma(-{x}, {value.variable}_rest, 0.0))"
@@ -150,5 +150,5 @@ def _multiplied(result: str, product: Product) -> Iterator[str]:
 
 
 def pattern(number: float) -> int:
-    """Return the bits of a float32."""
+    """Return the bit pattern of a float32."""
     return int(np.float32(number).view(np.int32))

@@ -1,7 +1,7 @@
-"""Separable formulas, which are products of functions of one operand each, as gated activations are.
+"""Separable formulas: products of functions of single operands, such as gated activations.
 
-In 16 bits such a function is a table of 65,536 float32. What remains of the formula is exact in float32, as conditions
-on operands are, a sum of such, or a product, which is a few units of float32 off at most.
+For 16-bit types such a function is a table of 65,536 float32. The rest of the formula is exact in float32 (conditions
+on operands, sums of operands), or a product, with an error of a few ULP of float32 at most.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ from aclnn.kernels.sixteen_bit import round_to_odd
 from aclnn.kernels.trace import CONDITIONS, Program, Step
 
 _COMPARED = {"{} == {}", "{} != {}"}
-"""Comparisons with 0 that do not mind that an entry is rounded, or NaN."""
+"""Comparisons with 0, which are unaffected by an entry's rounding or NaN."""
 _EXACT = {*CONDITIONS, "-{}", "absolute({})", "where({}, {}, {})"}
 _SUMS = {"{} + {}", "{} - {}"}
 _PRODUCTS = {"{} * {}", "times({}, {})"}
 _IN_FLOAT32 = {"where({}, {}, {})": "select({}, {}, {})", "times({}, {})": "{} * {}"}
 _INFINITY, _NORMAL = 0x7F800000, 0x00800000
-"""Bits of infinity and of the least number with all digits."""
+"""Bit patterns of infinity and of the smallest normal number."""
 
 
 class Separated(NamedTuple):
-    """A program as functions of one operand and what is computed of these in float32."""
+    """A program split into functions of single operands and float32 operations on their values."""
 
     names: tuple[str, ...]
-    """The values that are functions of one operand."""
+    """Variables that are functions of a single operand."""
     operands: tuple[int, ...]
-    """The number of each one's operand."""
+    """Index of each function's operand."""
     steps: tuple[Step, ...]
-    """The other operations."""
+    """Remaining operations."""
     multiplied: tuple[Step, ...]
-    """Products among them that are multiplied again, so that they must not lose digits by being small."""
+    """Products that are factors of other products, and so must not underflow."""
 
 
 def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
-    """Separate a program of operands and then of ``numbers``; None where it is not separable, or needs no table."""
+    """Separate a program of operands followed by ``numbers``; None if it is not separable, or needs no table."""
     inputs = program.arity - len(numbers)
     over = {f"x{k}": {k} if k < inputs else set[int]() for k in range(program.arity)}
-    """The operands of which each value is a function."""
+    """Operands on which each value depends."""
     exact = {name for name, number in zip(over, (*[0.0] * inputs, *numbers), strict=True) if _is_float32(number)}
     products: dict[str, set[Step]] = {}
-    """Values that are rounded to float32, and the products that they are or are chosen from."""
+    """Values rounded to float32, with the products that they are or are selected from."""
 
     def is_exact(name: str) -> bool:
         return name in exact if name in over else _is_float32(float(name))
@@ -93,9 +93,9 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
 
 
 def lines(separated: Separated, program: Program) -> Iterator[str]:
-    """Write the lines that compute a program's results in float32, and negative integers ``outside`` where none counts.
+    """Yield lines that compute a program's results in float32, and ``outside``, negative where they are invalid.
 
-    So it is where one is not finite, or a product that is multiplied again has lost digits.
+    They are invalid if one is not finite, or a product that is multiplied again has underflowed.
     """
     for result, template, operands in separated.steps:
         yield f"{result} = {_IN_FLOAT32.get(template, template).format(*operands)}"
@@ -111,7 +111,7 @@ def _is_float32(number: float) -> bool:
 
 
 def entries(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round a function's values to odd; NaN where float32 lacks digits or does not reach as far."""
+    """Round a function's values to odd; NaN where float32 lacks digits or range."""
     size = np.abs(values)
     lacking = ((size < 2.0**-126) & (size > 0.0)) | ((size > np.finfo(np.float32).max) & (size < math.inf))
     return np.where(lacking, np.float32(math.nan), round_to_odd(values))

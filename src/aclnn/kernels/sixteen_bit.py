@@ -1,8 +1,8 @@
-"""Every value of a 16-bit type, and entries of tables over them.
+"""All values of a 16-bit type, and tables over them.
 
-An entry is a value in float64, rounded to float32 *to odd*: when it is not a float32, of its two neighbours the one
-with an odd last digit is taken. Such a number is never mistaken for a tie by a later rounding to 16 bits, so that one
-product with dy = 1 and one rounding give the correctly rounded result.
+An entry is a float64 value rounded to float32 *to odd*: if it is inexact, the neighbour with an odd last bit is taken.
+A later rounding to 16 bits never mistakes such a number for a tie, so that a product with dy = 1 and one rounding give
+the correctly rounded result.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from aclnn.core.dtypes import DataType
 
 
 def all_inputs(dtype: DataType) -> NDArray[np.float64]:
-    """The 65,536 values of float16 or bfloat16, in the order of their bit patterns."""
+    """Return the 65,536 values of float16 or bfloat16, in the order of their bit patterns."""
     patterns = np.arange(65536, dtype=np.uint16)
     with np.errstate(invalid="ignore"):  # signalling NaN
         if dtype == DataType.BF16:  # the upper half of a float32
@@ -25,17 +25,17 @@ def all_inputs(dtype: DataType) -> NDArray[np.float64]:
 
 
 def as_bytes(numbers: Sequence[float]) -> bytes:
-    """Return what tells a formula's numbers from others, for tables to be kept by: 0.0 equals -0.0."""
+    """Return a cache key of a formula's numbers, which unlike the numbers themselves distinguishes 0.0 from -0.0."""
     return np.array(numbers, np.float64).tobytes()
 
 
 def evaluate(formula: Callable[[float], float], x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Apply a formula to each element of an array, by Python's floats (about 0.5 µs each)."""
+    """Apply a formula to each element of an array, in Python floats (about 0.5 µs each)."""
     return np.fromiter(map(formula, x.reshape(-1).tolist()), np.float64, x.size).reshape(x.shape)
 
 
 def round_to_odd(values: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Float32 with a sticky last digit: exact values stay, others become their odd neighbour."""
+    """Round to float32 to odd: exact values stay, others become the odd neighbour."""
     with np.errstate(all="ignore"):
         nearest = values.astype(np.float32)
         widened = nearest.astype(np.float64)

@@ -1,4 +1,4 @@
-"""Formulas as programs: their operations one by one, by which kernels compile them and tell them apart."""
+"""Formulas as programs: sequences of operations, which kernels compile and by which they are identified."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ COMPARISONS = tuple(_OPERATORS[word] for word in ("lt", "le", "gt", "ge", "eq", 
 CONDITIONS = (_OPERATORS["and"], _OPERATORS["or"], _UNARY["__invert__"], *COMPARISONS)
 REDUCTIONS = {word: f"{word}({{}})" for word in ("row_sum", "row_max")}
 COLUMNS = "columns"
-"""The name of the number of a row's elements."""
+"""Name of the number of elements in a row."""
 
 
 class Step(NamedTuple):
-    """An operation of a program: the variable that it assigns, what it does, and to which variables and numbers."""
+    """An operation of a program: assigned variable, template, and operands (variables and numbers)."""
 
     result: str
     template: str
@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 
 def steps_for(wanted: Iterable[str], steps: Sequence[Step], given: Iterable[str] = ()) -> list[Step]:
-    """Return those of the operations that it takes to compute variables, if need be from given ones."""
+    """Return the operations needed to compute variables, from given ones if any."""
     known, found = {*given}, list[Step]()
     missing = {*wanted} - known
     for step in reversed(steps):
@@ -60,13 +60,13 @@ class _Value:
         self.name, self.steps, self.functions = name, steps, functions
 
     def then(self, template: str, *operands: Any) -> _Value:
-        """Assign the result of an operation to a variable, the same for the same operation."""
+        """Assign the result of an operation to a variable, reused for an equal operation."""
         names = tuple(map(_name, operands))
         step = Step(f"t{len(self.steps)}", template, names)
         return _Value(self.steps.setdefault(template.format(*names), step).result, self.steps, self.functions)
 
     def fitted(self, function: Fitted, *others: Any) -> _Value:
-        """Record a function's operations, or where functions are wanted, the function."""
+        """Record a function's operations, or the function itself if functions are requested."""
         if self.functions is None:
             return cast(_Value, function.function(self, *others))
         operands = self, *others
@@ -104,10 +104,10 @@ for _method, _template in (_UNARY | _OTHERS | REDUCTIONS).items():
 
 
 class Program:
-    """The operations of a formula as the source of a Python function without branches, each value computed once.
+    """The operations of a formula as the source of a branch-free Python function, each value computed once.
 
-    The source names arguments ``x0, x1, …``, uses the words of ``aclnn.formula`` and the constants ``inf`` and ``nan``,
-    and is the same with every version of Python. Of a row's elements there are ``columns``.
+    The source names arguments ``x0, x1, …``, uses the functions of ``aclnn.formula`` and the constants ``inf`` and
+    ``nan``, and does not depend on the version of Python. ``columns`` is the number of elements in a row.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Program:
     ) -> None:
         self.name, self.arity, self.results = name, arity, results
         self.functions = functions
-        """Functions that steps call, by the steps' templates."""
+        """Functions called by steps, by the steps' templates."""
         self.steps = tuple(steps.values())
         lines = [f"{step.result} = {text}" for text, step in steps.items()]
         arguments = ", ".join(f"x{i}" for i in range(arity))
@@ -123,15 +123,15 @@ class Program:
 
     @cached_property
     def digest(self) -> str:
-        """Identify what the program computes."""
+        """Digest that identifies the computation."""
         return hashlib.sha256(self.source.encode()).hexdigest()
 
     def needed(self, result: int) -> list[Step]:
-        """The operations that one of the results takes, the last first."""
+        """Return the operations needed for one of the results, last first."""
         return steps_for([self.results[result]], self.steps)[::-1]
 
     def taken(self, result: int) -> set[str]:
-        """The arguments and values that one of the results takes, by name."""
+        """Return the names of arguments and values on which one of the results depends."""
         return {self.results[result]}.union(*(step.operands for step in self.needed(result)))
 
     def only(self, values: Sequence[str]) -> Program:
@@ -140,11 +140,11 @@ class Program:
         return Program(self.name, self.arity, texts, tuple(values), {})
 
     def takes_rows(self, result: int) -> bool:
-        """Tell whether an element of one of the results takes others of its row."""
+        """Return True if an element of this result depends on other elements of its row."""
         return any(step.template in REDUCTIONS.values() for step in self.needed(result))
 
     def function(self, words: dict[str, Any]) -> Any:
-        """Make the function, with these meanings of the words."""
+        """Make the function, given implementations of the program's functions."""
         namespace = {"inf": float("inf"), "nan": float("nan")} | words
         exec(compile(self.source, f"<formula {self.name}>", "exec"), namespace)
         return namespace["formula"]
@@ -154,13 +154,13 @@ class Program:
 def trace(
     formula: Callable[..., Any], arity: int, fixed: tuple[tuple[int, float], ...] = (), calls: bool = False
 ) -> Program:
-    """Record what a formula does with ``arity`` elements and numbers.
+    """Record the operations of a formula on ``arity`` elements and numbers.
 
     Args:
         formula: the function.
-        arity: how many arguments it takes.
-        fixed: places among them and what stands there, which becomes a constant of the program.
-        calls: a fitted function is one operation, and not its own ones.
+        arity: number of arguments.
+        fixed: positions and values of arguments that become constants of the program.
+        calls: True to record a fitted function as one operation instead of its own operations.
 
     Raises:
         TypeError: the formula branches on an element, or uses functions other than those of ``aclnn.formula``.

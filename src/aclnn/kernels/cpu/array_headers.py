@@ -1,6 +1,6 @@
 """Recognise NumPy arrays by their headers in compiled code, faster than their attributes are read (docs/tuning.md).
 
-A header is what NumPy's stable ABI calls ``PyArrayObject_fields``, and follows what every Python object begins with.
+A header is ``PyArrayObject_fields`` of NumPy's stable ABI, which follows the header of every Python object.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from aclnn.kernels.cpu.structs import Address, Int32, Int64, To, address, bytes_
 
 @declared
 class Header(ctypes.Structure):
-    """An array from its ``data`` on."""
+    """An array's header, from ``data`` on."""
 
     data: Address
     ndim: Int32
@@ -35,16 +35,16 @@ _HEAD = object.__basicsize__
 _TYPE = _HEAD - 8
 _WRITEABLE = 0x0400  # NPY_ARRAY_WRITEABLE
 _KIND = _HEAD + 8
-"""Place in a data type of kind, character, byte order, flags and number, a word that tells types of numbers apart.
-Equal data types need not be the same object: one that was unpickled is not."""
+"""Offset within a data type of the word that holds kind, character, byte order, flags and number, which distinguishes
+numeric types. Equal data types may be different objects, after unpickling for instance."""
 _LENGTH, _ITEMS = _HEAD, tuple.__basicsize__
 
 _ABSENT = -1
-"""The number of dimensions of None."""
+"""Number of dimensions that stands for None."""
 
 
 def _match(count: int) -> Callable[..., Any]:
-    """Compare the headers of a tuple's items, ``count`` of them, with what is expected of them."""
+    """Make a function that compares the headers of ``count`` tuple items with the recorded ones."""
     nothing = (0,) * (count + 2)
 
     def match(arrays: int, expected: int) -> Any:
@@ -92,7 +92,7 @@ class Headers:
                 words += [number for axis in zip(array.shape, array.strides, strict=True) for number in axis]
         self._words = (ctypes.c_int64 * len(words))(*words)
         self._at = ctypes.addressof(self._words)
-        # With the GIL, so that no other thread describes an array anew meanwhile.
+        # With the GIL, so that no other thread changes an array's header concurrently.
         self._match = kernel(f"headers-{len(arrays)}", (), lambda: _match(len(arrays)), nogil=False)
 
     def match(self, arrays: tuple[Any, ...]) -> tuple[int, ...]:

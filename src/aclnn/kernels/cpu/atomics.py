@@ -1,4 +1,4 @@
-"""Numbers in memory that several threads write, and ways to wait for them."""
+"""Atomic operations on integers shared between threads, and ways to wait."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ _INT32, _INT64 = ir.IntType(32), ir.IntType(64)
 
 @intrinsic(types.int64, ADDRESS, types.int64)
 def fetch_add(builder: ir.IRBuilder, address: ir.Value, amount: ir.Value) -> ir.Value:
-    """Add to the int64 at an address, which other threads add to as well; what it was before."""
+    """Add atomically to the int64 at an address; return its previous value."""
     return builder.atomic_rmw("add", pointer(builder, address, _INT64), amount, "seq_cst")
 
 
 @intrinsic(types.int64, ADDRESS)
 def atomic_load(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """The int64 that other threads write to (``atomic_store``, ``fetch_add``): in one order for all threads."""
+    """Load an int64 written by other threads, with sequential consistency."""
     return builder.load_atomic(pointer(builder, address, _INT64), "seq_cst", 8)
 
 
 @intrinsic(types.void, ADDRESS, types.int64)
 def atomic_store(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-    """Write an int64 for other threads' ``atomic_load``."""
+    """Store an int64 for other threads' ``atomic_load``."""
     builder.store_atomic(value, pointer(builder, address, _INT64), "seq_cst", 8)
 
 
@@ -44,12 +44,12 @@ def _pause(context: Any, builder: ir.IRBuilder) -> None:
         call_llvm(builder, "llvm.aarch64.hint", ir.VoidType(), _INT32(1))
 
 
-pause = intrinsic(types.void, doc="Let the processor do its other work for a moment.")(_pause)
+pause = intrinsic(types.void, doc="Tell the processor that this is a spin loop.")(_pause)
 
 
 @intrinsic(types.void, types.int64)
 def yield_thread(context: Any, builder: ir.IRBuilder, function: ir.Value) -> None:
-    """Call a C function of no parameters, as the system's ``sched_yield``, by its address; ``pause`` for address 0."""
+    """Call a C function without parameters, such as ``sched_yield``, at an address; ``pause`` if the address is 0."""
     with builder.if_else(builder.icmp_unsigned("!=", function, _INT64(0))) as (known, unknown):
         with known:
             builder.call(pointer(builder, function, ir.FunctionType(_INT32, [])), [])
@@ -59,9 +59,9 @@ def yield_thread(context: Any, builder: ir.IRBuilder, function: ir.Value) -> Non
 
 @intrinsic(types.void)
 def finish_streams(context: Any, builder: ir.IRBuilder) -> None:
-    """Make streamed stores visible to other threads, as ordinary stores are without asking."""
+    """Make non-temporal stores visible to other threads, as ordinary stores are anyway."""
     if _is_x86(context):
-        # A fence may become any locked instruction, which is not promised to wait for them.
+        # LLVM may emit any locked instruction for a fence, which need not wait for non-temporal stores.
         call_llvm(builder, "llvm.x86.sse.sfence", ir.VoidType())
     else:
         builder.fence("seq_cst")

@@ -1,9 +1,9 @@
-"""A directory of files that are expensive to make: compiled kernels and tables, shared between processes.
+"""On-disk cache of files that are expensive to make, compiled kernels and tables, shared between processes.
 
-A file is named after everything that its contents depend on, written beside its place and moved into it, so that
-readers see whole files only and concurrent writers do no harm. It begins with a digest of its name and the rest, since
-damaged machine code would run, and is used only if nobody but this user and the superuser could have put it there. No
-failure of the file system is an error: what cannot be kept is made again.
+A file's name depends on everything that its contents depend on. It is written under a temporary name and renamed, so
+that readers see complete files only and concurrent writers do no harm. It begins with a digest of its name and
+contents, since damaged machine code would be executed, and is used only if nobody but this user and the superuser could
+have written it. File system errors are never fatal: what cannot be stored is made again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aclnn.support.trust import expect_trusted, make_folder, open_trusted
 
 
 def user_cache() -> Path:
-    """The platform's folder for a user's files that can be made again; a temporary one where there is no home."""
+    """Return the platform's folder for a user's caches; a temporary one without a home directory."""
     try:
         if sys.platform == "darwin":
             return Path("~/Library/Caches/aclnn").expanduser()
@@ -34,14 +34,14 @@ def user_cache() -> Path:
 
 
 def temporary_cache() -> Path:
-    """A user's folder among the temporary ones."""
+    """Return the user's folder in the temporary directory."""
     return Path(tempfile.gettempdir()) / f"aclnn-{os.getuid() if hasattr(os, 'getuid') else os.environ.get('USERNAME')}"
 
 
 def _candidates() -> Iterator[Path]:
     chosen = os.environ.get("ACLNN_CACHE_DIR")
     if chosen:
-        with suppress(RuntimeError):  # of a home that there is not
+        with suppress(RuntimeError):  # no home directory
             yield Path(chosen).expanduser()
     else:
         yield user_cache()
@@ -49,7 +49,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _can_be_written(path: Path) -> bool:
-    """The directory exists (now), others cannot change it, and it takes files."""
+    """Create the directory if necessary; return True if it is writable, and by nobody else."""
     try:
         make_folder(path)
         expect_trusted(path)
@@ -61,12 +61,12 @@ def _can_be_written(path: Path) -> bool:
 
 @cache
 def directory() -> Path | None:
-    """Return the directory of files: ``ACLNN_CACHE_DIR``, the platform's place, a temporary one, or None."""
+    """Return the cache directory: ``ACLNN_CACHE_DIR``, the platform's folder, a temporary one, or None."""
     return next((path for path in _candidates() if _can_be_written(path)), None)
 
 
 def sources() -> list[Path]:
-    """The files whose code and constants are compiled into kernels."""
+    """Return the source files whose code and constants are compiled into kernels."""
     package = Path(__file__).parents[2]
     single = package / "core" / "dtypes.py", package / "formula.py"
     fitted = package.glob("kernels/fitted/*.py")
@@ -74,7 +74,7 @@ def sources() -> list[Path]:
 
 
 def stamp_of(paths: Iterable[Path]) -> str | None:
-    """A digest of source files: other code, other stamp. None where they were not installed (PyInstaller, zip)."""
+    """Return a digest of source files; None if sources are not installed (PyInstaller, zip)."""
     digest = hashlib.sha256()
     try:
         for path in paths:
@@ -86,7 +86,7 @@ def stamp_of(paths: Iterable[Path]) -> str | None:
 
 @cache
 def source_stamp() -> str | None:
-    """The stamp of the kernels' source."""
+    """Return the digest of the kernels' sources."""
     return stamp_of(sources())
 
 
@@ -102,9 +102,9 @@ def _digest(file: str, contents: bytes) -> bytes:
 
 
 def read(name: str, key: tuple[object, ...]) -> bytes | None:
-    """The contents kept under a name and everything they depend on; None when there are none, or damaged ones.
+    """Return the contents stored under a name and key; None if there are none, or damaged ones.
 
-    Also from directories that cannot be written, as that of a container's image.
+    Directories without write permission are searched too, such as that of a container image.
     """
     if source_stamp() is None:
         return None
@@ -119,7 +119,7 @@ def read(name: str, key: tuple[object, ...]) -> bytes | None:
 
 
 def write(name: str, key: tuple[object, ...], contents: bytes) -> str | None:
-    """Keep contents, for other users to read too; None, or why that is impossible."""
+    """Store contents, readable for other users too; return None, or the reason for failure."""
     if source_stamp() is None:
         return "this installation has no source files"
     where = directory()

@@ -1,8 +1,8 @@
-"""Compile a kernel once per machine: for int64 arguments, mostly without the GIL, kept on disk between processes.
+"""Compile a kernel once per machine: for int64 arguments, usually without the GIL, cached on disk between processes.
 
-Numba's own cache keeps one index file for all variants of a function, which processes that compile different variants
-at the same time corrupt, and it names closures by the module's file and line only. Here each kernel is one file, named
-after all that it depends on (see ``cache``).
+Numba's own cache keeps one index file for all variants of a function, which concurrent processes that compile different
+variants corrupt, and it identifies closures by the module's file and line only. Here each kernel is a file named after
+everything that it depends on (see ``cache``).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from aclnn import kernels
 from aclnn.kernels.cpu import cache, target
 from aclnn.kernels.locks import lock_across_forks
 
-#: A compiled kernel: integers in, as a rule nothing out.
+#: A compiled kernel: takes integers and usually returns nothing.
 Kernel = Callable[..., Any]
 
 _compiled: dict[tuple[str, tuple[object, ...]], Kernel] = {}
 _addresses: dict[Kernel, int] = {}
 _lock = lock_across_forks()
 _stopped = False
-# What the first kernel takes with the parts of Numba that come with it (160 MiB), and any other (up to 35 MiB).
+# Memory taken by the first kernel with the required parts of Numba (160 MiB), and by any later one (up to 35 MiB).
 _FIRST_BYTES, _NEXT_BYTES = 192 << 20, 64 << 20
-#: Twice the calls within one another that Numba has taken; Python's limit of 1,000 did not leave them to every caller.
+#: Twice the recursion depth that Numba has needed; some callers leave too little of Python's limit of 1,000.
 _FRAMES = 2000
 _IDLE = (
     typed_passes.DumpParforDiagnostics,
@@ -64,11 +64,11 @@ _IDLE = (
     untyped_passes.RewriteDynamicRaises,
     untyped_passes.WithLifting,
 )
-"""Passes of Numba for what kernels lack: closures, arrays, ``with`` and ``raise``."""
+"""Numba passes for constructs that kernels do not use: closures, arrays, ``with`` and ``raise``."""
 
 
 class _Part(JITCodeLibrary):
-    """The code of a function that kernels call: it goes into theirs, where all of it is optimized and emitted, once."""
+    """Code of a function that kernels call: linked into the kernel's module, which is optimized and emitted once."""
 
     codegen = SimpleNamespace(set_env=lambda name, environment: None)
 
@@ -80,10 +80,10 @@ class _Part(JITCodeLibrary):
 
 
 class _Compiler(Compiler):
-    """Numba's compiler without passes that would change nothing in kernels."""
+    """Numba's compiler without passes that have no effect on kernels."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """Leave out the idle passes, which take a tenth of the time."""
+        """Omit the passes without effect, which take a tenth of the time."""
         (pipeline,) = super().define_pipelines()
         kept = PassManager(pipeline.pipeline_name)
         for kind, description in pipeline.passes:
@@ -94,21 +94,21 @@ class _Compiler(Compiler):
 
 
 class _PartCompiler(_Compiler):
-    """The compiler for functions that kernels call."""
+    """Compiler for functions that kernels call."""
 
     def __init__(self, typingctx: Any, targetctx: Any, library: Any, *others: Any) -> None:
         super().__init__(typingctx, targetctx, _Part(targetctx.codegen(), "part"), *others)
 
 
 class KernelCache(_Cache):
-    """The cache that Numba asks before it compiles and tells afterwards."""
+    """Cache that Numba consults before compiling and updates afterwards."""
 
     def __init__(self, name: str, key: tuple[object, ...]) -> None:
         self._name, self._key = name, key
 
     @property
     def cache_path(self) -> str | None:
-        """The directory of files."""
+        """Directory of the files."""
         return str(cache.directory())
 
     def _full_key(self, sig: Any, codegen: Any) -> tuple[object, ...]:
@@ -116,12 +116,12 @@ class KernelCache(_Cache):
         return (*self._key, str(sig), codegen.magic_tuple(), versions, target.requested(codegen), config.OPT)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the code compiled for these types of arguments; None when it must be compiled."""
-        # All that machine code needs. What Numba needs to compile takes four times as long, SciPy's BLAS among it.
+        """Return the code compiled for these argument types; None if it must be compiled."""
+        # Sufficient for machine code. What Numba needs to compile, such as SciPy's BLAS, takes four times as long.
         rtsys.initialize(target_context)
         contents = cache.read(self._name, self._full_key(sig, target_context.codegen()))
         if contents is not None:
-            # Damaged or foreign contents can fail anywhere: compile again.
+            # Loading damaged or foreign contents can fail in any way: compile again.
             with suppress(Exception):
                 found = CompileResult._rebuild(target_context, *pickle.loads(contents))
                 notice.found += 1
@@ -130,23 +130,23 @@ class KernelCache(_Cache):
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep what was compiled."""
+        """Store compiled code."""
         notice.end()
         lost = cache.write(self._name, self._full_key(sig, data.codegen), dumps(data._reduce()))
         if lost is not None:
             notice.lost.append(lost)
 
     def enable(self) -> None:
-        """Do nothing: kernels are always kept, and files of other keys never read."""
+        """Do nothing: kernels are always cached, and files with other keys are never read."""
 
     disable = flush = enable
 
 
 @contextmanager
 def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
-    """Give the symbols of the functions that are compiled meanwhile numbers that no other kernel's have.
+    """Make the symbols of functions compiled within this context unique to the kernel.
 
-    Numba counts functions from 1 in every process. Kernels that two processes compiled, loaded into a third, would
+    Numba numbers functions from 1 in every process. Kernels compiled by two processes and loaded into a third would
     share symbols, and one would run the other's inner functions.
     """
     before = FunctionIdentity._unique_ids
@@ -159,7 +159,7 @@ def _symbols_of(name: str, key: tuple[object, ...]) -> Iterator[None]:
 
 
 def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
-    """Remember the signatures that Numba finds for calls: it looks for each, and again until no type changes."""
+    """Cache the signatures that Numba resolves for calls: it resolves each repeatedly until all types are stable."""
     found = dict[tuple[Any, ...], Any]()
 
     def resolved(function: Any, args: Any, kws: Any) -> Any:
@@ -173,14 +173,14 @@ def _once(resolve: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """Compile where NUMBA_DISABLE_JIT asks for plain Python too: vectors and addresses exist in compiled code only.
+    """Compile even if NUMBA_DISABLE_JIT requests plain Python: vectors and addresses exist in compiled code only.
 
-    Also from deep within a program, whatever its limit of recursion; without garbage collections, which take a fifth of
-    the time, as nearly all that the compiler makes is still in use; and without resolving a call of the same types
-    again, as 83 of 100 are. Numba's lock keeps other threads' compilations out of that.
+    Raises the recursion limit for deeply nested callers; disables garbage collection, which takes a fifth of the time,
+    since nearly all objects of the compiler are still in use; and resolves calls with equal types once, which applies
+    to 83 of 100. Numba's lock excludes other threads' compilations meanwhile.
     """
     with global_compiler_lock:
-        config.reload_config()  # as the compiler would do, undoing this
+        config.reload_config()  # as the compiler would do later, undoing this
         before, config.DISABLE_JIT = config.DISABLE_JIT, 0
         limit, collects = sys.getrecursionlimit(), gc.isenabled()
         sys.setrecursionlimit(limit + _FRAMES)
@@ -195,12 +195,12 @@ def _compiling() -> Iterator[None]:
             if collects:
                 gc.enable()
             config.DISABLE_JIT = before
-            if sys.getrecursionlimit() == limit + _FRAMES:  # else another thread's
+            if sys.getrecursionlimit() == limit + _FRAMES:  # unless another thread has changed it
                 sys.setrecursionlimit(limit)
 
 
 def _require_memory(name: str) -> None:
-    """Refuse to begin where LLVM would run out of memory, which ends the process."""
+    """Raise an error if LLVM would run out of memory, which would end the process."""
     nbytes = _NEXT_BYTES if _compiled else _FIRST_BYTES
     try:
         mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
@@ -209,18 +209,18 @@ def _require_memory(name: str) -> None:
 
 
 def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., Any]], nogil: bool = True) -> Kernel:
-    """The compiled form of the function that ``make`` returns; all its parameters are int64.
+    """Return the compiled form of the function that ``make`` returns; all its parameters are int64.
 
     Args:
-        name: what the file in the cache is called.
-        key: what tells this kernel from others of the name; its repr must be the same in every process. The source of
-            this package, the versions of Numba and LLVM and the target need not be mentioned.
-        make: called only when the process has not compiled or loaded this kernel yet.
-        nogil: whether it runs without the GIL.
+        name: file name in the cache.
+        key: distinguishes kernels of the same name; its repr must be equal in every process. The source of this
+            package, the versions of Numba and LLVM and the target are implied.
+        make: called only if the process has not compiled or loaded this kernel yet.
+        nogil: True to run without the GIL.
 
     Raises:
         RuntimeError: the process is ending, and LLVM with it.
-        MemoryError: there is too little to compile or load it in.
+        MemoryError: too little memory is left to compile or load the kernel.
     """
     found = _compiled.get((name, key))
     if found is not None:
@@ -233,12 +233,12 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
             function = make()
             signature = (types.int64,) * function.__code__.co_argcount
             with _compiling(), _symbols_of(name, key):
-                # Divisions by zero as IEEE 754 has them, of integers 0: no branch to raise an exception at each.
+                # Division by zero follows IEEE 754 and gives 0 for integers: no branch that raises an exception.
                 options = {"no_cfunc_wrapper": True, "error_model": "numpy", "pipeline_class": _Compiler}
                 dispatcher = numba.njit(nogil=nogil, **options)(function)
                 dispatcher._cache = KernelCache(name, key)
                 dispatcher.compile(signature)
-            # The entry point takes half the time of the dispatcher's call, which would look at the types again.
+            # Calling the entry point takes half the time of the dispatcher, which would inspect the types again.
             result = dispatcher.overloads[signature]
             _addresses[result.entry_point] = result.library.get_pointer_to_function(result.fndesc.llvm_func_name)
             _compiled[name, key] = result.entry_point
@@ -249,7 +249,7 @@ def kernel(name: str, key: tuple[object, ...], make: Callable[[], Callable[..., 
 
 
 def stop() -> None:
-    """Compile and load nothing any more; returns when nothing is."""
+    """Stop compiling and loading kernels; return when none is in progress."""
     global _stopped
     with _lock:
         _stopped = True
@@ -270,19 +270,19 @@ def register_jitable(*, forceinline: bool) -> Callable[[F], F]: ...
 
 
 def register_jitable(function: Any = None, /, **options: bool) -> Any:
-    """Numba's decorator, but a function is neither optimized nor emitted on its own, nor has it an entry for C.
+    """Register a function for compiled code as Numba does, but without optimizing, emitting or wrapping it on its own.
 
-    That took half of a kernel's compilation.
+    These steps took half of a kernel's compilation time.
     """
     decorate = extending.register_jitable(no_cfunc_wrapper=True, pipeline_class=_PartCompiler, **options)
     return decorate if function is None else decorate(function)
 
 
 def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function for compiled code of one that emits its instructions.
+    """Make a function for compiled code from one that emits its instructions.
 
     Decorates ``emit(builder, *values)``, or ``emit(context, builder, *values)``, which returns the result's value, or
-    nothing where ``result`` is ``types.void``. Numbers are converted to the parameters' types; vectors must have them.
+    nothing if ``result`` is ``types.void``. Numbers are converted to the parameters' types; vectors must match.
     A parameter may also be a class of types, or a tuple of alternatives.
     """
 
@@ -296,9 +296,9 @@ def intrinsic(result: Any, *parameters: Any, doc: str | None = None) -> Callable
 def generic(
     typed: Callable[..., Any], arity: int | None = None, doc: str | None = None
 ) -> Callable[[Callable[..., Any]], Any]:
-    """Make a function as ``intrinsic`` does, whose signature ``typed`` makes of its arguments' types.
+    """Make a function as ``intrinsic`` does, with a signature computed by ``typed`` from the argument types.
 
-    That returns None where there is none. Arguments are converted to the signature's types.
+    ``typed`` returns None if there is no such signature. Arguments are converted to the signature's types.
     """
     count = len(inspect.signature(typed).parameters) if arity is None else arity
 
@@ -323,7 +323,7 @@ def generic(
 
 
 def _converted(given: Any, wanted: Any) -> Any:
-    """The type to which an argument is converted for a parameter, None if it cannot be."""
+    """Return the type to which an argument is converted for a parameter, None if that is impossible."""
     if isinstance(wanted, tuple):
         return next((kind for kind in (_converted(given, one) for one in wanted) if kind is not None), None)
     if isinstance(wanted, type):
@@ -335,26 +335,26 @@ def _converted(given: Any, wanted: Any) -> Any:
 
 
 _PATIENCE_S = 1.0
-"""Spent compiling in this process before it says so."""
+"""Seconds of compilation in this process before a notice is printed."""
 
 
 class Notice:
-    """A line on standard error, once a process. Its methods are called under Numba's compiler lock."""
+    """Notice on standard error, once per process. Its methods are called under Numba's compiler lock."""
 
     def __init__(self) -> None:
         self.wanted = True
         self.found = 0
-        """Kernels that this process found in the cache."""
+        """Number of kernels found in the cache."""
         self.compiled = 0
-        """Kernels that it compiled."""
+        """Number of kernels compiled."""
         self.lost: list[str] = []
-        """Reasons why kernels could not be kept."""
+        """Reasons why kernels could not be cached."""
         self._depth = 0
         self._spent = self._begun = 0.0
         self._timer: threading.Timer | None = None
 
     def begin(self) -> None:
-        """Begin to compile a function, which may compile others first."""
+        """Mark the beginning of a compilation, which may be nested."""
         self._depth += 1
         if self._depth == 1:
             self._begun = perf_counter()
@@ -364,7 +364,7 @@ class Notice:
                 self._timer.start()
 
     def end(self) -> None:
-        """Have compiled it."""
+        """Mark the end of a compilation."""
         self.compiled += 1
         self._depth = max(0, self._depth - 1)
         if self._depth == 0:

@@ -1,7 +1,7 @@
-"""Tiles of any layouts: gathered, computed by a kernel over contiguous elements, scattered.
+"""Tiles of any layouts: gather, compute by a kernel over contiguous elements, scatter.
 
-A plan reduces layouts to rows × columns and outer dimensions, cuts these into tiles, and describes that to the loop in
-a ``Tiling``. What is contiguous in a tile is used where it is; the rest comes through buffers.
+A plan reduces layouts to rows × columns and outer dimensions, divides these into tiles, and describes them to the loop
+in a ``Tiling``. Tiles that are contiguous in a tensor are used in place; others go through buffers.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from aclnn.kernels.cpu.threads import Loop, chunked
 from aclnn.kernels.layouts import Axis, Geometry
 
 TILE = 1024
-"""Elements of a tile, half as many where some have eight bytes: three buffers of it, 12 KiB, leave room in an L1 cache
-of 32 KiB for what they come from."""
+"""Elements of a tile, half as many if any have eight bytes: three buffers, 12 KiB, leave room in an L1 cache of 32 KiB
+for the tensors' own lines."""
 
 BUFFER = 4 * TILE
 
 _SQUARE = 32
-"""Edge of the tiles of transpositions: 128 bytes of float32 in either direction."""
+"""Edge of the tiles of transpositions: 128 bytes of float32 in both directions."""
 
 _BAND = 512
-"""Columns of a transposition that are walked downwards together: a page of each is found in the second-level TLB."""
+"""Columns of a transposition that are traversed downwards together: the second-level TLB holds a page of each."""
 
 LONG, PIECE = 512, 1 << 14
-"""Elements of the shortest row that is taken by itself, and of what is taken of longer ones at a time."""
+"""Length of the shortest row processed individually, and of the pieces of longer rows."""
 
 _ROWS_AHEAD = 8
 
 STREAMED_ROW = 4096
-"""Bytes of the shortest row that is written around the cache (docs/tuning.md)."""
+"""Bytes of the shortest row written with non-temporal stores (docs/tuning.md)."""
 
 _LINE = 64
 
 CACHED, NONTEMPORAL, NONTEMPORAL_UNFENCED = range(3)
-"""Store policies: through the cache; around it, visible to other threads when the kernel returns; around it, visible
-when its caller has finished streams. Around the cache each output must be aligned to its elements, and several alike
-within lines."""
+"""Store policies: through the cache; non-temporal, visible to other threads when the kernel returns; non-temporal,
+visible when the caller has fenced. For non-temporal stores each output must be aligned to its elements, and several
+outputs must have the same offset within cache lines."""
 
 
 @declared
@@ -64,14 +64,14 @@ class Operands(ctypes.Structure):
 
     policy: Int64
     constants: Address
-    """A table of values at 16-bit x, or numbers of float64."""
+    """Address of a table of values at 16-bit x, or of float64 numbers."""
     addresses: Annotated[Any, ctypes.c_void_p * 3]
-    """The outputs, then the inputs; as many as the kernel has."""
+    """Addresses of the outputs, then of the inputs; as many as the kernel has."""
 
 
 @declared
 class Steps(ctypes.Structure):
-    """Bytes of an operand's element, from one row to the next, and from one column to the next."""
+    """Size of an operand's element, and strides between rows and columns, in bytes."""
 
     size: Int64
     row: Int64
@@ -80,10 +80,10 @@ class Steps(ctypes.Structure):
 
 @declared
 class Tiling(ctypes.Structure):
-    """The tiles of a plan; outputs come before inputs."""
+    """Tiles of a plan; outputs precede inputs."""
 
     kernel: Int64
-    """The address of a kernel over contiguous elements."""
+    """Address of a kernel over contiguous elements."""
     constants: Address
     policy: Int64
     movers: Annotated[Any, ctypes.c_int64 * 3]
@@ -93,13 +93,13 @@ class Tiling(ctypes.Structure):
     tile_rows: Int64
     tile_columns: Int64
     band: Int64
-    """Tiles beside one another that are done before those below."""
+    """Number of horizontally adjacent tiles processed before those below."""
     steps: Annotated[int, ctypes.c_int64, To(Steps)]
     """Steps of each operand."""
     outer: Int64
-    """The number of dimensions outside of rows and columns."""
+    """Number of dimensions outside rows and columns."""
     axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """Extent of each outer dimension and every operand's step in bytes, the last dimension first."""
+    """Extent of each outer dimension and every operand's stride in bytes, innermost dimension first."""
 
 
 @declared
@@ -113,9 +113,9 @@ class Strided(ctypes.Structure):
 
 @register_jitable
 def move_along(places: Any, operands: int, axis: Any, axes: int, position: int) -> None:
-    """Move every operand's place along axes, the last one first, to a position in their product."""
+    """Advance every operand's address along axes, innermost first, to a position in their product."""
     for _ in range(axes):
-        above = position // axis[0] if position >= axis[0] else 0  # mostly 0, without a division
+        above = position // axis[0] if position >= axis[0] else 0  # usually 0, without a division
         index, position = position - above * axis[0], above
         for k in range(operands):
             places[k] = places[k] + index * axis[1 + k]
@@ -124,7 +124,7 @@ def move_along(places: Any, operands: int, axis: Any, axes: int, position: int) 
 
 @declared
 class Block(ctypes.Structure):
-    """Rows and columns to be copied between a tile, which has no gaps, and a tensor."""
+    """Rows and columns to copy between a contiguous tile and a tensor."""
 
     target: Address
     target_row: Int64
@@ -135,9 +135,9 @@ class Block(ctypes.Structure):
     rows: Int64
     columns: Int64
     scatters: Int64
-    """1 if the target is in the tensor, where elements may coincide; 0 if the source is."""
+    """1 if the target is the tensor, where elements may alias; 0 if the source is."""
     ahead: Int64
-    """Bytes in the tensor from this block to the next."""
+    """Distance in the tensor from this block to the next, in bytes."""
 
 
 _operands_at, _strided_at, _block_at = pointer_to(Operands), pointer_to(Strided), pointer_to(Block)
@@ -150,7 +150,7 @@ def move_tile(
     mover: int, scatters: int, tile: Any, tile_row: int, tile_column: int, place: Any, row: int, column: int,
     rows: int, columns: int, ahead: int,
 ) -> None:  # fmt: skip
-    """Gather rows and columns of a tensor into a tile, or scatter them, by the kernel ``mover``."""
+    """Gather rows and columns of a tensor into a tile, or scatter them, with the kernel ``mover``."""
     block = _block_at(stack_alloc(_BLOCK_BYTES))
     block.rows, block.columns, block.scatters, block.ahead = rows, columns, scatters, ahead
     if scatters:
@@ -163,27 +163,27 @@ def move_tile(
 
 
 class Tiles(NamedTuple):
-    """The description of tiles and what a plan needs to know of it."""
+    """Description of tiles, and what a plan needs to know of them."""
 
     tiling: Tiling
     arrays: tuple[Any, ...]
-    """Arrays that the description refers to."""
+    """Arrays to which the description refers."""
     total: int
     elements: int
     """Number of elements of each tile."""
 
 
 def _densest(axes: Sequence[Axis], operand: int) -> int | None:
-    """The axis along which an operand's elements lie closest together, if it moves at all."""
+    """Return the axis with the smallest stride of an operand, None if all are zero."""
     steps = [abs(axis.steps[operand]) or math.inf for axis in axes]
     return None if min(steps) == math.inf else steps.index(min(steps))
 
 
 def _rows_and_columns(axes: Sequence[Axis], ordered: bool) -> tuple[int | None, int | None]:
-    """The axes that become a tile's sides; the others stay outside.
+    """Return the axes that become a tile's sides; the others are outer dimensions.
 
-    Columns run along the axis that is densest for most operands, for the output in doubt; rows along the one that is
-    for another operand, so that each is read or written along its own lines.
+    Columns run along the axis that is densest for most operands, or in case of a tie for the output; rows run along
+    the axis that is densest for another operand, so that each is accessed along its own cache lines.
     """
     last = len(axes) - 1
     if ordered or last < 1:
@@ -195,7 +195,7 @@ def _rows_and_columns(axes: Sequence[Axis], ordered: bool) -> tuple[int | None, 
 
 
 def _tile_shape(rows: int, columns: int, most: int, transposed: bool) -> tuple[int, int]:
-    """Rows and columns of a tile of ``most`` elements."""
+    """Return rows and columns of a tile of ``most`` elements."""
     if not transposed:
         width = min(columns, most)
     elif rows < _SQUARE:
@@ -208,14 +208,14 @@ def _tile_shape(rows: int, columns: int, most: int, transposed: bool) -> tuple[i
 def tile(
     geometry: Geometry, sizes: Sequence[int], outputs: int, evaluator: tuple[int, int], stream_bytes: int
 ) -> Tiles:
-    """Cut a walk into tiles.
+    """Divide an iteration space into tiles.
 
     Args:
-        geometry: the walk.
-        sizes: bytes of each operand's elements, the outputs last.
-        outputs: how many of the operands are outputs.
+        geometry: the iteration space.
+        sizes: element size of each operand in bytes, outputs last.
+        outputs: number of operands that are outputs.
         evaluator: addresses of the kernel over contiguous elements and of its constants.
-        stream_bytes: long rows of results at least this large go around the cache.
+        stream_bytes: minimum size of results whose long rows use non-temporal stores.
     """
     unit = Axis(1, (0,) * len(sizes))
     chosen = _rows_and_columns(geometry.axes, geometry.ordered)
@@ -246,14 +246,14 @@ def tile(
 
 
 def loop(inputs: int, outputs: int) -> Loop:
-    """Tiles in the order of a description (see ``Strided``)."""
+    """Make the kernel that processes tiles in the order of a description (see ``Strided``)."""
     operands = inputs + outputs
     pointers, buffer_bytes = 8 * operands, BUFFER * operands
     operand_bytes = Operands.addresses.offset + pointers
 
     @register_jitable
     def locate(arguments: Any, tile: int, places: Any) -> tuple[int, int]:
-        """Write where a tile begins in each operand to ``places``; its height and width."""
+        """Write each operand's address at the beginning of a tile to ``places``; return the tile's height and width."""
         tiling = arguments.tiling
         rows, columns, tile_rows, tile_columns = tiling.rows, tiling.columns, tiling.tile_rows, tiling.tile_columns
         across, down = (columns + tile_columns - 1) // tile_columns, (rows + tile_rows - 1) // tile_rows
@@ -272,9 +272,9 @@ def loop(inputs: int, outputs: int) -> Loop:
     def move(
         tiling: Any, k: int, scatters: int, tile: Any, place: Any, height: int, width: int, following: Any
     ) -> None:
-        """Gather an operand's tile, or scatter it, and prefetch the next one, which begins at ``following``.
+        """Gather or scatter an operand's tile, and prefetch the next one, which begins at ``following``.
 
-        Of tiles of whole rows, prefetch a few rows ahead.
+        For tiles of whole rows, prefetch a few rows ahead.
         """
         steps = tiling.steps[k]
         ahead = _ROWS_AHEAD * steps.row if width == tiling.columns else address(following) - address(place)
@@ -317,7 +317,7 @@ def loop(inputs: int, outputs: int) -> Loop:
 
 @register_jitable
 def _copy_row(target: Any, source: Any, nbytes: int, scatters: int, ahead: Any) -> None:
-    """Copy a row; what is in a tile behind it may be overwritten. Prefetch as much from ``ahead`` on."""
+    """Copy a row; bytes behind it in a tile may be overwritten. Prefetch as much at ``ahead``."""
     whole = nbytes & -_LINE
     for at in range(0, whole, _LINE):
         prefetch(ahead + at)
@@ -331,7 +331,7 @@ def _copy_row(target: Any, source: Any, nbytes: int, scatters: int, ahead: Any) 
 
 
 def mover(size: int) -> Loop:
-    """Copy a ``Block`` of elements of a size; where some of the target coincide, the last one stays."""
+    """Make the kernel that copies a ``Block`` of elements of a size; among aliasing targets the last one wins."""
     element = {8: ctypes.c_int64, 4: ctypes.c_uint32, 2: ctypes.c_uint16}[size]
     elements_at, whole = pointer_to(element), size < 8
     transpose: Any = transpose_16 if size == 2 else transpose_32
@@ -343,12 +343,12 @@ def mover(size: int) -> Loop:
 
     @register_jitable
     def transposed(to: Any, pitch: int, source: Any, step: int, rows: int, columns: int, block: Any) -> None:
-        """``columns`` runs of ``rows`` neighbours, ``step`` apart, become rows that are ``pitch`` apart."""
+        """Write ``columns`` runs of ``rows`` contiguous elements, ``step`` apart, as rows ``pitch`` apart."""
         in_blocks = whole and columns >= LANES and rows >= LANES
         for left in range(0, columns, LANES):
             for top in range(0, rows, LANES):
                 c, r = left, top
-                if in_blocks:  # the last ones copy some once more, rather than a few one by one
+                if in_blocks:  # the last blocks overlap earlier ones instead of copying a remainder one by one
                     c, r = min(left, columns - LANES), min(top, rows - LANES)
                 corner, origin = to + (r * pitch + c * size), source + (r * size + c * step)
                 outside, distance = (corner, pitch) if block.scatters else (origin, step)
@@ -383,8 +383,8 @@ def mover(size: int) -> Loop:
                 target, source, ahead = target + target_row, source + row, ahead + distance
         else:
             gathers = whole and target_column == size and column == 2 * size
-            scatters = size == 2 and target_column == 2 * size and column == size  # of four bytes one by one is faster
-            vectors = (columns - 1) & -LANES if gathers or scatters else 0  # an element more may be read
+            scatters = size == 2 and target_column == 2 * size and column == size  # 4 bytes are faster singly
+            vectors = (columns - 1) & -LANES if gathers or scatters else 0  # one more element may be read
             for r in range(rows):
                 to, origin = target + r * target_row, source + r * row
                 for c in range(0, vectors, LANES):
@@ -399,10 +399,10 @@ def mover(size: int) -> Loop:
 
 
 def mover_address(size: int) -> int:
-    """Return the address of the kernel ``mover`` for elements of so many bytes."""
+    """Return the address of the kernel ``mover`` for an element size in bytes."""
     return address_of(kernel(f"mover-{size}", (), lambda: mover(size)))
 
 
 def movers(sizes: Collection[int]) -> Any:
-    """Return these addresses for 2, 4 and 8 bytes, 0 for a size that is not among those given."""
+    """Return the addresses of ``mover`` for 2, 4 and 8 bytes, 0 for sizes that are not given."""
     return (ctypes.c_int64 * 3)(*(mover_address(size) if size in sizes else 0 for size in (2, 4, 8)))

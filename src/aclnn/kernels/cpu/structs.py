@@ -9,14 +9,14 @@ A struct is declared once, its fields as annotations::
         source: Address
         extents: Annotated[Any, ctypes.c_int64 * 8]
 
-In Python it is a ``ctypes.Structure``. ``rows_at = pointer_to(Rows)`` is a function of compiled code: ``rows_at(a)``
-takes an int64, such as ``ctypes.addressof`` gives, or another pointer for a pointer p to a struct. ``p.count`` loads,
-``p.count = n`` stores, and ``p.extents``, an array or a struct within the struct, is a pointer to its first element.
-``p + i`` is the i-th element from p on (bytes for an ``Address``), ``p[i]`` that element: a number or (``c_void_p``) a
-pointer is loaded, and ``p[i] = v`` stores, whether aligned or not; of structs it is a pointer. A pointer is true unless
-it is null, and ``address(p)`` is its number.
+In Python it is a ``ctypes.Structure``. In compiled code, ``rows_at = pointer_to(Rows)`` converts an int64, such as
+``ctypes.addressof`` returns, or another pointer to a pointer p to the struct. ``p.count`` loads, ``p.count = n``
+stores, and ``p.extents``, a nested array or struct, is a pointer to its first element. ``p + i`` points to the i-th
+element after p (in bytes for an ``Address``), and ``p[i]`` is that element: a number or (``c_void_p``) a pointer is
+loaded, ``p[i] = v`` stores, aligned or not; a struct is a pointer. A pointer is true unless it is null, and
+``address(p)`` is its integer.
 
-LLVM sees offsets into one object, where an address that was computed as an integer could lie in any.
+LLVM sees offsets into one object, whereas an address computed as an integer could point into any.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ _IN_COMPILED_CODE = {
     ctypes.c_float: (types.float32, ir.FloatType()),
     ctypes.c_double: (types.float64, ir.DoubleType()),
 }
-"""The types that Numba and LLVM have for those of ctypes."""
+"""Types of Numba and LLVM for those of ctypes."""
 _NUMBERS, _LLVM = {kind: number for kind, (number, _) in _IN_COMPILED_CODE.items()}, dict(_IN_COMPILED_CODE.values())
 
 
 class To:
-    """The pointee of a field of addresses, in an annotation."""
+    """Pointee of an address field, for its annotation."""
 
     def __init__(self, pointee: Any) -> None:
         self.pointee = pointee
@@ -67,28 +67,28 @@ Int32 = Annotated[int, ctypes.c_int32]
 Float32 = Annotated[float, ctypes.c_float]
 Float64 = Annotated[float, ctypes.c_double]
 Address = Annotated[int, ctypes.c_int64, To(None)]
-"""The address of bytes, a number in Python; ``Annotated[int, c_int64, To(Rows)]`` is that of a struct."""
+"""Address of bytes, an integer in Python; ``Annotated[int, c_int64, To(Rows)]`` is the address of a struct."""
 Shared = Annotated[int, ctypes.c_int64, _WITHIN]
-"""A number that several threads write: compiled code gets a pointer to it, for ``atomics``."""
+"""Integer that several threads write: compiled code gets a pointer to it, for ``atomics``."""
 
 
 class Pointer(types.Type):
-    """Numba's type of pointers to a struct, a number, or (None) bytes."""
+    """Numba type of pointers to a struct, a number, or (None) bytes."""
 
     def __init__(self, pointee: Any) -> None:
         super().__init__("p" if pointee is None else f"p{pointee.__name__}")
         self.pointee = pointee
         self.size = 1 if pointee is None else ctypes.sizeof(pointee)
         self.element = _pointer(None) if pointee is ctypes.c_void_p else _NUMBERS.get(pointee)
-        """The type of a loaded element, None where elements are structs or bytes."""
+        """Type of a loaded element, None if elements are structs or bytes."""
 
 
 class _Field(NamedTuple):
     offset: int
     place: Pointer
-    """The type of a pointer to the field, or to the first element of an array."""
+    """Type of a pointer to the field, or to the first element of an array."""
     value: Any
-    """The type of what is loaded: a number, or the pointer that the field holds; None of what lies within."""
+    """Type of a loaded value: a number, or the pointer that the field holds; None for a nested struct or array."""
 
 
 _fields: dict[Any, dict[str, _Field]] = {}
@@ -102,15 +102,15 @@ def _pointer(pointee: Any) -> Pointer:
 
 
 def declared(struct: type[S]) -> type[S]:
-    """Make a struct's fields of its annotations, ``Annotated[type in Python, type of ctypes]``.
+    """Define a struct's fields by its annotations, ``Annotated[type in Python, type of ctypes]``.
 
     Raises:
-        TypeError: another struct has its name, of which symbols of compiled code are made.
+        TypeError: another struct has its name, which occurs in symbols of compiled code.
     """
     if any(struct.__name__ == other.__name__ for other in _fields):
         raise TypeError(f"declared: struct: expected a new name, got {struct.__name__} again")
     names = vars(sys.modules[struct.__module__])
-    # Most are names: typing.get_type_hints would compile each as an expression.
+    # Most annotations are names: typing.get_type_hints would compile each as an expression.
     hints = {
         name: get_args(names[text] if text in names else eval(text, names))[1:]
         for name, text in struct.__annotations__.items()
@@ -128,7 +128,7 @@ def declared(struct: type[S]) -> type[S]:
 
 
 ADDRESS = Pointer, types.int64
-"""A parameter of an intrinsic."""
+"""Parameter types of an intrinsic that takes an address."""
 
 
 @register_model(Pointer)
@@ -138,14 +138,14 @@ class _PointerModel(models.PrimitiveModel):
 
 
 def pointer(builder: ir.IRBuilder, address: ir.Value, pointee: ir.Type) -> ir.Value:
-    """An address, an integer or a pointer, as a pointer to a value of LLVM's type."""
+    """Convert an address, an integer or a pointer, to a pointer to a value of an LLVM type."""
     if isinstance(address.type, ir.IntType):
         return builder.inttoptr(address, pointee.as_pointer())
     return builder.bitcast(address, pointee.as_pointer())
 
 
 def moved(builder: ir.IRBuilder, address: ir.Value, distance: ir.Value) -> ir.Value:
-    """An address, an integer or a pointer, so many bytes further."""
+    """Return an address, an integer or a pointer, advanced by a number of bytes."""
     if isinstance(address.type, ir.IntType):
         return builder.add(address, distance)
     return builder.gep(address, [distance])
@@ -153,7 +153,7 @@ def moved(builder: ir.IRBuilder, address: ir.Value, distance: ir.Value) -> ir.Va
 
 @cache
 def pointer_to(pointee: Any) -> Any:
-    """Return the function that takes an address for a pointer to a struct, a number of ctypes, or bytes (None)."""
+    """Return the function that converts an address to a pointer to a struct, a ctypes number, or bytes (None)."""
 
     @intrinsic(_pointer(pointee), ADDRESS)
     def cast(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
@@ -169,7 +169,7 @@ BYTES = _pointer(None)
 
 @intrinsic(types.int64, ADDRESS)
 def address(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The number of a pointer; an address that is a number as it is."""
+    """Return the integer of a pointer; an integer address unchanged."""
     return value if isinstance(value.type, ir.IntType) else builder.ptrtoint(value, _INT64)
 
 
@@ -253,7 +253,7 @@ def _is_not_null(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.V
 
 
 def reloaded(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """The address, but unknown to the compiler: it loads from there again rather than keep values in registers."""
+    """Return the address, opaque to the compiler, which then loads again instead of keeping values in registers."""
     return builder.asm(ir.FunctionType(address.type, [address.type]), "", "=r,0", [address], False)
 
 
@@ -261,8 +261,8 @@ optimization_barrier = generic(lambda address: address(address))(reloaded)
 
 
 def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> ir.Value:
-    """Call the kernel at an address; the address of the exception that it raised, 0 for none."""
-    # Numba's calling convention: places for the result and for an exception come first, a status is returned.
+    """Call the kernel at an address; return the address of the exception that it raised, 0 for none."""
+    # Numba's calling convention: pointers for the result and an exception come first; the status is returned.
     place = _INT8.as_pointer()
     function = ir.FunctionType(_INT32, [place.as_pointer()] * 2 + [arg.type for arg in args])
     result, exception = (cgutils.alloca_once(builder, place) for _ in range(2))
@@ -272,7 +272,7 @@ def _exception_of(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> i
 
 
 def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
-    """Leave the function that is being built with the exception at an address, unless that is 0."""
+    """Return from the function that is being built with the exception at an address, unless that is 0."""
     with cgutils.if_unlikely(builder, builder.icmp_unsigned("!=", exception, _INT64(0))):
         place = builder.function.args[1]
         builder.store(builder.inttoptr(exception, place.type.pointee), place)
@@ -281,7 +281,7 @@ def _raise_again(builder: ir.IRBuilder, exception: ir.Value) -> None:
 
 @intrinsic(types.void, types.int64, ADDRESS, ADDRESS, types.int64, types.int64)
 def call_pointer(builder: ir.IRBuilder, kernel: ir.Value, *args: ir.Value) -> None:
-    """Call the kernel at an address with its arguments, counter, step and end; its exception is the caller's."""
+    """Call the kernel at an address with its arguments, counter, step and end; propagate its exception."""
     _raise_again(builder, _exception_of(builder, kernel, *args))
 
 
@@ -296,12 +296,12 @@ raise_again = intrinsic(
 
 @extending.intrinsic
 def stack_alloc(typingctx: Any, size: Any) -> Any:
-    """A pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
+    """Return a pointer to this many bytes on the stack, 64-byte aligned; ``size`` is a constant."""
     if not isinstance(size, types.IntegerLiteral):
         return None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: tuple[ir.Value, ...]) -> ir.Value:
-        # Not alloca_once, which would fill it with zeros: 4 KiB of them cost LLVM seconds.
+        # Not alloca_once, which would zero the memory: 4 KiB cost LLVM seconds.
         with builder.goto_entry_block():
             room = builder.alloca(ir.ArrayType(_INT8, size.literal_value))
         room.align = 64

@@ -1,4 +1,4 @@
-"""The machine that kernels are compiled for: its instructions, cache and processors."""
+"""The machine that kernels are compiled for: instruction set, caches and processors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _features(codegen: Any) -> tuple[str, set[str]]:
 
 
 def _flavours(codegen: Any) -> tuple[str, ...]:
-    """Return those of ``FLAVOURS`` that the target of a compilation has, the widest first."""
+    """Return the ``FLAVOURS`` that a compilation's target supports, widest first."""
     triple, features = _features(codegen)
     if triple.startswith(("aarch64", "arm64")):
         return "neon", "generic"
@@ -30,10 +30,10 @@ def _flavours(codegen: Any) -> tuple[str, ...]:
 
 
 def requested(codegen: Any) -> str:
-    """``ACLNN_VECTOR``: auto, or a flavour to be used instead of the widest, for tests.
+    """Return ``ACLNN_VECTOR``: auto, or the flavour to use instead of the widest, for tests.
 
     Raises:
-        ValueError: another word, or a flavour that this processor lacks.
+        ValueError: an unknown word, or a flavour that this processor lacks.
     """
     word = os.environ.get("ACLNN_VECTOR") or "auto"
     choices = "auto", *_flavours(codegen)
@@ -44,68 +44,68 @@ def requested(codegen: Any) -> str:
 
 
 def flavour(context: Any) -> str:
-    """The widest flavour that the target of a compilation has, or the requested one."""
+    """Return the widest flavour that a compilation's target supports, or the requested one."""
     codegen = context.codegen()
     word = requested(codegen)
     return _flavours(codegen)[0] if word == "auto" else word
 
 
 def has_wide_registers() -> bool:
-    """True when kernels that are compiled now have registers of 512 bits."""
+    """Return True if kernels compiled now use registers of 512 bits."""
     return flavour(host()) == "avx512"
 
 
 @cache
 def host() -> Any:
-    """Return what Numba compiles for, made while nothing is compiled.
+    """Return Numba's code generator, created while nothing is compiled.
 
-    Compiling takes Numba's lock first and then that of this attribute, which takes Numba's lock when it is made.
+    Compilation takes Numba's lock and then this attribute's, whose creation takes Numba's lock.
     """
     from numba.core.compiler_lock import global_compiler_lock
-    from numba.core.registry import cpu_target  # takes time to import
+    from numba.core.registry import cpu_target  # slow import
 
     with global_compiler_lock:
         return cpu_target.target_context
 
 
 def converts_half(context: Any) -> bool:
-    """True when float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
+    """Return True if float16 is converted by instructions (F16C, or any AArch64) rather than by library calls."""
     triple, features = _features(context.codegen())
     return requested(context.codegen()) != "generic" and ("f16c" in features or triple.startswith(("aarch64", "arm64")))
 
 
 def permutes_words(context: Any) -> bool:
-    """True when one instruction puts sixteen bits anywhere in 512."""
+    """Return True if one instruction permutes the 16-bit elements of 512 bits."""
     return flavour(context) == "avx512" and "avx512bw" in _features(context.codegen())[1]
 
 
 def rounds_bfloat16(context: Any) -> bool:
-    """True when an instruction rounds float32 to bfloat16, making zeros of numbers below the normal ones."""
+    """Return True if an instruction rounds float32 to bfloat16, flushing subnormal numbers."""
     return flavour(context) == "avx512" and "avx512bf16" in _features(context.codegen())[1]
 
 
 def gathers_fast(context: Any) -> bool:
-    """True when one instruction loads sixteen numbers from anywhere sooner than sixteen do.
+    """Return True if one gather instruction loads sixteen numbers faster than sixteen loads.
 
-    Of the processors measured, Intel's with float16 arithmetic (docs/tuning.md).
+    Among the processors measured, these are Intel's with float16 arithmetic (docs/tuning.md).
     """
     return flavour(context) == "avx512" and "avx512fp16" in _features(context.codegen())[1]
 
 
 DROP_PREFETCHES = ("znver1", "znver2", "znver3", "znver4")
-"""Processors, as LLVM names them, that silently drop requests for the second-level cache while there are too many.
+"""Processors, by LLVM name, that silently drop prefetches into the second-level cache if too many are pending.
 
-Measured on Zen 4; older ones are taken to be alike, Zen 5 is not (docs/tuning.md).
+Measured on Zen 4; older ones are assumed to be alike, Zen 5 does not (docs/tuning.md).
 """
 
 
 def drops_prefetches(context: Any) -> bool:
-    """True on the processors of ``DROP_PREFETCHES``."""
+    """Return True for the processors of ``DROP_PREFETCHES``."""
     return context.codegen().magic_tuple()[1] in DROP_PREFETCHES
 
 
 def _largest_cache() -> int:
-    """Bytes of the largest cache that the first processor reaches; 16 MiB where the system does not say."""
+    """Return the size of the largest cache of the first processor; 16 MiB if the system does not report it."""
     sizes = []
     for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
         try:
@@ -117,22 +117,22 @@ def _largest_cache() -> int:
 
 
 def processors() -> int:
-    """Return the number of processors this process may run on; no more than its control group gives it the time of."""
+    """Return the number of processors that this process may use, within its control group's limit."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(count, math.ceil(cgroups.processors() or count)))
 
 
 PROCESSOR_BYTES = 16 << 20
-"""A processor's part of a cache that it shares, however large that is (docs/tuning.md)."""
+"""Assumed share of a processor in a shared cache, however large (docs/tuning.md)."""
 
 
 def stream_bytes(largest_cache: int, count: int) -> int:
-    """Return the least size of results written around the cache, from its size and the number of processors."""
+    """Return the minimum size of results for non-temporal stores, given the cache size and number of processors."""
     return max(4 << 20, min(largest_cache, PROCESSOR_BYTES * count) // 3)
 
 
 STREAM_BYTES = stream_bytes(_largest_cache(), processors())
-"""Results at least this large are written around the cache, which cannot hold them and two operands as well.
+"""Minimum size of results for non-temporal stores: the cache cannot hold them together with two operands.
 
-A machine's page in docs/benchmarks shows both sides of the switch; no result depends on it.
+A machine's page in docs/benchmarks shows both sides of this threshold; results do not depend on it.
 """

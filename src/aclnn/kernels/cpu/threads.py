@@ -2,15 +2,15 @@
 
 Every kernel is ``kernel(arguments, counter, step, end)``: ``arguments`` is the address of a struct (see ``structs``),
 ``counter`` that of the thread's ``Share`` of the chunks of ``step``, or 0 for a thread that does everything up to
-``end``. ``take`` finds the next chunk; ``chunked`` makes such a kernel of a function that does one chunk.
+``end``. ``take`` finds the next chunk; ``chunked`` makes such a kernel from a function that processes one chunk.
 
-A parallel region is described in memory. The thread that leads it fills the description in, opens the region and works;
-the workers look at it in a short loop, enter while it is open, take chunks, and leave. The leader closes the region and
-waits until nobody is within. So a call reaches workers that have just worked within a microsecond, where waking them
-takes 30 to 50. Every thread begins with the same part of the work in each call, so that its cache may still have what
-it wrote in the one before, and goes on with what others have not begun: chunks must be independent. Of several callers
-at once one has the workers, and a nested call none; the others work alone. A child process after ``fork`` starts its
-own threads when it first needs them.
+A parallel region is described in memory. Its leader fills in the description, opens the region and works; the workers
+poll it in a short loop, enter while it is open, take chunks, and leave. The leader closes the region and waits until
+nobody is within. So a call reaches recently active workers within a microsecond, while waking them takes 30 to 50.
+Every thread begins with the same part of the work in each call, so that its cache may still hold what it wrote in the
+last one, and continues with parts that others have not begun: chunks must be independent. Of several concurrent callers
+one gets the workers, a nested call none; the others work alone. A child process after ``fork`` starts its own threads
+on demand.
 """
 
 from __future__ import annotations
@@ -48,22 +48,22 @@ Loop = Callable[..., None]
 
 _system: Any = ctypes.PyDLL(None) if os.name == "posix" else None
 
-#: The processor that the calling thread is on; None where that cannot be asked (it is Linux's).
+#: Returns the processor that the calling thread runs on; None if the system cannot tell (only Linux can).
 _processor: Callable[[], int] | None = getattr(_system, "sched_getcpu", None)
 
-#: The address of ``sched_yield``, 0 where there is none.
+#: Address of ``sched_yield``, 0 if there is none.
 _YIELD: int = ctypes.cast(_system.sched_yield, ctypes.c_void_p).value or 0 if hasattr(_system, "sched_yield") else 0
 
 
 @declared
 class Share(ctypes.Structure):
-    """The chunks that a thread begins with, one of a ring; in lines of its own, since others write elsewhere."""
+    """Chunks that a thread begins with, one of a ring; in cache lines of its own, since others write elsewhere."""
 
     next: Shared
-    """The start of the first chunk that nobody has begun."""
+    """Start of the first chunk that has not been taken."""
     end: Int64
     following: Int64
-    """The address of the next share."""
+    """Address of the next share."""
     apart: Annotated[Any, ctypes.c_int64 * 13]
 
 
@@ -72,9 +72,9 @@ _share_at = pointer_to(Share)
 
 @register_jitable
 def take(counter: int, step: int, end: int, alone: int) -> int:
-    """Return the start of a chunk that nobody has begun, own ones first, or ``end`` if there is none left.
+    """Return the start of a chunk that has not been taken, from the own share first, or ``end`` if there is none.
 
-    A thread that works without others has no counter, and gets ``alone``: where it is to go on.
+    A thread that works alone has no counter, and gets ``alone``, the position from which it continues.
     """
     if counter == 0:
         return alone
@@ -89,7 +89,7 @@ def take(counter: int, step: int, end: int, alone: int) -> int:
 
 
 def chunked(part: Any) -> Loop:
-    """Return the kernel of a function that does the chunk [first, last) of what the arguments describe."""
+    """Return the kernel of a function that processes the chunk [first, last) of the arguments."""
     part = register_jitable(part)
 
     def loop(arguments: int, counter: int, step: int, end: int) -> None:
@@ -103,24 +103,24 @@ def chunked(part: Any) -> Loop:
 
 @declared
 class Region(ctypes.Structure):
-    """A parallel region. The leader is found here too: Python may be interrupted between any two of its steps."""
+    """A parallel region. Leadership is recorded here too, as Python may be interrupted between any two of its steps."""
 
     open: Shared
-    """The serial number of the region that may be entered, 0 for none."""
+    """Serial number of the region that may be entered, 0 for none."""
     within: Shared
-    """The number of workers that have entered."""
+    """Number of workers within."""
     wakeups: Shared
-    """Changes when workers are wanted for something else."""
+    """Changes if workers are needed for something else."""
     leaders: Shared
-    """1 while somebody leads, more while others try."""
+    """1 while a thread leads, more while others try to."""
     raised: Shared
-    """An exception of the kernel, 0 for none."""
+    """An exception raised by the kernel, 0 for none."""
     kernel: Int64
     arguments: Address
     step: Int64
     end: Int64
     shares: Int64
-    """The address of the leader's share; the workers' lie behind it."""
+    """Address of the leader's share, which the workers' shares follow."""
     threads: Int64
 
 
@@ -129,7 +129,7 @@ _region_at = pointer_to(Region)
 
 @register_jitable
 def _divide(region: Any) -> None:
-    """Give every thread as many chunks as the others, side by side; nobody looks before the region is open."""
+    """Divide the chunks equally, in contiguous shares; nobody reads them before the region is open."""
     share, threads, step, end = _share_at(region.shares), region.threads, region.step, region.end
     chunks = (end + step - 1) // step
     for place in range(threads):
@@ -140,7 +140,7 @@ def _divide(region: Any) -> None:
 
 @register_jitable
 def _work(region: Any, place: int) -> None:
-    """Take part; after an exception nobody begins anything more."""
+    """Process chunks; after an exception no thread takes another one."""
     share, end = _share_at(region.shares), region.end
     mine = address(share + place)
     raised = call_catching(region.kernel, address(region.arguments), mine, region.step, end)
@@ -153,7 +153,7 @@ def _work(region: Any, place: int) -> None:
 
 @register_jitable
 def _wait(spins: int, system_yield: int) -> int:
-    """Let a moment pass between two looks, by the system once ``spins`` is 0; how many spins are left."""
+    """Pause between two polls, through the system once ``spins`` is 0; return the remaining number of spins."""
     if spins > 0:
         pause()
         return spins - 1
@@ -162,10 +162,10 @@ def _wait(spins: int, system_yield: int) -> int:
 
 
 def run_region() -> Any:
-    """Do the work together with the workers, and return 1 when it is done; 0 at once if somebody else leads.
+    """Make the function that leads a region: returns 1 when the work is done, 0 at once if another thread leads.
 
-    The wait is compiled because Python would interrupt it (Ctrl-C) while the others still write. An exception of the
-    kernel, on whichever thread, is raised when all have left.
+    The wait is compiled because Python could interrupt it (Ctrl-C) while other threads still write. An exception of the
+    kernel, on any thread, is raised when all have left.
     """
 
     def run(
@@ -193,9 +193,9 @@ def run_region() -> Any:
 
 
 def worker_loop() -> Loop:
-    """Enter the region whenever it is open, until it was closed for so many spins or ``wakeups`` has changed.
+    """Make the workers' loop: enter an open region, until it stays closed for some spins or ``wakeups`` changes.
 
-    A worker that finds nothing left to do waits for the leader to close the region as the leader waits.
+    A worker that finds no work left waits for the leader to close the region.
     """
 
     def loop(at: int, wakeups: int, spins: int, system_yield: int, place: int) -> None:
@@ -203,7 +203,7 @@ def worker_loop() -> Loop:
         while left > 0 and atomic_load(region.wakeups) == wakeups:
             serial = atomic_load(region.open)
             if serial:
-                # Whoever is counted within before the region closes may read it: the leader waits.
+                # Workers counted before the region closes may read its description: the leader waits for them.
                 fetch_add(region.within, 1)
                 if atomic_load(region.open) == serial:
                     _work(region, place)
@@ -219,19 +219,19 @@ def worker_loop() -> Loop:
 
 
 _SPINS = 5000
-"""The number of looks for work before a thread rests."""
+"""Number of polls before a thread sleeps."""
 
 _WORTH_WAKING_US = 100
-"""Work for which workers are woken when all of them rest (docs/tuning.md)."""
+"""Minimum work for which sleeping workers are woken (docs/tuning.md)."""
 
 _ANNOUNCED_S = 1.0
-"""The time workers stay awake for work that a caller has announced and, perhaps interrupted, has not done."""
+"""Seconds for which workers stay awake for announced work, which an interrupted caller may never start."""
 
 MOST_THREADS = 1024
-"""Limit on threads: with a hundred thousand LLVM ran out of memory for compiled code and ended the process."""
+"""Limit on threads: with a hundred thousand, LLVM ran out of memory and ended the process."""
 
 _STREAM_S = 3e-4
-"""Calls that begin within this time of one another are one stream: once woken, workers stay awake for it."""
+"""Maximum gap between calls of a stream: once woken, workers stay awake for it."""
 
 
 def _run_region() -> Kernel:
@@ -243,15 +243,15 @@ def _worker_loop() -> Kernel:
 
 
 class Pool:
-    """``threads`` counts the caller: one thread means that everything runs on the caller's."""
+    """Pool of ``threads`` threads including the caller: with one, everything runs in the caller's thread."""
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._wakeups: SimpleQueue[bool] = SimpleQueue()
-        """An entry for a worker that rests: true to look at the region, false to end."""
+        """Entries for sleeping workers: True to poll the region, False to end."""
         self._workers: list[threading.Thread] = []
         self._affinities: dict[threading.Thread, tuple[set[int], set[int]]] = {}
-        """Processors that each worker may use, and those it was last restricted to."""
+        """For each worker, the processors it may use, and those it was last restricted to."""
         self._avoided = -1
         self._dismissed = False
         self._lock = threading.Lock()
@@ -266,10 +266,10 @@ class Pool:
         self._unshared_us = 0
 
     def share(self, kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:
-        """Run a kernel over chunks of ``step`` on all threads; they share it without the GIL.
+        """Run a kernel over chunks of ``step`` on all threads, without the GIL.
 
-        When all workers rest the caller works alone, unless this call, or a stream of them, is worth waking them.
-        ``work_us`` is what one thread takes for all of it, about.
+        If all workers sleep, the caller works alone, unless this call, or a stream of calls, is worth waking them.
+        ``work_us`` is the approximate time of the whole work on one thread.
         """
         chunks = -(-end // step)
         if self.threads == 1 or chunks <= 1 or not self._is_worth_sharing(work_us):
@@ -308,22 +308,22 @@ class Pool:
                 worker = threading.Thread(target=self._work, args=arguments, name="aclnn", daemon=True)
                 try:
                     worker.start()
-                except RuntimeError:  # the system, or an interpreter that is shutting down, gives no more threads
+                except RuntimeError:  # the system, or a finalizing interpreter, provides no more threads
                     return
                 self._workers.append(worker)
                 self._avoided = -1
 
     def _avoid(self, processor: int) -> None:
-        """Let workers run where both they and the calling thread may, but not on the processor where that is now.
+        """Restrict workers to the processors that they and the calling thread may use, except its current one.
 
-        Linux tends to wake a thread on the processor of the one that wakes it, where it waits until that one has done
-        nearly all of the work alone.
+        Linux tends to wake a thread on the waking thread's processor, where it waits until that thread has done nearly
+        all of the work alone.
         """
         self._avoided = processor
         others = os.sched_getaffinity(0) - {processor}
         with self._lock:
             for worker in self._workers:
-                # One that has ended could address another process's thread, and 0 the caller.
+                # The ID of a thread that has ended could belong to another process, and 0 means the caller.
                 if worker.native_id and worker.is_alive():
                     with suppress(OSError):  # the system may forbid it
                         self._restrict(worker, worker.native_id, others)
@@ -331,7 +331,7 @@ class Pool:
     def _restrict(self, worker: threading.Thread, thread: int, others: set[int]) -> None:
         now = os.sched_getaffinity(thread)
         allowed, restricted = self._affinities.get(worker, (now, now))
-        if now != restricted:  # by somebody else, who is to have their way
+        if now != restricted:  # changed by others, whose choice takes precedence
             allowed = now
         if wanted := allowed & others:
             os.sched_setaffinity(thread, wanted)
@@ -344,9 +344,9 @@ class Pool:
             goes_on = self._rest()
 
     def _rest(self) -> bool:
-        """Wait for an entry, unless somebody is about to lead who counted the sleepers before this one; false to end.
+        """Wait for an entry, unless a thread that counted the sleepers earlier is about to lead; return False to end.
 
-        Each worker takes one entry: the others' are meant for them.
+        Each worker takes one entry: the others are meant for other workers.
         """
         with self._lock:
             self._asleep += 1
@@ -361,9 +361,9 @@ class Pool:
         return goes_on
 
     def dismiss(self) -> None:
-        """Let the workers end when they have done what they were asked for; the callers do what comes then."""
+        """End the workers once they have finished their work; callers then work alone."""
         with self._lock:
-            self._dismissed = True  # a caller that has this pool still starts no more
+            self._dismissed = True  # a caller that still has this pool must not start more threads
         for _ in self._workers:
             self._wakeups.put(False)
         self._region.wakeups += 1
@@ -374,7 +374,7 @@ _first = threading.Lock()
 
 
 def _forget() -> None:
-    """Threads do not survive a fork: the child starts afresh, with the same number."""
+    """Forget the pool in a forked child, where its threads do not exist; a new one gets the same number."""
     global _pool, _first
     _first = threading.Lock()
     _pool = None if _pool is None else Pool(_pool.threads)
@@ -384,13 +384,13 @@ after_fork(_forget)
 
 
 def _usual_threads() -> int:
-    """Return the number of usable processors, at most OpenMP's number of threads: torchrun gives each process one."""
+    """Return the number of usable processors, or OpenMP's number of threads if smaller: torchrun sets it to one."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return min(processors(), int(first)) if first.isdecimal() and int(first) > 0 else processors()
 
 
 def shared() -> Pool:
-    """The process's pool."""
+    """Return the process's pool."""
     global _pool
     if _pool is None:
         with _first:
@@ -399,7 +399,7 @@ def shared() -> Pool:
 
 
 def set_threads(threads: int) -> None:
-    """Use this many threads, the caller's included, from the next call on; other threads may be in calls."""
+    """Use this many threads, including the caller's, from the next call on; other threads may be in calls."""
     global _pool
     if not 1 <= threads <= MOST_THREADS:
         raise ValueError(f"set_threads: expected from 1 to {MOST_THREADS} threads, got {threads}")
@@ -410,12 +410,12 @@ def set_threads(threads: int) -> None:
 
 
 def prepare(chunks: int) -> None:
-    """Compile what threads need to share work of so many chunks."""
+    """Compile the kernels needed to share this number of chunks."""
     if chunks > 1 and shared().threads > 1:
         _run_region()
         _worker_loop()
 
 
 def share(kernel: Kernel, arguments: int, step: int, end: int, work_us: int) -> None:
-    """Run a kernel over chunks of ``step`` on all of the process's threads, as ``Pool.share``."""
+    """Run a kernel over chunks of ``step`` on all of the process's threads; see ``Pool.share``."""
     shared().share(kernel, arguments, step, end, work_us)

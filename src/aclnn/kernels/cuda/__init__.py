@@ -1,1 +1,1 @@
-"""Kernels for NVIDIA GPUs, in Triton. Addresses are the current CUDA device's; work goes to torch's current stream."""
+"""Kernels for NVIDIA GPUs, in Triton. Addresses belong to the current CUDA device; work uses torch's current stream."""

@@ -1,4 +1,4 @@
-"""Elementwise operators on an NVIDIA GPU: one kernel into which each formula is plugged, and its plan."""
+"""Elementwise operators on an NVIDIA GPU: one kernel, parametrised by a formula, and its plan."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ TILE, TILE_OF_RESULTS, TILE_OF_QUICK = 1024, 512, 2048
 """Elements of a program with one result, with several, and where 16-bit results take a look-up or little arithmetic.
 Others need more registers (docs/pytorch.md has what was measured)."""
 REGISTERS, REGISTERS_OF_PRODUCTS = 72, 64
-"""Of a thread at most: what is rare, and computed in float64, is to spill before it takes programs from a
-multiprocessor."""
+"""Limits per thread: rare code, computed in float64, should spill registers rather than reduce the number of programs
+on a multiprocessor."""
 NARROW = 64
-"""Columns of a tile where neighbours lie apart: 16 rows share the memory sectors that one row touches."""
+"""Columns of a tile if neighbours are not adjacent: its 16 rows share the memory sectors that one row touches."""
 
 _LARGEST = tl.constexpr((2.0 - 2.0**-23) * 2.0**127)
 _TINY = tl.constexpr(2.0**-100)
@@ -52,11 +52,11 @@ _PATTERNS = tl.constexpr(65536)
 
 @triton.jit
 def _of_entries(x, dy, table):
-    """dy·f(x), or f(x) without dy, by the entries of a 16-bit x.
+    """Return dy·f(x), or f(x) without dy, by the table entries of a 16-bit x.
 
-    Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
-    not fit into a float32. An infinite dy is multiplied with the entry that does. No branch: to find out whether one
-    is needed would make the threads of a program wait for one another.
+    Products of a tiny entry and a dy above 1 use the second table, because the entry's digits do not fit into a
+    float32. An infinite dy is multiplied by the entry of the first. No branch: deciding whether one is needed would
+    synchronize the threads of a program.
     """
     at = table + pattern(x)
     entry = table_entry(at)
@@ -73,16 +73,16 @@ def _of_entries(x, dy, table):
 
 @triton.jit
 def _of_version(x, dy, table, VERSION: tl.constexpr):
-    """dy·f(x), or f(x) without dy, by the fitted version for a 16-bit x."""
+    """Return dy·f(x), or f(x) without dy, by the fitted version for a 16-bit x."""
     value = VERSION(x.to(tl.float32), table)
     return value if dy is None else dy * value
 
 
 @triton.jit
 def _of_float32(x, dy, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, BOUND: tl.constexpr):
-    """dy·f(x): within its bound by the fitted version, beyond it in float64.
+    """Return dy·f(x): by the fitted version within its bound, in float64 beyond it.
 
-    An infinite dy is multiplied with the derivative that float32 has: with 0 where that rounds to it.
+    An infinite dy is multiplied by the derivative rounded to float32, which may be 0.
     """
     product = dy * VERSION(x, table)
     if BOUND is not None:
@@ -97,7 +97,7 @@ def _of_float32(x, dy, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, BOUN
 
 @triton.jit
 def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
-    """The formula's results in float64."""
+    """Return the formula's results in float64."""
     arguments = values[:0]
     for i in tl.static_range(len(values)):
         arguments = arguments + (widen(values[i]),)
@@ -108,7 +108,7 @@ def _evaluate(values, numbers, FORMULA: tl.constexpr, RESULTS: tl.constexpr):
 
 @triton.jit
 def _of_halves(numbers):
-    """Float64 that come as two integers each."""
+    """Assemble float64 passed as two integers each."""
     found = numbers[:0]
     for i in tl.static_range(0, len(numbers), 2):
         high, low = integer(numbers[i]) << 32, integer(numbers[i + 1])
@@ -118,7 +118,7 @@ def _of_halves(numbers):
 
 @triton.jit
 def _narrow(value, TYPE: tl.constexpr):
-    """A float64 as the float32 that rounds to a type as it does itself."""
+    """Convert a float64 to the float32 that rounds to a type as the float64 itself does."""
     return value.to(tl.float32) if tl.float32 == TYPE else narrow_to_odd(value)
 
 
@@ -126,7 +126,7 @@ def _narrow(value, TYPE: tl.constexpr):
 def _of_products(
     values, numbers, table, FORMULA: tl.constexpr, VERSION: tl.constexpr, RESULTS: tl.constexpr, TYPE: tl.constexpr
 ):
-    """The results by a version for products, by the formula in float64 where they are none."""
+    """Return the results by a version for products, or by the formula in float64 where that is invalid."""
     arguments = values + _of_halves(numbers)
     results, outside = VERSION(table, *arguments)
     if tl.max(outside.to(tl.int32)) > 0:
@@ -140,7 +140,7 @@ def _of_products(
 
 @triton.jit
 def _rounded(value, TYPE: tl.constexpr):
-    """A number in a tensor's type, rounded once if it is a float64."""
+    """Convert a number to a tensor's type, rounded once if it is a float64."""
     if value.dtype == tl.float64:
         value = _narrow(value, TYPE)
     return value.to(TYPE)
@@ -148,11 +148,11 @@ def _rounded(value, TYPE: tl.constexpr):
 
 @triton.jit
 def _load(pointers, mask):
-    """The tiles at these pointers, whole ones where ``mask`` is None."""
+    """Load the tiles at these pointers, whole ones if ``mask`` is None."""
     values = pointers[:0]
     for i in tl.static_range(len(pointers)):
         if i > 0:
-            # Left alone, ptxas waits for the last before it asks for the first.
+            # Without the barrier, ptxas waits for the last load before it issues the first.
             tl.debug_barrier()
         if mask is None:
             values = values + (tl.load(pointers[i]),)
@@ -163,7 +163,7 @@ def _load(pointers, mask):
 
 @triton.jit
 def _multiple(number, POWER: tl.constexpr):
-    """A multiple of 2^POWER, in a form that shows it."""
+    """Return a multiple of 2^POWER, in a form in which the compiler recognises it."""
     return (number >> POWER) << POWER
 
 
@@ -179,21 +179,21 @@ def evaluate_tile(
     OUTER: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
     EVEN: tl.constexpr, ALIGNED: tl.constexpr, FILLED: tl.constexpr,
 ):  # fmt: skip
-    """One tile of the last operands, the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
+    """Compute a tile of the last operands: the RESULTS of FORMULA of the others and of numbers (see ``_halves``).
 
-    LOOKUP: FORMULA is a function of the last input alone, whose result is multiplied with the first of two. VERSION is
-    its fitted version and ``table`` has its rows, or without one, of 16 bits, its entries (see ``_entries``). Of other
-    formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the OUTER dimensions outside
-    the rows, innermost first: extent and the strides of each operand (see ``launch.argument``). Steps are in elements
-    along a row. EVEN when tiles have no part outside; rows start at multiples of 2^ALIGNED elements and have a multiple
-    of 2^FILLED.
+    LOOKUP: FORMULA is a function of the last input only, whose result is multiplied by the first of two. VERSION is
+    its fitted version and ``table`` holds its rows, or without one, for 16 bits, its entries (see ``_entries``). For
+    other formulas VERSION is one for products (see ``_products``), or None. ``axes`` describes the OUTER dimensions
+    outside the rows, innermost first: extent and strides of each operand (see ``launch.argument``). Steps are strides
+    within a row, in elements. EVEN if tiles are never partial; rows start at multiples of 2^ALIGNED elements and their
+    length is a multiple of 2^FILLED.
     """
     first = tl.program_id(0).to(tl.int64) * COLUMNS
     first_row = first * 0
     if OUTER > 0:
         first_row += (tl.program_id(2).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)) * ROWS
     row = first_row + tl.arange(0, ROWS)
-    # Triton sees 16-byte accesses only behind a start that is a multiple of the tile.
+    # Triton recognises 16-byte accesses only after a start that is a multiple of the tile.
     column = tl.multiple_of(first, COLUMNS) + tl.arange(0, COLUMNS)
     starts = (tl.zeros((ROWS, 1), tl.int64),) * len(operands)
     rest = row
@@ -211,8 +211,8 @@ def evaluate_tile(
     for i in tl.static_range(len(operands)):
         pointers = pointers + (operands[i] + (_multiple(starts[i], ALIGNED) + (column * steps[i])[None, :]),)
     inputs, outputs = pointers[:-RESULTS], pointers[-RESULTS:]
-    # A mask that ends anywhere narrows accesses to single elements: only tiles with a part outside have one, made where
-    # it is needed because it would take registers in between.
+    # A mask with an arbitrary end narrows accesses to single elements: only partial tiles use one, created where it is
+    # needed because it would occupy registers in between.
     if EVEN:
         whole: tl.constexpr = True
     else:
@@ -242,7 +242,7 @@ def evaluate_tile(
 
 
 def _halves(number: float) -> tuple[int, int]:
-    """Return a float64 as two arguments."""
+    """Split a float64 into two arguments."""
     (pattern,) = struct.unpack("<Q", struct.pack("<d", number))
     high, low = divmod(pattern, 1 << 32)
     return launch.argument(high), launch.argument(low)
@@ -252,10 +252,10 @@ def _halves(number: float) -> tuple[int, int]:
 def _entries(function: Formula, dtype: DataType, numbers: bytes, multiplied: bool) -> NDArray[np.float32] | None:
     """Return two tables of a function of every 16-bit input, by bit pattern, rounded to odd (see ``sixteen_bit``).
 
-    The numbers come ``as_bytes``.
+    The numbers are passed ``as_bytes``.
 
-    The second holds the values times 2^150, for those that are too small for all of their digits to fit into a float32.
-    None where a value that is multiplied with dy exceeds float32: a small dy may bring the product back.
+    The second table holds the values times 2^150, for values too small for all their digits to fit into a float32.
+    None if a value to be multiplied by dy exceeds float32: a small dy may bring the product back into range.
     """
     given = np.frombuffer(numbers).tolist()
     values = evaluate(lambda x: function(x, *given), all_inputs(dtype))
@@ -266,21 +266,21 @@ def _entries(function: Formula, dtype: DataType, numbers: bytes, multiplied: boo
 
 
 _MOST = 64
-"""Tables of functions with numbers. They stay for good: a CUDA graph reads what it was captured with for as long as it
-lives."""
+"""Maximum number of tables of functions with numbers. They are never freed: a CUDA graph keeps reading the memory it
+was captured with."""
 _tables: dict[Any, launch.Uploaded] = {}
 _tables_with_numbers: dict[Any, launch.Uploaded] = {}
 _QUICK = {"where", "absolute", "times"}
 
 
 def _room_for(key: Any, numbers: tuple[float, ...]) -> dict[Any, launch.Uploaded] | None:
-    """Return where a table is kept, None if that is one more than may be."""
+    """Return the dict in which a table is cached, None if the limit is reached."""
     kept = _tables_with_numbers if numbers else _tables
     return None if numbers and key not in kept and len(kept) >= _MOST else kept
 
 
 def _is_quick(formula: Formula, arity: int) -> bool:
-    """Tell a formula that takes no longer than a look-up, even in float64: no division, no transcendental word."""
+    """Return True for a formula as fast as a look-up even in float64: no division, no transcendental function."""
     words = (step.template.partition("(") for step in trace(formula, arity).steps)
     return all("/" not in word if not rest else word in _QUICK for word, _, rest in words)
 
@@ -288,7 +288,7 @@ def _is_quick(formula: Formula, arity: int) -> bool:
 def _lookup(
     formula: Formula, dtypes: Sequence[DataType], numbers: tuple[float, ...]
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
-    """Return how to evaluate a function of one variable by a fitted version or a table, None where it cannot be."""
+    """Return how to evaluate a function of one variable by a fitted version or a table, None if neither is possible."""
     multiplied = isinstance(formula, Gradient)
     x, function = dtypes[-1], formula.derivative if isinstance(formula, Gradient) else formula
     if len(set(dtypes)) > 1 or len(dtypes) != 2 + multiplied:
@@ -316,7 +316,7 @@ def _lookup(
 def _products(
     formula: Formula, dtypes: Sequence[DataType], inputs: int, numbers: tuple[float, ...]
 ) -> tuple[dict[str, Any], launch.Uploaded] | None:
-    """Return how to evaluate a formula of products by its functions' fitted versions or tables, None if it is none."""
+    """Return how to evaluate a formula of products by fitted versions or tables, None for any other formula."""
     if len(set(dtypes)) > 1:
         return None
     dtype, arity = dtypes[0], inputs + len(numbers)
@@ -339,7 +339,7 @@ def _products(
 
 
 class Elementwise:
-    """Tensors that share no memory, or an output in an input's place."""
+    """Plan for tensors that share no memory, or an output that aliases an input."""
 
     workspace_bytes = 0
 
@@ -363,7 +363,7 @@ class Elementwise:
         general = {"FORMULA": on_float64(formula, len(inputs) + len(numbers)), "VERSION": None, "BOUND": None}
         evaluation, self._table = lookup or products or (general, None)
         geometry = simplify(operands)
-        assert not geometry.ordered, "such an output is scattered to"
+        assert not geometry.ordered, "aliasing outputs are scattered to"
         sizes = [dtype.itemsize for dtype in self._dtypes]
         self._starts = geometry.starts
         axes = [
@@ -376,14 +376,14 @@ class Elementwise:
         if max(sizes) == 2 and (lookup or (not products and _is_quick(formula, len(inputs) + len(numbers)))):
             tile = TILE_OF_QUICK
         neighbours = set(steps) <= {0, 1}
-        # Elsewhere addresses take more of them.
+        # Otherwise addresses need more registers.
         self._registers = (REGISTERS_OF_PRODUCTS if products else REGISTERS) if neighbours else None
         tile_columns = min(triton.next_power_of_2(columns), tile if neighbours else NARROW)
         tile_rows = min(triton.next_power_of_2(rows), tile // tile_columns)
         self._axes = tuple(map(launch.argument, chain(*outer)))
         row_tiles = triton.cdiv(rows, tile_rows)
         folds = triton.cdiv(row_tiles, launch.MOST_PROGRAMS)
-        # Three dimensions, because to divide by the number of tiles takes as long as to load one.
+        # Three dimensions, because a division by the number of tiles takes as long as loading one.
         self._grid = triton.cdiv(columns, tile_columns), triton.cdiv(row_tiles, folds), folds
         access = 2 if min(sizes) == 4 else 3  # elements of 16 bytes, as a power of two
         self._sizes = rows, columns, tuple(steps)
@@ -428,7 +428,7 @@ def scatter(source, out, pairs, count, BLOCK: tl.constexpr):
 
 
 class _Scatter:
-    """Copies contiguous elements to a tensor whose elements coincide: of those in one place the last is written."""
+    """Copies contiguous elements to a tensor with aliasing elements, of which the last one prevails."""
 
     workspace_bytes = 0
 
@@ -451,7 +451,7 @@ class _Scatter:
 
 
 def copy(source: Layout, target: Layout) -> Plan:
-    """Plan to copy the elements of a contiguous tensor to another, or of any tensor to a contiguous one."""
+    """Plan a copy from a contiguous tensor to another, or from any tensor to a contiguous one."""
     if 0 in target.shape:
         return Nothing()
     return _Scatter(target) if simplify((target,)).ordered else Elementwise(identity, (), (source,), (target,))

@@ -1,7 +1,8 @@
-"""Formulas as Triton functions: in float64 by the words of the CPU's kernels, and their fitted versions in float32.
+"""Formulas as Triton functions: in float64 with the functions of the CPU's kernels, and fitted versions in float32.
 
-The source of those words is compiled as it stands, over the operations below. Products and sums are fused exactly where
-``fma`` is written, so kernels are launched with ``enable_fp_fusion=False``: the results have the CPU's bits.
+The source of these functions is compiled unchanged, over the operations below. Products and sums are fused exactly
+where ``fma`` is written, since kernels are launched with ``enable_fp_fusion=False``: results equal the CPU's bit by
+bit.
 """
 
 from __future__ import annotations
@@ -42,35 +43,35 @@ from aclnn.kernels.separable import Separated, entries, lines
 from aclnn.kernels.sixteen_bit import all_inputs
 from aclnn.kernels.trace import Program, trace
 
-#: What a kernel reads, made when it is uploaded.
+#: Function that returns the data of a kernel's table, called at upload.
 Numbers = Callable[[], NDArray[Any]]
 
 
 class _Exact(ast.NodeTransformer):
-    """Says by operations what Triton 3.6 takes otherwise.
+    """Rewrites expressions that Triton 3.6 would misinterpret.
 
-    It rounds numbers to float32 before it compares them, takes -x for 0 - x, and a literal -0.0 for 0.0.
+    It rounds numbers to float32 before comparisons, treats -x as 0 - x, and a literal -0.0 as 0.0.
     """
 
     def __init__(self, numbers: Iterable[str]) -> None:
         self._numbers = frozenset(numbers)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
-        """Negation."""
+        """Rewrite a negation."""
         self.generic_visit(node)
         if isinstance(node.op, ast.USub) and not self._is_number(node.operand):
             return _call("negated", node.operand)
         return _call("negative_zero") if ast.unparse(node) == "-0.0" else node
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """Comparison."""
+        """Rewrite a comparison."""
         self.generic_visit(node)
         sides = (node.left, *node.comparators)
         node.left, *node.comparators = (_call("widen", side) if self._is_number(side) else side for side in sides)
         return node
 
     def _is_number(self, node: ast.expr) -> bool:
-        """Tell a float that is known when the function is compiled."""
+        """Return True for a float that is known at compile time."""
         match node:
             case ast.UnaryOp(operand=operand):
                 return self._is_number(operand)
@@ -85,19 +86,19 @@ def _call(function: str, *arguments: ast.expr) -> ast.expr:
 
 
 def _exact(source: str, numbers: Iterable[str] = ()) -> str:
-    """Return the source of a function of float64, over some constants, so that Triton takes it as Python does."""
+    """Rewrite the source of a float64 function with some constants so that Triton interprets it as Python does."""
     return ast.unparse(ast.fix_missing_locations(_Exact(numbers).visit(ast.parse(source)))) + "\n"
 
 
 def _define(name: str, source: str, names: dict[str, Any]) -> Any:
-    """Compile a function over these names, and enter it among them.
+    """Compile a function in this namespace, and add it there.
 
-    Triton reads the source from ``linecache``, and tells functions apart by their qualified names.
+    Triton reads the source from ``linecache``, and identifies functions by qualified name.
     """
     digest = hashlib.sha256(source.encode()).hexdigest()
     file = f"<{name} {digest}>"
     linecache.cache[file] = len(source), None, source.splitlines(keepends=True), file
-    names |= {"__name__": __name__, "tl": tl}  # which Triton asks of a function's module
+    names |= {"__name__": __name__, "tl": tl}  # Triton looks these up in a function's module
     exec(compile(source, file, "exec"), names)
     names[name].__qualname__ = f"{name}_{digest[:16]}"
     names[name] = triton.jit(names[name])
@@ -119,7 +120,7 @@ _OPERATIONS = {
     "bits(x)": "x.to(tl.int64 if x.dtype == tl.float64 else tl.int32, bitcast=True)",
     "from_bits(i)": "i.to(tl.float64 if i.dtype == tl.int64 else tl.float32, bitcast=True)",
 }
-"""The CPU's operations on lanes, as Triton's."""
+"""The CPU's operations on lanes, in Triton."""
 
 
 _names: dict[str, Any] = {}
@@ -131,7 +132,7 @@ negated, bits, from_bits, fma_float32 = (_names[name] for name in ("negated", "b
 
 @triton.jit
 def lookup(ENTRIES: tl.constexpr, i):
-    """Entry ``i & 7`` of eight float64."""
+    """Return entry ``i & 7`` of eight float64."""
     at = i.to(tl.int32) & 7
     found = tl.full(i.shape, ENTRIES[0], tl.float64)
     for k in tl.static_range(1, 8):
@@ -141,7 +142,7 @@ def lookup(ENTRIES: tl.constexpr, i):
 
 @triton.jit
 def horner(x, COEFFICIENTS: tl.constexpr):
-    """The polynomial with these float64, highest power first."""
+    """Evaluate the polynomial with these float64 coefficients, highest power first."""
     value = tl.full(x.shape, COEFFICIENTS[0], tl.float64)
     for k in tl.static_range(1, len(COEFFICIENTS)):
         value = fma(value, x, COEFFICIENTS[k])
@@ -171,7 +172,7 @@ def _table(*entries: float) -> str:
 
 
 def _words() -> dict[str, Any]:
-    """Compile the functions of ``aclnn.kernels.cpu.elementwise.functions``, whose import would take Numba."""
+    """Compile the functions of ``aclnn.kernels.cpu.elementwise.functions`` without an import, which needs Numba."""
     names = _names | {"math": math, "lookup": lookup, "horner": horner}
     source = files("aclnn.kernels.cpu.elementwise").joinpath("functions.py").read_text(encoding="utf-8")
     statements = ast.parse(source).body
@@ -196,7 +197,7 @@ narrow_to_odd = _WORDS["narrow_to_odd"]
 
 @lru_cache(maxsize=512)
 def on_float64(formula: Formula, arity: int) -> Any:
-    """Return a formula of ``arity`` float64 as a Triton function; it gives a tuple of several results."""
+    """Return a formula of ``arity`` float64 as a Triton function; several results are a tuple."""
     return _define("formula", _exact(trace(formula, arity).source), dict(_WORDS))
 
 
@@ -205,7 +206,7 @@ _SIGN = tl.constexpr(-(2**31))
 _CENTRE, _C0, _P0 = (tl.constexpr(row) for row in range(3))
 _ROUND_SIGNED = tl.constexpr(1.5 * 2.0**23 + SIGNED_FROM)
 WIDTH = tl.constexpr(SHORT)
-"""Entries in a row: a cache line, in which the look-ups of a warp cost one access. Shorter rows repeat."""
+"""Entries in a row: a cache line, so that the look-ups of a warp cost one access. Shorter rows repeat."""
 
 
 @triton.jit
@@ -215,7 +216,7 @@ def _entry(rows, ROW: tl.constexpr, i):
 
 @triton.jit
 def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
-    """The polynomial in r that begins with ``upper`` and goes on with the rows LAST - 1 … FIRST."""
+    """Evaluate the polynomial in r with leading coefficient ``upper`` and the rows LAST - 1 … FIRST."""
     for k in tl.static_range(LAST - FIRST):
         upper = tl.fma(upper, r, _entry(rows, LAST - 1 - k, i))
     return upper
@@ -223,7 +224,7 @@ def _polynomials(upper, r, rows, i, FIRST: tl.constexpr, LAST: tl.constexpr):
 
 @triton.jit
 def _terms(a, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, START: tl.constexpr = _ROUND):
-    """r, p, what rounding p loses, and c0."""
+    """Return r, p, the rounding error of p, and c0."""
     i = bits(tl.fma(a, PER_UNIT, START))
     r = a - _entry(rows, _CENTRE, i)
     upper = _polynomials(_entry(rows, _P0 + COUNT - 1, i), r, rows, i, _P0 + 1, _P0 + COUNT - 1)
@@ -290,7 +291,7 @@ def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMET
 
 
 class Fast(NamedTuple):
-    """A function of float32 x and of the address of its rows, for abs(x) up to a bound."""
+    """A function of float32 x and of the address of its rows, valid for abs(x) up to a bound."""
 
     function: Any
     bound: float
@@ -301,7 +302,7 @@ class Fast(NamedTuple):
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type.
 
-    None instead of one by short segments: of 16 bits a table is faster.
+    None instead of a version by short segments: for 16 bits a table is faster.
     """
     function = formula.derivative if isinstance(formula, Gradient) else formula
     if not isinstance(function, Fitted):
@@ -329,9 +330,9 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
 
 @lru_cache(maxsize=512)
 def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
-    """Return a function of the address of rows and of float32 operands, and these rows, of a formula of products.
+    """Return a function of float32 operands and the address of rows, and the rows, for a formula of products.
 
-    It gives a tuple of the results, and where they are none (see ``aclnn.kernels.products``).
+    It returns the tuple of results, and where they are invalid (see ``aclnn.kernels.products``).
     """
     if (found := products(formula, arity)) is None:
         return None
@@ -358,7 +359,7 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
 
 @lru_cache(maxsize=512)
 def separable(program: Program, separated: Separated) -> Any:
-    """Return what ``fast_products`` does, of the address of tables, operands of 16 bits and numbers of float64."""
+    """Return a function as ``fast_products`` does, of the address of tables, 16-bit operands and float64 numbers."""
     names = {
         "entry": entry_of, "select": select, "absolute": absolute, "negated": negated, "bits": bits, "widen": widen,
     }  # fmt: skip
@@ -373,7 +374,7 @@ def separable(program: Program, separated: Separated) -> Any:
 
 
 def tables(program: Program, separated: Separated, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[np.float32]:
-    """Evaluate a separable program's functions at all 16-bit numbers, by Python's floats."""
+    """Evaluate a separable program's functions at all 16-bit numbers, in Python floats."""
     functions = program.only(separated.names).function(vars(words))
     inputs = program.arity - len(numbers)
     values = np.array([functions(*(x,) * inputs, *numbers) for x in all_inputs(dtype).tolist()], np.float64)
@@ -382,13 +383,13 @@ def tables(program: Program, separated: Separated, dtype: DataType, numbers: tup
 
 @triton.jit
 def pattern(x):
-    """The bits of a 16-bit number, from 0 to 65,535."""
+    """Return the bit pattern of a 16-bit number, from 0 to 65,535."""
     return x.to(tl.int16, bitcast=True).to(tl.int32) & 0xFFFF
 
 
 @triton.jit
 def entry_of(table, x):
-    """The entry of a 16-bit number in a table of all of them."""
+    """Return the entry of a 16-bit number in a table of all 16-bit numbers."""
     return table_entry(table + pattern(x))
 
 

@@ -1,4 +1,4 @@
-"""Triton itself, the current device, and kernels' arguments: pointers, and numbers kept in a device's memory."""
+"""Triton itself, the current device, and kernel arguments: pointers, and numbers kept in device memory."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ torch: Any = optional.import_or_raise("torch", "cuda")
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
-#: True when Triton interprets kernels on the CPU (TRITON_INTERPRET=1): addresses are then the host's.
+#: True if Triton interprets kernels on the CPU (TRITON_INTERPRET=1), with host addresses.
 INTERPRETED: bool = triton.knobs.runtime.interpret
 PACKED = tl.constexpr(not INTERPRETED)
-"""Inline assembly can be used."""
+"""True if inline assembly can be used."""
 _HOST = torch.device("cpu")
 
 MOST_PROGRAMS = 65535
@@ -45,12 +45,12 @@ def current_device() -> int:
 
 
 def device() -> Any:
-    """Return where tables and scratch memory go: the current CUDA device."""
+    """Return the device for tables and scratch memory: the current CUDA device."""
     return _HOST if INTERPRETED else torch.device("cuda", current_device())
 
 
 def shared_bytes() -> int:
-    """Return the shared memory that a program may have on the current device."""
+    """Return the shared memory available to a program on the current device."""
     return 0 if INTERPRETED else _shared_bytes(current_device())
 
 
@@ -60,13 +60,13 @@ def _shared_bytes(index: int) -> int:
 
 
 def get_or_make(found: dict[Key, Value], key: Key, make: Callable[[], Value]) -> Value:
-    """Return the value of a key, made where there is none; threads that make it at once all get the same."""
+    """Return the value of a key, created if necessary; concurrent creators all get the same one."""
     value = found.get(key)
     return found.setdefault(key, make()) if value is None else value
 
 
 class _Pointer:
-    """An address as Triton takes pointers: it then knows their alignment, without which accesses are 4 bytes wide."""
+    """An address as a Triton pointer argument, whose alignment Triton knows; otherwise accesses are 4 bytes wide."""
 
     __slots__ = ("_address", "dtype")
 
@@ -80,11 +80,11 @@ class _Pointer:
 
 
 def pointer(address: int, dtype: DataType) -> Any:
-    """Return an address as a kernel's argument."""
+    """Return an address as a kernel argument."""
     in_torch, in_triton = _TYPES[dtype]
     if not INTERPRETED:
         return _Pointer(address, in_torch)
-    # The interpreter would copy the whole of what has a ``data_ptr``.
+    # The interpreter would copy everything that a ``data_ptr`` refers to.
     from triton.runtime.interpreter import TensorHandle
 
     kind = tl.pointer_type(in_triton)
@@ -92,9 +92,9 @@ def pointer(address: int, dtype: DataType) -> Any:
 
 
 class Uploaded:
-    """Numbers that are kept in the memory of each device where a kernel reads them.
+    """Numbers kept in the memory of each device whose kernels read them.
 
-    An upload makes the host wait for the GPU and cannot be part of a CUDA graph: there is one, at the first run.
+    An upload makes the host wait for the GPU and cannot be part of a CUDA graph; it happens once, at the first run.
     """
 
     def __init__(self, numbers: Callable[[], Any], dtype: DataType) -> None:
@@ -102,31 +102,31 @@ class Uploaded:
         self.tensors: dict[Any, Any] = {}
 
     def pointer(self) -> Any:
-        """Return where the numbers are on the current device, as a kernel's argument."""
+        """Return the address of the numbers on the current device, as a kernel argument."""
         tensor = get_or_make(self.tensors, current_device(), lambda: self._upload(device()))
         return pointer(tensor.data_ptr(), self._dtype)
 
     def _upload(self, where: Any) -> Any:
-        # By a thread of its own: one that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) gets
-        # memory from the graph's pool, where nothing may stay.
+        # In a separate thread: one that warms up for a CUDA graph (``torch.compile(mode="reduce-overhead")``) allocates
+        # from the graph's pool, where nothing may persist.
         tensor = torch.as_tensor(self._numbers(), dtype=_TYPES[self._dtype][0])
         with ThreadPoolExecutor(max_workers=1) as thread:
             return thread.submit(tensor.to, where).result()
 
 
 Kind = tuple[int, ...]
-"""The current device, and whether each address is a multiple of 16 bytes: a kernel is compiled for these."""
+"""Current device, and whether each address is a multiple of 16 bytes: kernels are specialized for these."""
 
 
 def kind(addresses: Sequence[int]) -> Kind:
-    """Return the kind of a run by its addresses."""
+    """Return the kind of a run, given its addresses."""
     return current_device(), *[address & 15 == 0 for address in addresses]
 
 
 class Launcher:
-    """Launches a plan's kernels, whose arguments are the same in every run but for addresses.
+    """Launches a plan's kernels, whose arguments are the same in every run except for addresses.
 
-    Triton takes more time to find a compiled kernel among others than to launch it; here each is kept.
+    Triton takes longer to look up a compiled kernel than to launch it; here compiled kernels are cached.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class Launcher:
     def __call__(
         self, kernel: Any, grid: tuple[int, ...], *arguments: Any, kind: Kind, constants: dict[str, Any], **options: Any
     ) -> None:
-        """Launch a kernel, whose last parameters are the constants."""
+        """Launch a kernel, whose last parameters are constants."""
         key = kernel.__name__, kind
         found = self._found.get(key)
         if found is None:
@@ -150,21 +150,21 @@ _BASE = tl.constexpr(1 << 62)
 
 
 def argument(number: int) -> int:
-    """Return an integer as one of a single kind to Triton, which compiles anew for 1, multiples of 16, and 32 bits."""
+    """Return an integer in a form for which Triton does not specialize on 1, multiples of 16, or 32 bits."""
     return int(_BASE.value) + 2 * number + 1
 
 
 @triton.jit
 def integer(argument):
-    """The integer that ``argument`` made one of."""
+    """Return the integer passed as ``argument``."""
     return (argument - _BASE) >> 1
 
 
 @triton.jit
 def table_entry(pointer):
-    """The float32 or float64 at each address of a table that nothing writes to.
+    """Load the float32 or float64 at each address of a read-only table.
 
-    Before Triton 3.7 a ``tl.load`` gets a layout of its own, and all that goes in or comes out passes shared memory.
+    Before Triton 3.7, a ``tl.load`` has its own layout, and its operands and results pass through shared memory.
     """
     if not PACKED:
         entry = tl.load(pointer)
@@ -181,7 +181,7 @@ def table_entry(pointer):
 
 @triton.jit
 def table_entry_or(pointer, mask, other):
-    """As ``table_entry`` where the mask holds, else the other value; there nothing is read."""
+    """Load a ``table_entry`` where the mask holds, else return the other value without a load."""
     if PACKED:
         return tl.inline_asm_elementwise(
             "{ .reg .pred p; setp.ne.s32 p, $2, 0; mov.f32 $0, $3; @p ld.global.nc.f32 $0, [$1]; }",

@@ -1,9 +1,9 @@
-"""LayerNorm's and RMSNorm's gradients in Triton: sums in float32 by a tree that M and N alone decide.
+"""LayerNorm's and RMSNorm's gradients in Triton: float32 sums in a tree determined by M and N only.
 
-Rows are taken in groups, each by one program that keeps the group's sums of dw and db, several short rows at a time; a
-second kernel adds the groups in their order. Where a row is too long to be held in registers, dx goes over it twice,
-and dw and db are added up by programs of their own. Rows of dx, and columns of dw and db, whose magnitudes overflow or
-vanish in float32 are computed in float64.
+Rows are processed in groups, each by one program that keeps the group's sums of dw and db, several short rows at a
+time; a second kernel adds the groups in order. If a row is too long for registers, dx takes two passes over it, and dw
+and db are summed by separate programs. Rows of dx, and columns of dw and db, that overflow or underflow in float32 are
+computed in float64.
 """
 
 from __future__ import annotations
@@ -35,46 +35,47 @@ from aclnn.kernels.cuda.rows import (
 )
 
 GROUPS = 264
-"""There are at most so many groups, half of them where a row is longer than a tile: two or one for each of an H200's
-132 multiprocessors, few enough partial sums. The same on every device, because the sums' bits depend on it."""
+"""Maximum number of groups, halved if a row is longer than a tile: two or one for each of an H200's 132
+multiprocessors, few enough partial sums. Equal on every device, because the sums' bits depend on it."""
 HELD = 16384
-"""Rows up to this long are held in the registers of one program; two passes over them for dx and a third for dw and db
-would read dy and x from memory twice."""
+"""Length of rows up to which one program holds them in registers; two passes for dx and a third for dw and db would
+read dy and x from memory twice."""
 TILE = 4096
-"""Elements of dy and x that a program takes at a time, where a row is not longer."""
+"""Elements of dy and x that a program processes at a time, unless a row is longer."""
 THREAD_ELEMENTS, MOST_WARPS = 16, 16
-"""Of a tile, for each thread: 64 bytes of each operand in float32. A longer row's program has eight warps, whose
-threads may have 255 registers: twice as many would spill half of what they hold."""
+"""Elements of a tile per thread: 64 bytes of each operand in float32. A longer row's program has eight warps, whose
+threads may have 255 registers: with twice as many threads, half of the data would spill."""
 CHUNK, CHUNK_ROWS = 2048, 8
-"""Columns that longer rows are taken at a time; rows that are added up by one program at least."""
+"""Columns of longer rows processed at a time; minimum number of rows summed by one program."""
 _WEIGHT_HELD = tl.constexpr(8192)
 STAGES = 3
-"""Tiles in shared memory, of which one is computed while the others are on their way, where there is room for them."""
+"""Tiles in shared memory, of which one is computed while the others are being loaded, if there is room."""
 TOTAL_ROWS, TOTAL_COLUMNS = 128, 32
 _EXACT_CHUNK = tl.constexpr(1024)
 
-# No |g| is compared, one that overflows shows in c1 or c2; nor can x̂·c2, then below 2^103, push the largest g over.
+# |g| itself is not compared: an overflow shows in c1 or c2; x̂·c2, then below 2^103, cannot make the largest g
+# overflow.
 _MOST_C, _MOST_XHAT = tl.constexpr(limits.MOST_C), tl.constexpr(limits.MOST_XHAT)
 _LEAST_C1, _LEAST_C2 = tl.constexpr(limits.LEAST_C1), tl.constexpr(limits.LEAST_C2)
 
 
 @triton.jit
 def _combine(g, gx, x_hat, bits, other_g, other_gx, other_x_hat, other_bits):
-    """Combine two parts of a row: the sums of g and g·x̂, the largest |x̂|, and every bit that a dy has."""
+    """Combine two parts of a row: the sums of g and g·x̂, the largest |x̂|, and the OR of dy's bits."""
     return g + other_g, gx + other_gx, tl.maximum(x_hat, other_x_hat), bits | other_bits
 
 
 @triton.jit
 def _mean_g(total, inverse_n, mean):
-    """The mean of g that dx lacks, which is 0 where none was subtracted from x."""
+    """Return the mean of g to subtract in dx, 0 if x had no mean subtracted."""
     return tl.zeros_like(total) if mean.address is None else total * inverse_n
 
 
 @triton.jit
 def _needs_float64(c1, c2, max_x_hat, bits, max_weight):
-    """Tell whether float32 is not enough for a row's dx. The largest |x̂| may leave out NaNs; c2 does not."""
+    """Return True if float32 does not suffice for a row's dx. The largest |x̂| may miss NaNs; c2 does not."""
     bounded = (max_x_hat <= _MOST_XHAT) & (tl.abs(c1) <= _MOST_C) & (tl.abs(c2) <= _MOST_C)
-    # Zeros have no bit but the sign. Triton's interpreter cannot spread a single truth value over rows.
+    # Zeros have no bits but the sign. Triton's interpreter cannot broadcast a single boolean over rows.
     nothing = ((bits << 1) == 0) | (max_weight + c1 * 0.0 == 0.0)
     visible = (tl.abs(c1) >= _LEAST_C1) | (tl.abs(c2) >= _LEAST_C2) | nothing
     return (bounded & visible) == 0
@@ -82,7 +83,7 @@ def _needs_float64(c1, c2, max_x_hat, bits, max_weight):
 
 @triton.jit
 def _load_chunk(dy, x, dy_row, x_row, centre, scale, chunk, axes, n, BLOCK: tl.constexpr):
-    """Of a chunk of a row the columns, which of them there are, dy and x̂, in the type of mean and rstd."""
+    """Return a chunk of a row: columns, their validity, dy and x̂, in the type of mean and rstd."""
     column = chunk_indices(chunk, BLOCK)
     valid = column < n
     g = load(dy, dy_row + column_offset(dy, column, axes), valid).to(scale.dtype)
@@ -94,7 +95,7 @@ def _load_chunk(dy, x, dy_row, x_row, centre, scale, chunk, axes, n, BLOCK: tl.c
 def _row_means(
     dy, x, weight, dy_row, x_row, centre, scale, axes, n, BLOCK: tl.constexpr, STAGES: tl.constexpr
 ):  # fmt: skip
-    """Of a row the means of g and of g·x̂, the largest |x̂|, the bits of the largest |dy|, and the largest |weight|."""
+    """Return a row's means of g and g·x̂, the largest |x̂|, the bits of the largest |dy|, and the largest |weight|."""
     sum_g, sum_gx = tl.zeros((BLOCK,), scale.dtype), tl.zeros((BLOCK,), scale.dtype)
     max_weight = tl.full((BLOCK,), weight.address is None, tl.float32)
     max_x_hat, max_dy = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
@@ -118,7 +119,7 @@ def _write_row(
     dy, x, weight, dx, dy_row, x_row, row, centre, scale, c1, c2, axes, n,
     BLOCK: tl.constexpr, ALIGNED: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """dx of one row from its means."""
+    """Write dx of one row, given its means."""
     dx_row = row_start(dx, row, axes, 1, ALIGNED)
     for chunk in tl.range(0, chunk_count(n, BLOCK), num_stages=STAGES):
         column, valid, g, x_hat = _load_chunk(dy, x, dy_row, x_row, centre, scale, chunk, axes, n, BLOCK)
@@ -129,7 +130,7 @@ def _write_row(
 
 @triton.jit
 def _exact_row(dy, x, mean, rstd, weight, dx, row, axes, n):
-    """dx of one row in float64."""
+    """Write dx of one row, computed in float64."""
     dy_row, x_row = row_offset(dy, row, axes), row_offset(x, row, axes)
     centre = load_rows(mean, row, axes, None, 1).to(tl.float64)
     scale = load_rows(rstd, row, axes, None, 1).to(tl.float64)
@@ -140,7 +141,7 @@ def _exact_row(dy, x, mean, rstd, weight, dx, row, axes, n):
 
 @triton.jit
 def long_rows(dy, x, mean, rstd, weight, dx, axes, n, BLOCK: tl.constexpr, ALIGNED: tl.constexpr):
-    """dx of one row in two passes over its chunks."""
+    """Write dx of one row in two passes over its chunks."""
     row = tl.program_id(0).to(tl.int64)
     dy_row, x_row = row_start(dy, row, axes, 1, ALIGNED), row_start(x, row, axes, 1, ALIGNED)
     centre, scale = load_rows(mean, row, axes, None, 1), load_rows(rstd, row, axes, None, 1)
@@ -159,7 +160,7 @@ def sum_rows(
     dy, x, mean, rstd, column, valid, axes, begin, end, DW: tl.constexpr, DB: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr, TYPE: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """Of some columns, the sums over the rows from begin to end of dy·x̂ if DW, and of dy if DB."""
+    """Return the sums over rows begin to end, for some columns, of dy·x̂ if DW, and of dy if DB."""
     dy_columns, x_columns = column_offset(dy, column, axes)[None, :], column_offset(x, column, axes)[None, :]
     dw, db = tl.zeros((ROWS, BLOCK), TYPE), tl.zeros((ROWS, BLOCK), TYPE)
     for chunk in tl.range(0, chunk_count(end - begin, ROWS), num_stages=STAGES):
@@ -183,9 +184,9 @@ def held_rows(
     DW: tl.constexpr, DB: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
     FULL: tl.constexpr, ALIGNED: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
-    """A group of rows, each held in registers: dx, and the group's sums of dw and db into ``partials`` (groups, 2, n).
+    """Process a group of rows held in registers: dx, and the group's sums of dw and db in ``partials`` (groups, 2, n).
 
-    Rows that need float64 are not written but flagged in ``flags`` (m), and taken last. FULL when n is BLOCK.
+    Rows that need float64 are flagged in ``flags`` (m), and processed last. FULL if n is BLOCK.
     """
     group = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
@@ -251,7 +252,7 @@ def held_rows(
             tl.store(sums, tl.sum(dw, axis=0), mask=valid)
         if DB:
             tl.store(sums + n, tl.sum(db, axis=0), mask=valid)
-    if dx.address is not None:  # noqa: SIM102 - this is decided when the kernel is compiled, the next when it runs
+    if dx.address is not None:  # noqa: SIM102 - decided at compile time, the next condition at run time
         if tl.max(flagged) > 0:
             tl.debug_barrier()
             for index in tl.range(0, count, num_stages=1):
@@ -264,7 +265,7 @@ def column_sums(
     dy, x, mean, rstd, partials, axes, m, n, group_rows,
     DW: tl.constexpr, DB: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr,
 ):  # fmt: skip
-    """The sums of dw and db over a group of rows that are not held, for one chunk of columns."""
+    """Sum dw and db over a group of rows that are not held, for one chunk of columns."""
     group = tl.program_id(1).to(tl.int64)
     column = chunk_indices(tl.program_id(0), BLOCK)
     valid = column < n
@@ -289,9 +290,9 @@ def _add_groups(
     dy, x, mean, rstd, sums, out, axes, m, n, group_rows, groups,
     DW: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Add the groups' sums, some interleaved rows of them at a time, and round once.
+    """Add the groups' sums, in several interleaved rows at a time, and round once.
 
-    What is not finite then is added up again in float64, from the rows of those groups whose own sum is not finite.
+    Sums that are not finite are recomputed in float64, from the rows of groups whose own sum is not finite.
     """
     column = chunk_indices(tl.program_id(0), BLOCK)
     valid = column < n
@@ -326,7 +327,7 @@ def _add_groups(
 def add_groups(
     dy, x, mean, rstd, partials, dw, db, axes, m, n, group_rows, groups, ROWS: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
-    """dw by the first row of programs, db by the last: one launch, because both are short."""
+    """Add dw in the first row of programs and db in the last: one launch, because both are short."""
     which = tl.program_id(1)
     if dw.address is not None:  # noqa: SIM102 - as above
         if which == 0:
@@ -337,9 +338,9 @@ def add_groups(
 
 
 class NormBackward:
-    """LayerNorm's gradients, or RMSNorm's where there is no mean, of tensors that share no memory.
+    """Plan for LayerNorm's gradients, or RMSNorm's without a mean, of tensors that share no memory.
 
-    dx may have the place of dy or x.
+    dx may alias dy or x.
     """
 
     def __init__(
@@ -374,7 +375,7 @@ class NormBackward:
             return
         sums, has_dx = any(self._sums.values()), self._outputs[0] is not None
         if has_dx and sums and self._n <= HELD and outputs[0] in inputs[:2]:
-            # The sums may need dy and x as they were.
+            # The sums may still need the original dy and x.
             for part in (None, *self._outputs[1:]), (self._outputs[0], None, None):
                 make = partial(NormBackward, self._inputs, part, self._normalized_dims)
                 launch.get_or_make(self._parts, part, make).run(inputs, outputs, workspace)
@@ -399,7 +400,7 @@ class NormBackward:
                 num_warps=num_warps, maxnreg=registers,
             )  # fmt: skip
         elif self._m and sums:
-            # Of groups there are few; a grid's second dimension ends at 65,535.
+            # There are few groups; a grid's second dimension ends at 65,535.
             start(
                 column_sums, (triton.cdiv(self._n, CHUNK), self._groups), dy, x, mean, rstd, partials, *group,
                 constants={**self._sums, "BLOCK": CHUNK, "ALIGNED": self._aligned}, num_warps=8,
@@ -411,7 +412,7 @@ class NormBackward:
                 constants={"ROWS": TOTAL_ROWS, "BLOCK": TOTAL_COLUMNS}, num_warps=8,
             )  # fmt: skip
         if self._m and self._n > HELD and has_dx:
-            # After the sums: dx may replace dy or x.
+            # After the sums: dx may overwrite dy or x.
             start(
                 long_rows, (self._m,), dy, x, mean, rstd, weight, dx, axes, self._n,
                 constants={"BLOCK": CHUNK, "ALIGNED": self._aligned}, num_warps=8,

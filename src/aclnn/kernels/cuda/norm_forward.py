@@ -1,6 +1,6 @@
-"""LayerNorm and RMSNorm in Triton: a program for each row, or for several short ones.
+"""LayerNorm and RMSNorm in Triton: one program per row, or per several short rows.
 
-The variance is taken around the mean, in a pass of its own. Rows whose squares overflow or vanish in float32 are
+The variance is computed around the mean, in a second pass. Rows whose squares overflow or underflow in float32 are
 computed in float64.
 """
 
@@ -28,14 +28,14 @@ from aclnn.kernels.cuda.rows import (
 )
 
 HELD = 2048
-"""A row up to so long is held and read once; a longer one is read chunk by chunk, from memory once and twice more from
-the cache. Shorter ones are taken several at a time: fewer elements would leave too few bytes on their way."""
+"""Length of rows up to which they are held in registers and read once; longer ones are read in chunks, once from memory
+and twice more from the cache. Shorter ones are processed several at a time, to keep enough loads in flight."""
 CHUNK, LONG = 2048, 8192
-"""Elements of a chunk, twice as many where a row is longer than ``LONG``: programs of many rows share the cache."""
+"""Elements of a chunk, doubled for rows longer than ``LONG``: programs of many rows share the cache."""
 THREAD_ELEMENTS, THREAD_BYTES = 16, 32
-"""Of the rows held and of a chunk, for each thread."""
+"""Elements and bytes per thread, of held rows and of a chunk."""
 
-# Of the variance: its terms neither overflow nor lose digits that matter.
+# Range of the variance in which its terms neither overflow nor lose relevant digits.
 _MIN_VARIANCE, _MAX_VARIANCE = tl.constexpr(2.0**-80), tl.constexpr(2.0**100)
 
 
@@ -44,7 +44,7 @@ def _load_tile(
     x, x_row, row_valid, chunk, n, axes,
     ROWS: tl.constexpr, BLOCK: tl.constexpr, ALIGNED: tl.constexpr, TYPE: tl.constexpr,
 ):  # fmt: skip
-    """A chunk of some rows: the columns, which of them there are, and the elements (rows, columns)."""
+    """Load a chunk of some rows: columns, their validity, and elements (rows, columns)."""
     column = chunk_indices(chunk, BLOCK)
     valid = column < (n >> ALIGNED) << ALIGNED
     mask = row_valid[:, None] & valid[None, :] if ROWS > 1 else valid[None, :]
@@ -57,7 +57,7 @@ def _normalize(
     CENTRED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr, ALIGNED: tl.constexpr,
     TYPE: tl.constexpr,
 ):  # fmt: skip
-    """Compute some rows in a type; return which of them that is not enough for, of which nothing is written."""
+    """Compute some rows in a type; return the rows that need float64, for which nothing is written."""
     index = tl.arange(0, ROWS)
     row = begin + index if ROWS > 1 else begin
     row_valid = begin + index < m
@@ -85,7 +85,7 @@ def _normalize(
     low = tl.zeros((ROWS,), TYPE)
     if tl.float32 == TYPE:
         if CENTRED:
-            # What the sum's roundings lost comes back as the mean of the differences.
+            # The mean of the differences corrects the sum's rounding errors.
             low = tl.sum(total, axis=1) / count
         variance = tl.fma(-low, low, variance) + eps
         enough = (variance >= _MIN_VARIANCE) & (variance <= _MAX_VARIANCE) & row_valid
@@ -117,9 +117,9 @@ def normalize(
     CENTRED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, HELD: tl.constexpr, ALIGNED: tl.constexpr,
     EXACT_BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Some rows, HELD in registers where they are not longer than BLOCK.
+    """Compute some rows, HELD in registers if not longer than BLOCK.
 
-    ``count`` is n as float32: NaN when there are no columns, whose mean is 0. ``eps_bits`` are those of eps in float64.
+    ``count`` is n as float32: NaN without columns, where the mean is 0. ``eps_bits`` are the bits of eps in float64.
     """
     begin = tl.program_id(0).to(tl.int64) * ROWS
     needs_float64 = _normalize(
@@ -137,7 +137,7 @@ def normalize(
 
 
 class Norm:
-    """LayerNorm, or RMSNorm where it is not centred, of tensors that share no memory."""
+    """Plan for LayerNorm, or RMSNorm if not centred, of tensors that share no memory."""
 
     workspace_bytes = 0
 
@@ -171,7 +171,7 @@ class Norm:
             "BLOCK": self._block,
             "HELD": held,
             "ALIGNED": alignment((x, out), split),
-            "EXACT_BLOCK": min(self._block, 256 if self._rows > 1 else 512),  # larger ones take registers from the rest
+            "EXACT_BLOCK": min(self._block, 256 if self._rows > 1 else 512),  # larger ones need too many registers
         }
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:

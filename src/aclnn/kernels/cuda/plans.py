@@ -1,6 +1,6 @@
-"""Plans for a GPU of the operators that ``aclnn.kernels`` names, wherever their tensors are.
+"""GPU plans for the operators of ``aclnn.kernels``, wherever the tensors are in memory.
 
-Results are as if every input had been read before outputs were written, one by one.
+Results are as if all inputs had been read before the outputs were written, one after another.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Make = Callable[[Layouts, Layouts], Plan]
 
 
 def overlap(one: Layout, other: Layout, distance: int) -> bool:
-    """Tell whether two tensors share memory, the other's address lying so many bytes above that of the one.
+    """Return True if two tensors share memory, with the second at a distance in bytes from the first.
 
-    Tensors of the same strides that interleave, as the halves of rows do, are known not to; else their spans decide.
+    Tensors with equal strides that interleave, such as halves of rows, do not; otherwise their spans decide.
     """
     (low, high), (begin, end) = one.span, other.span
     if distance + begin >= high or low >= distance + end:
@@ -50,14 +50,14 @@ def overlap(one: Layout, other: Layout, distance: int) -> bool:
 
 
 def _memory(layout: Layout) -> Any:
-    """Return memory for a contiguous tensor, as a PyTorch tensor of bytes."""
+    """Allocate memory for a contiguous tensor, as a PyTorch tensor of bytes."""
     return torch.empty(math.prod(layout.shape) * layout.dtype.itemsize, dtype=torch.uint8, device=device())
 
 
 class _Staged:
-    """A plan that reads contiguous copies of some inputs, or whose outputs are written in turn when it has run.
+    """A plan that reads contiguous copies of some inputs, or whose outputs are copied from temporaries in order.
 
-    Of the elements in one place the last stays, in the order of the outputs and of the elements in each of them.
+    Among aliasing elements the last one prevails, in the order of outputs and of elements within an output.
     """
 
     def __init__(self, make: Make, inputs: Layouts, outputs: Layouts, copied: Sequence[int], in_turn: bool) -> None:
@@ -90,9 +90,9 @@ class _Staged:
 
 
 class _Anywhere:
-    """Finds out at each run which tensors share memory, and keeps a plan for each way in which they do.
+    """A plan that checks at each run which tensors share memory, and caches a plan for each case.
 
-    One of the first ``replacing`` outputs may have the place of one of the first ``replaceable`` inputs.
+    One of the first ``replacing`` outputs may alias one of the first ``replaceable`` inputs.
     """
 
     def __init__(self, make: Make, inputs: Layouts, outputs: Layouts, replaceable: int, replacing: int = 1) -> None:
@@ -109,7 +109,7 @@ class _Anywhere:
         self.workspace_bytes = self._plan(() if self._distinct else None).workspace_bytes
 
     def _plan(self, copied: tuple[int, ...] | None) -> Plan:
-        """Return the plan with copies of these inputs; of None the one that writes in turn."""
+        """Return the plan with copies of these inputs; for None the one that writes outputs in order."""
         given = self._make, self._inputs, self._outputs
         make = (
             partial(self._make, *given[1:]) if copied == () else partial(_Staged, *given, copied or (), copied is None)
@@ -127,7 +127,7 @@ class _Anywhere:
         self._plan(None if in_turn else tuple(self._changed(inputs, outputs))).run(inputs, outputs, workspace)
 
     def _changed(self, inputs: Sequence[int], outputs: Sequence[int]) -> Iterator[int]:
-        """The inputs that writing would change, but for those that an output may exactly replace."""
+        """Yield the inputs that writes would change, except those that an output exactly aliases."""
         for (i, (one, at)), (k, (other, to)) in itertools.product(
             enumerate(zip(self._inputs, inputs, strict=True)), enumerate(zip(self._outputs, outputs, strict=True))
         ):
@@ -157,6 +157,6 @@ def layer_norm(inputs: Layouts, outputs: Layouts, normalized_dims: int, eps: flo
 
 
 def layer_norm_backward(inputs: Layouts, outputs: Layouts, normalized_dims: int, centred: bool = True) -> Plan:
-    """See ``aclnn.kernels.layer_norm_backward``; RMSNorm is what has no mean."""
+    """See ``aclnn.kernels.layer_norm_backward``; without a mean it is RMSNorm's."""
     assert centred == (inputs[2] is not None)
     return _Anywhere(partial(NormBackward, normalized_dims=normalized_dims), inputs, outputs, replaceable=2)

@@ -1,7 +1,7 @@
-"""Elementwise operators on the CPU: any formula of any number of elements, over any layouts and data types.
+"""Elementwise operators on the CPU: any formula of any number of operands, over any layouts and data types.
 
-``plans`` chooses. Contiguous elements are computed by ``general``, any formula over sixteen float64 lanes, whose words
-``functions`` gives a meaning, or in float32 by other operations: a function's ``fitted`` version, or products of such,
-or of tables (``separable``). A function of one 16-bit x is a table of all its values (``lut16``). Other layouts come
-through ``strided``.
+``plans`` chooses the kernel for contiguous elements. ``general`` computes any formula on sixteen float64 lanes, with
+the functions of ``functions``; or in float32, by a function's ``fitted`` version, or by products of fitted versions or
+tables (``separable``). A function of one 16-bit x is a table of all its values (``lut16``). ``strided`` handles other
+layouts.
 """

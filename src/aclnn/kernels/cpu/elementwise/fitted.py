@@ -1,4 +1,4 @@
-"""Fitted versions of functions on float32 lanes, polynomials by segments or other operations, and products of them."""
+"""Fitted versions of functions on float32 lanes (piecewise polynomials or other operations), and their products."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from aclnn.kernels.products import Product, lines, pattern, values
 from aclnn.kernels.trace import Program
 
 _ROUND = 1.5 * 2.0**23
-"""Added to a small float32 it leaves the nearest integer in the low bits."""
+"""Adding this to a small float32 leaves the nearest integer in the low bits."""
 
 _inlined = register_jitable(forceinline=True)
 
 
 class Fast(NamedTuple):
-    """A function f on any number of float32 lanes, for abs(x) up to a bound."""
+    """A function f on any number of float32 lanes, valid for abs(x) up to a bound."""
 
     function: Any
     bound: float
     overflows: bool = False
-    """Beyond the bound f may exceed float32, so that the formula itself is evaluated there."""
+    """True if f may exceed float32 beyond the bound, so that the formula itself is evaluated there."""
 
 
-@lru_cache(maxsize=512)  # Numba never forgets a function that has been registered
+@lru_cache(maxsize=512)  # Numba never releases a registered function
 def fast(formula: Formula, dtype: DataType) -> Fast | None:
     """Return the fitted version of a function, or of a gradient's derivative, for x of a data type."""
     function = formula.derivative if isinstance(formula, Gradient) else formula
@@ -73,9 +73,9 @@ def operations(formula: Formula, dtype: DataType) -> Formula | None:
 
 
 def write_products(products: Sequence[Product], source: Source, program: Program) -> dict[str, Any]:
-    """Write operations that compute a program's results from their factors; return the meanings of names in them.
+    """Write operations that compute a program's results from their factors; return the values of names in them.
 
-    They are float32 lanes. Results for which that is not accurate enough are evaluated in float64 instead.
+    Lanes are float32. Results for which that is not accurate enough are evaluated in float64 instead.
     """
     source(*lines(products, lambda value: f"{value.function.__name__}({value.operand})"))
     source.outside("outside")
@@ -108,10 +108,10 @@ _HALVES = {
     "odd": _inlined(lambda x, g: where_negative(x, g, -g)),
     "even": _inlined(lambda x, g: g),
 }
-"""f(x) of x and g(a), by symmetry."""
+"""f(x) in terms of x and g(a), by symmetry."""
 _SUMS: dict[str, Any] = {
     "neither": _inlined(lambda x, g, rest: g + rest),
-    # Of a negative zero x as well.
+    # Correct for negative zero too.
     "x*neither": _inlined(lambda x, g, rest: fma(x, g, -fma(-x, rest, 0.0))),
 }
 
@@ -138,11 +138,11 @@ _HALVES_IN_TWO = {
     "odd": _inlined(lambda x, g: _where_negative_in_two(x, g, (-g[0], -g[1]))),
     "even": _inlined(lambda x, g: g),
 }
-"""As ``_HALVES``, g and f(x) being sums of two float32."""
+"""As ``_HALVES``, with g and f(x) as sums of two float32."""
 
 
 def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:
-    """Make a of x, and f(x) of x and g(a), for a function with the slope ``first + rest`` above 0."""
+    """Return functions giving a from x, and f(x) from x and g(a), for an f with slope ``first + rest`` above 0."""
 
     @_inlined
     def below_zero(x: Any) -> Any:
@@ -158,9 +158,9 @@ def _linear(bound: float, first: float, rest: float) -> tuple[Any, Any]:
 
 
 def _by_segments(segments: Segments, function: Fitted, in_two: bool = False) -> Any:
-    """f(x) (see ``Segments``), or two float32 that add up to it, the first nearly the one next to it.
+    """Return f(x) (see ``Segments``), or two float32 with that sum, the first nearly the one nearest to it.
 
-    Where a look-up has eight entries, lanes beyond the eighth take a second turn.
+    With look-ups of eight entries, lanes beyond the eighth segment need a second pass.
     """
     count, symmetry = len(segments.centre), function.symmetry or "even"
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
@@ -189,7 +189,7 @@ def _by_segments(segments: Segments, function: Fitted, in_two: bool = False) -> 
 
 
 def _polynomials(segments: Segments, some: slice, symmetry: str, in_two: bool) -> Any:
-    """g(a), or f(x) where that is more, by some of the segments, for the lanes that lie in one of them."""
+    """Evaluate g(a), or f(x) if possible, by some of the segments, for the lanes within them."""
     summed, signed = adds_to_first(segments, symmetry), both_signs(symmetry)
     of_two: Any = _SUMS.get(symmetry)
     p_rest = segments.rest
@@ -204,7 +204,7 @@ def _polynomials(segments: Segments, some: slice, symmetry: str, in_two: bool) -
         lost = fma(upper, r, p0(i) - p)
         c = c0(i)
         if signed:
-            # Beside a zero c is the smaller number, and c - g rounded.
+            # Next to a zero of f, c is the smaller term, and c - g is rounded.
             g = fma(r, p, c)
             return of_two(x, g, fma(r, p, c - g) + fma(r, lost + p_rest, c - ((c - g) + g)))
         if in_two:
@@ -220,7 +220,7 @@ def _polynomials(segments: Segments, some: slice, symmetry: str, in_two: bool) -
 
 
 def _by_short_segments(segments: ShortSegments) -> Any:
-    """f(x) for 16-bit x."""
+    """Return f(x) for 16-bit x."""
     per_unit, shift = segments.per_unit, segments.shift
     *others, third = segments.c
     centre, last = table(*segments.centre), table(*third)

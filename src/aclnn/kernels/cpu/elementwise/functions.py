@@ -1,7 +1,7 @@
-"""The words of ``aclnn.formula`` over float64 lanes, within a few units of the last place.
+"""Functions of ``aclnn.formula`` on float64 lanes, accurate to a few ULP.
 
-Every result has the same bits on every processor: fused operations are written out, nothing is estimated. The
-polynomials come from ``tools.fit_words``.
+Every result has the same bits on every processor: fused operations are explicit, and no approximate instructions are
+used. The polynomials are fitted by ``tools.fit_words``.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from aclnn.kernels.cpu.simd.tables import table
 from aclnn.kernels.cpu.simd.vector import absolute, bits, fma, from_bits, select
 
 _INTEGERS = 1.5 * 2.0**52
-"""Added to a float64 below 2^51 it leaves the nearest integer in the low bits."""
+"""Adding this to a float64 below 2^51 leaves the nearest integer in the low bits."""
 _ONE = 0x3FF << 52
 
 _POWERS = table(*((2.0 ** (j / 8) - j / 8 + 1.0) / 2.0 for j in range(8)))
-"""2^(j/8) whose bit patterns lack j/8 of a power of two."""
+"""2^(j/8), less the j/8 that the exponent's low bits add to the significand."""
 _PER_EIGHTH, _EIGHTH = 8.0 / math.log(2.0), math.log(2.0) / 8.0
 _LOWEST, _HIGHEST = -709.09, _INTEGERS + 8191.0
-"""Exponents at which the power of two is 0, and the largest one."""
+"""Exponents below which the power of two is 0, and the largest exponent."""
 
 _exponential = polynomial(
     "0x1.a01e2e013e538p-13 0x1.6c1b735ab0459p-10 0x1.1111110e0d900p-7 0x1.5555554e8d709p-5 0x1.555555555556ap-3 "
@@ -33,11 +33,11 @@ _exponential = polynomial(
 
 @register_jitable
 def _power(x: Any) -> Any:
-    """(p, q) with e^x = p·(1 + q), p a power of the eighth root of two."""
+    """Return (p, q) with e^x = p·(1 + q), where p is a power of the eighth root of two."""
     x = select(x < _LOWEST, _LOWEST, x)
     shifted = fma(x, _PER_EIGHTH, _INTEGERS)
     shifted = select(shifted > _HIGHEST, _HIGHEST, shifted)
-    r = fma(shifted - _INTEGERS, -_EIGHTH, x)  # beyond the highest so large that the result overflows when it should
+    r = fma(shifted - _INTEGERS, -_EIGHTH, x)  # beyond the highest, so large that the result overflows as it should
     pattern = bits(shifted)
     p = from_bits(bits(_POWERS(pattern)) + (pattern << 49))
     return p, fma(_exponential(r), r * r, r)
@@ -45,7 +45,7 @@ def _power(x: Any) -> Any:
 
 @register_jitable
 def exp(x: Any) -> Any:
-    """e^x; below -708.4, where results are subnormal, some other such number or 0; 0 below -709.1."""
+    """e^x; below -708.4, where results are subnormal, possibly another subnormal or 0; 0 below -709.1."""
     p, q = _power(x)
     return fma(p, q, p)
 
@@ -70,7 +70,7 @@ _OFFSET = 1 << 62
 
 @register_jitable
 def _logarithm(x: Any) -> Any:
-    """(ln x, about 1/x) of a normal positive number; the second is up to 7 % off."""
+    """Return (ln x, about 1/x) for a normal positive number; the second is accurate to 7 %."""
     above = bits(x) - _ROOT_HALF
     power = above & _EXPONENT
     k = from_bits(((above + _OFFSET) >> 52) + 0x4330000000000000) - (2.0**52 + 1024.0)
@@ -82,7 +82,7 @@ def _logarithm(x: Any) -> Any:
 
 @register_jitable
 def log(x: Any) -> Any:
-    """Natural logarithm; of subnormal numbers it is not defined."""
+    """Natural logarithm; undefined for subnormal numbers."""
     y, _ = _logarithm(x)
     y = select(x < math.inf, y, x)
     return select(x > 0.0, y, choose(x == 0.0, -math.inf, math.nan))
@@ -93,7 +93,7 @@ def log1p(x: Any) -> Any:
     """Natural logarithm of 1 + x."""
     total = x + 1.0
     y, share = _logarithm(total)
-    # What the sum lost is at most half of its last digit: a few per cent of that do not show.
+    # The sum's rounding error is at most half an ULP: a few per cent of that are negligible.
     y = select(x < math.inf, fma(x - (total - 1.0), share, y), x)
     y = select(x > -1.0, y, choose(x == -1.0, -math.inf, math.nan))
     return select(x == 0.0, x, y)
@@ -140,8 +140,8 @@ _near_zero = polynomial(
 
 @register_jitable
 def _complement(a: Any) -> Any:
-    """Erfc of a number from 0 on."""
-    # Formulas of the normal distribution have an exponential of the same square: it is computed once.
+    """Return erfc of a non-negative number."""
+    # Formulas of the normal distribution contain the exponential of the same square, which is computed once.
     decay = exp(-(a * a))
     a = select(a > 28.0, 28.0, a)
     shifted, steep = a + 4.0, fma(a, 2.0, 1.0)
@@ -166,21 +166,21 @@ def erf(x: Any) -> Any:
 
 
 _FROM_TINY_TO_NONE = 2.0**-925
-"""A factor that makes 0 in float64 of 2^-150, which float32 rounds to 0."""
+"""Factor under which float64 flushes to 0 what float32 rounds to 0, numbers below 2^-150."""
 
 
 @register_jitable
 def times(x: Any, y: Any) -> Any:
     """x·y; NaN for an infinite x and a y that float32 rounds to 0."""
-    # Scaled like this such a y vanishes, and what remains of others does not change a finite product.
+    # Scaled by this factor such a y vanishes, and the remainder of any other leaves a finite product unchanged.
     return fma(x, y * _FROM_TINY_TO_NONE, x * y)
 
 
 @register_jitable
 def narrow_to_odd(value: Any) -> Any:
-    """Float64 lanes as float32 whose last bit is set where digits were lost, so that rounding once more is exact.
+    """Convert float64 lanes to float32, rounded to odd, so that rounding once more is exact.
 
-    Towards zero first; an overflow becomes the largest number. NaN stays NaN.
+    Truncates first; an overflow becomes the largest number. NaN stays NaN.
     """
     rounded = narrow(value)
     back = widen(rounded)
@@ -192,4 +192,4 @@ def narrow_to_odd(value: Any) -> Any:
 WORDS: dict[str, Any] = {
     word.__name__: word for word in (exp, expm1, log, log1p, log1pexp, tanh, erf, erfc, absolute, times)
 } | {"sqrt": root, "where": choose}
-"""The meaning of a program's words."""
+"""Implementation of each function of a program."""

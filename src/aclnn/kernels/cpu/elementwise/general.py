@@ -1,10 +1,10 @@
-"""Any formula over elements side by side: float64 lanes, or float32 where they do, rounded once to each data type.
+"""Any formula over contiguous elements: on float64 lanes, or float32 if sufficient, rounded once to each data type.
 
-A kernel's source is written for its operands and compiled as one function: Numba takes longest to infer the types of
-many functions that call one another.
+A kernel's source is generated for its operands and compiled as a single function: type inference across many small
+functions is the slowest part of Numba.
 
-Where a register holds sixteen float32 a wide vector is computed at a time (see ``vector``): of Swish's gradient, in the
-cache, sixteen elements take 6.7 instead of 9 ns on Zen 5.
+With registers of sixteen float32, a wide vector is computed at a time (see ``vector``): for Swish's gradient, sixteen
+elements in cache take 6.7 instead of 9 ns on Zen 5.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from aclnn.kernels.trace import Program, Step, trace
 
 LINE = 64
 _TILE = 512
-"""Elements among which those that are evaluated in float64 are brought side by side."""
+"""Number of elements in which those to be evaluated in float64 are compacted."""
 
 
 def _narrow_for(digits: int, halfway: int) -> Any:
-    """Float64 lanes as float32 that round to the 16-bit numbers next to them.
+    """Convert float64 lanes to float32 that round correctly to 16 bits.
 
-    The nearest ones do, but for one that lies halfway between two 16-bit numbers and is not exact. By chance one in
-    thousands lies there; sums of 16-bit numbers often do, and are exact.
+    Rounding to nearest does, except for a result halfway between two 16-bit numbers that is inexact. One random number
+    in thousands lies there; sums of 16-bit numbers often do, and are exact.
 
     Args:
-        digits: the mask of bits by which to tell.
-        halfway: what these are halfway.
+        digits: mask of the bits that identify such a result.
+        halfway: value of these bits halfway.
     """
 
     @register_jitable
@@ -59,7 +59,7 @@ def _narrow_for(digits: int, halfway: int) -> Any:
 
 @register_jitable
 def _gather(values: Any, places: Any, count: int) -> None:
-    """Move float32 at ascending places to the front."""
+    """Compact float32 at ascending indices to the front."""
     words = int32_at(values)
     for k in range(count):
         words[k] = words[places[k]]
@@ -67,7 +67,7 @@ def _gather(values: Any, places: Any, count: int) -> None:
 
 @register_jitable
 def _scatter(values: Any, places: Any, count: int, destination: Any) -> None:
-    """Put float32 to their places."""
+    """Move compacted float32 back to their indices."""
     words, result = int32_at(values), int32_at(destination)
     for k in range(count):
         result[places[k]] = words[k]
@@ -76,17 +76,17 @@ def _scatter(values: Any, places: Any, count: int, destination: Any) -> None:
 _ROUNDINGS = {
     DataType.DOUBLE: widen,
     DataType.FLOAT: narrow,
-    DataType.FLOAT16: _narrow_for(0xFFF, 0),  # also where the nearest ones are subnormal
+    DataType.FLOAT16: _narrow_for(0xFFF, 0),  # also sufficient where results are subnormal
     DataType.BF16: _narrow_for(0xFFFF, 0x8000),
 }
-"""Float64 lanes as those to store as a data type."""
+"""Conversion of float64 lanes before they are stored as a data type."""
 SINGLES = {
     DataType.DOUBLE: "float64_at({})[0]",
     DataType.FLOAT: "float64(float32_at({})[0])",
     DataType.FLOAT16: "float64(lane(load_float16_part({}, 1), 0))",
     DataType.BF16: "float64(lane(load_bfloat16_part({}, 1), 0))",
 }
-"""The element at an address."""
+"""Expression that loads the element at an address."""
 
 _NAMES = {
     name: value
@@ -94,7 +94,7 @@ _NAMES = {
     for name, value in vars(module).items()
     if not name.startswith("_")
 } | WORDS
-"""Names in a kernel's source: the functions of these modules, and a program's words."""
+"""Names in a kernel's source: functions of these modules, and of programs."""
 _NAMES |= {
     "float32": np.float32,
     "float64": np.float64,
@@ -116,41 +116,41 @@ _NAMES |= {f"quarter_{number}": quarter for number, quarter in enumerate(QUARTER
 
 
 class Elements(NamedTuple):
-    """An operand's elements side by side."""
+    """Contiguous elements of an operand."""
 
     value: str
-    """The variable of lanes."""
+    """Variable with the lanes."""
     dtype: DataType
     first: str
-    """The variable of the first element's address."""
+    """Variable with the first element's address."""
     ahead: str | None = ""
-    """Bytes from an element to one that is to be prefetched, as usual if empty; None where nothing is."""
+    """Prefetch distance in bytes: the default if empty; None for no prefetching."""
 
 
 def _on(place: str, nbytes: int) -> str:
-    """Name the address so many bytes on."""
+    """Return the expression of an address plus an offset in bytes."""
     return f"{place} + {nbytes}" if nbytes else place
 
 
 def _wide(name: str) -> str:
-    """Return the float64 counterpart of a program's variable; numbers stay as they are."""
+    """Return the float64 counterpart of a program's variable; constants stay unchanged."""
     return f"wide_{name}" if name[0] in "xt" else name
 
 
 class Source:
-    """The source of a kernel that computes with vectors or with wide ones, line by line."""
+    """Generator of a kernel's source, on vectors or wide vectors."""
 
     def __init__(self, wide: bool, double: bool = True) -> None:
         self.lanes = WIDE * LANES if wide else LANES
         self._double = double
         self.splat = "widen_wide" if wide else "widen"
-        """The function that puts a number into all lanes."""
+        """Function that broadcasts a number to all lanes."""
         self.where_outside: tuple[str, ...] = ()
-        """The lines to run as soon as some lanes are outside."""
+        """Lines to run as soon as some lanes are outside."""
         self._wide, self._lines, self._margin = wide, list[str](), ""
 
     def __call__(self, *lines: str) -> None:
-        """Add lines to the block."""
+        """Add lines to the current block."""
         self._lines += [self._margin + line for line in lines]
 
     @contextmanager
@@ -162,39 +162,39 @@ class Source:
         self._margin = self._margin[4:]
 
     def function(self, name: str, **names: Any) -> Any:
-        """Return the function of a name, with meanings of names beside those of this module."""
-        # Of a function without a module, Numba cannot load again what it kept.
+        """Return the function with this name, with additional names in its namespace."""
+        # Numba cannot reload a cached function without a module.
         namespace = {"__name__": __name__} | _NAMES | names
         exec(compile("\n".join(self._lines) + "\n", f"<{name}>", "exec"), namespace)
         return namespace[name]
 
     def outside(self, lanes: str, condition: str = "any_negative(outside)") -> None:
-        """Name integers that are negative in lanes that other operations do not serve, and tell if there are any."""
+        """Add integers that are negative in lanes not covered by the other operations, and a branch for such lanes."""
         self(f"outside = {lanes}")
         if self.where_outside:
             with self.block(f"if {condition}:"):
                 self(*self.where_outside)
 
     def steps(self, steps: Iterable[Step], named: Callable[[str], str] = str) -> None:
-        """Add operations of a program, their variables under the names that a function gives them."""
+        """Add operations of a program, with variables renamed by a function."""
         self(*(f"{named(step.result)} = {step.template.format(*map(named, step.operands))}" for step in steps))
 
     def vectors(self, value: str) -> list[str]:
-        """Name the vectors of lanes."""
+        """Return the names of the vectors in lanes."""
         return [f"quarter_{number}({value})" for number in range(WIDE)] if self._wide else [value]
 
     def single(self, dtype: DataType, place: str) -> str:
-        """Name the element at an address, in all lanes."""
+        """Return an expression for the element at an address, broadcast to all lanes."""
         lanes = f"{self.splat}({SINGLES[dtype].format(place)})"
         return lanes if self._double else f"narrow({lanes})"
 
     def numbers(self, first: int, count: int) -> None:
-        """Load numbers, the program's arguments from the first on, into all lanes."""
+        """Load numbers, the program's arguments from ``first`` on, into all lanes."""
         for k in range(count):
             self(f"x{first + k} = {self.single(DataType.DOUBLE, f'operands.constants + {8 * k}')}")
 
     def read(self, operands: Iterable[Elements], places: Iterable[str]) -> None:
-        """Load operands' lanes from these addresses on, and prefetch what comes later."""
+        """Load operands' lanes at these addresses, and prefetch later ones."""
         for (value, dtype, _, ahead), place in zip(operands, places, strict=False):
             self(f"place = {place}")
             fetch = "prefetch_near" if ahead else f"prefetch_{dtype.name}"
@@ -204,27 +204,27 @@ class Source:
             self.load(value, dtype, "place")
 
     def load(self, value: str, dtype: DataType, place: str) -> None:
-        """Load lanes from an address on."""
+        """Load lanes at an address."""
         loads = [f"load_{dtype.name}({_on(place, at * dtype.itemsize)})" for at in range(0, self.lanes, LANES)]
         lanes = f"side_by_side({', '.join(loads)})" if self._wide else loads[0]
         self(f"{value} = widen({lanes})" if self._double else f"{value} = {lanes}")
 
     def look_up(self, value: str, table: str, place: str) -> None:
-        """Load the entries of a table for the 16-bit elements from an address on."""
+        """Load the table entries for the 16-bit elements at an address."""
         entries = [f"load_entries({table}, {_on(place, 2 * at)})" for at in range(0, self.lanes, LANES)]
         self(f"{value} = side_by_side({', '.join(entries)})" if self._wide else f"{value} = {entries[0]}")
 
     def rounded(self, value: str, dtype: DataType) -> str:
-        """Name lanes as those to store as a data type."""
+        """Return an expression for lanes converted before they are stored as a data type."""
         return f"rounded_{dtype.name}({self.splat}({value}))" if self._double else value
 
     def store(self, value: str, dtype: DataType, place: str, way: str = "store") -> None:
-        """Store rounded lanes from an address on."""
+        """Store converted lanes at an address."""
         for number, part in enumerate(self.vectors(value)):
             self(f"{way}_{dtype.name}({_on(place, number * LANES * dtype.itemsize)}, {part})")
 
     def write(self, value: str, dtype: DataType, place: str, streams: str) -> None:
-        """Store rounded lanes, around the cache where a condition, if there is one, holds."""
+        """Store converted lanes, with non-temporal stores if a condition is given and holds."""
         if not streams:
             self.store(value, dtype, place)
             return
@@ -237,13 +237,13 @@ class Source:
         return self.lanes * dtype.itemsize
 
     def room(self, dtypes: Iterable[DataType]) -> int:
-        """Return the bytes of lanes of any of these data types, whole lines."""
+        """Return the bytes of lanes of any of these data types, rounded up to whole cache lines."""
         return max((LINE, *map(self._bytes, dtypes)))
 
     def buffer(self, size: int) -> None:
-        """Allocate the buffer of ``stretch``, of so many bytes.
+        """Allocate the buffer of ``stretch``.
 
-        What lay there might be subnormal or outside, and so slow down lanes whose results are not used.
+        It is cleared: subnormal or outside values would slow down lanes whose results are unused.
         """
         size += -size % (8 * LANES)
         self(f"buffer = stack_alloc({size})")
@@ -251,7 +251,7 @@ class Source:
             self("store_doubles(buffer + at, widen(0.0))")
 
     def bring(self, dtype: DataType, at: str, to: str, count: str, back: bool = False) -> None:
-        """Copy so many elements, less than fill the lanes, to a buffer, or back from one."""
+        """Copy ``count`` elements, fewer than the lanes, to a buffer, or back from it."""
         nbytes, copy = f"{count} * {dtype.itemsize}", "copy_out" if back else "copy_in"
         self(f"{copy}({at}, {nbytes}, {to})" if self._bytes(dtype) <= LINE else f"copy({to}, {at}, {nbytes})")
 
@@ -261,11 +261,11 @@ class Source:
     def stretch(
         self, read: Sequence[Elements], written: Sequence[Elements], streamed: int, found: Sequence[str] = ()
     ) -> Iterator[None]:
-        """Loop over the elements from the first up to ``end``; what is added meanwhile computes the results.
+        """Loop over the elements from the first to ``end``; lines added within compute the results.
 
-        There the first ``limit`` lanes count, and in the vectors ``found`` others do not change. Up to the first
-        output's first whole line, where there is a ``policy``, whole vectors, what is left: parts of vectors go through
-        a ``buffer``. By the policy the first outputs, as many as are ``streamed``, go around the cache.
+        In them the first ``limit`` lanes are valid, and other lanes of the vectors ``found`` keep their values. With a
+        ``policy``, the loop handles elements up to the first output's first whole cache line, whole vectors, and the
+        remainder; parts of vectors go through a ``buffer``. The first ``streamed`` outputs use non-temporal stores.
         """
         operands = (*read, *written)
         size = written[0].dtype.itemsize if written else 1
@@ -307,15 +307,15 @@ class Source:
 
 
 _EXACT, _FLOAT32, _ROUNDED, _DOUBLE = range(4)
-"""A number of the operands' data type, one of float32, one that is rounded to float32, any number."""
+"""Number of the operands' data type; a float32; a number to be rounded to float32; any other number."""
 
 
 def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float], closely: bool = False) -> bool:
-    """Return true if float32 lanes give the results that float64 lanes do, for operands and results of a data type.
+    """Return True if float32 lanes give the same results as float64 lanes, for this data type of operands and results.
 
-    So they do if a number is rounded once at most and is then only chosen, or changes its sign: two numbers of p digits
-    make one that rounds to p digits as it does by way of 2p + 2. ``closely`` also admits, for 16 bits, one product with
-    a number of float32, which is rounded twice.
+    They do if a number is rounded at most once and then only selected or negated: an operation on two numbers of p
+    digits rounds to p digits the same directly and through 2p + 2 digits. ``closely`` also admits, for 16 bits, one
+    product with a float32 number, which is rounded twice.
     """
 
     def kind(number: float) -> int:
@@ -346,8 +346,8 @@ def float32_suffices(program: Program, dtype: DataType, numbers: Sequence[float]
 
 
 Instead = Callable[[Source, Program], dict[str, Any]]
-"""A function that writes operations of float32 lanes that compute a program's results, and says in which lanes they do
-not (``Source.outside``); it returns the meanings of the names in them."""
+"""Function that writes float32 operations for a program's results and states in which lanes they are invalid
+(``Source.outside``); returns the values of the names in them."""
 
 
 def loop(
@@ -359,10 +359,10 @@ def loop(
     single: int | None = None,
     instead: Instead | None = None,
 ) -> Loop:
-    """Compute a program of inputs and numbers for contiguous elements (see ``Operands``), given their types.
+    """Make the kernel of a program of inputs and numbers for contiguous elements (see ``Operands``), given their types.
 
-    Of the input ``single`` there is one element for all. What is ``outside`` of the operations ``instead`` is evaluated
-    in float64.
+    The input ``single`` is one element, broadcast. Elements ``outside`` of the operations ``instead`` are evaluated in
+    float64.
     """
     source = Source(target.has_wide_registers(), double)
     read = [Elements(f"x{k}", dtype, f"input{k}") for k, dtype in enumerate(inputs)]
@@ -378,7 +378,7 @@ def loop(
             source(f"{value} = {source.single(dtype, f'operands.addresses[{len(outputs) + single}]')}")
         source.numbers(len(inputs), numbers)
         source.buffer(len((*read, *written)) * source.room((*inputs, *outputs)))
-        # Lines that are written in parts between look-ups in tables go to memory in parts (docs/tuning.md).
+        # Cache lines written in parts between table look-ups would reach memory in parts (docs/tuning.md).
         streams = instead is None or source.lanes * outputs[0].itemsize >= LINE
         with source.stretch(read, written, len(written) if streams else 0):
             if instead is None:
@@ -400,7 +400,7 @@ def loop(
 def _tile(
     program: Program, read: Sequence[Elements], written: Sequence[Elements], instead: Instead, streams: bool
 ) -> Any:
-    """Compute up to ``_TILE`` elements; those that are outside of other operations are brought side by side."""
+    """Compute up to ``_TILE`` elements; those outside of the operations are compacted and evaluated in float64."""
     source, operands = Source(wide=False, double=False), [one.value for one in read]
     numbers, parts = program.arity - len(read), [f"part{k}" for k in range(len((*read, *written)))]
     here = [f"{part} + i * {one.dtype.itemsize}" for part, one in zip(parts, (*read, *written), strict=True)]
@@ -445,5 +445,5 @@ _FLOAT32_WORDS = {
 
 
 def on_float32(formula: Formula) -> Any:
-    """The operations of a fitted version on any number of float32 lanes."""
+    """Return the operations of a fitted version on any number of float32 lanes."""
     return register_jitable(forceinline=True)(trace(formula, 1).function(_FLOAT32_WORDS))

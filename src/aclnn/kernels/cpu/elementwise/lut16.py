@@ -1,11 +1,11 @@
-"""Tables of a function of one variable for every 16-bit input: of its values, or for a gradient of its derivative's.
+"""Tables of a function of one variable for all 16-bit inputs: its values, or for a gradient those of its derivative.
 
-A derivative's entry is what the fitted version gives for that input, where there is one, so that both give the same
-bits; else it is a float32 that rounds to 16 bits as the formula's value in float64 does. A second table holds these
-values times 2^150, for those that are too small for all of their digits to fit into a float32.
+A derivative's entry is the result of the fitted version for that input if there is one, so that both give the same
+bits; else it is a float32 that rounds to 16 bits as the float64 result of the formula does. A second table holds these
+values times 2^150, for values too small for all their digits to fit into a float32.
 
-A gradient multiplies entries with dy, or in the range of a fitted version that version's values, which takes less time
-than looking entries up.
+A gradient multiplies dy by entries or, in the range of a fitted version, by its results, which is faster than a
+look-up.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import Program, trace
 
 _MOST = 64
-"""Tables kept, of up to half a mebibyte each: attributes may take any number of values."""
+"""Maximum number of cached tables, of up to half a mebibyte each: attributes may have any number of values."""
 _tables: OrderedDict[tuple[Any, ...], NDArray[Any]] = OrderedDict()
 _lock = lock_across_forks()
 
 
 _SECOND = 4 * 65536
-"""Bytes from the first table to the second."""
+"""Offset in bytes of the second table."""
 _TINY = 2.0**-100
-"""Entries below this are taken from the second table."""
+"""Smaller entries are taken from the second table."""
 _LEAST = -(2**31) - 1
 _LIMIT = ((127 - 100) << 23) + _LEAST
 _TINY_STEP = 2.0**-75
@@ -64,14 +64,14 @@ _REST = 3 * LINE
 
 @register_jitable(forceinline=True)
 def _by_entries(table: Any, x: Any, dy: Any) -> Any:
-    """dy times the entries for the sixteen 16-bit x at an address.
+    """Multiply dy by the entries for the sixteen 16-bit x at an address.
 
-    Where a tiny entry meets a dy above 1 the product is taken from the second table, because the entry's own digits do
-    not fit into a float32. An infinite dy is multiplied with the entry that does.
+    Products of a tiny entry and a dy above 1 use the second table, because the entry's digits do not fit into a
+    float32. An infinite dy is multiplied by the entry of the first.
     """
     entry = load_entries(table, x)
     product = entry * dy
-    # Zeros become the largest.
+    # Zeros wrap around to the largest number.
     if any_lane(bits(absolute(entry)) + _LEAST < _LIMIT):
         size = absolute(dy)
         tiny = (absolute(entry) < _TINY) & (entry != 0.0) & (size > 1.0)
@@ -83,7 +83,7 @@ def _by_entries(table: Any, x: Any, dy: Any) -> Any:
 
 
 def _evaluation(program: Program, dtype: DataType, derivative: bool) -> Any:
-    """Make the kernel of both tables or of one: from the addresses of x and of the numbers to that of the values."""
+    """Make the kernel that evaluates one or both tables, given the addresses of x, the numbers and the results."""
     source, entry = Source(wide=False), f"rounded_{(DataType.FLOAT16 if derivative else dtype).name}"
     with source.block("def evaluate(x, given, out):"):
         for k in range(program.arity - 1):
@@ -101,7 +101,7 @@ def _evaluation(program: Program, dtype: DataType, derivative: bool) -> Any:
 
 
 def _served(fast: Fast, dtype: DataType) -> Any:
-    """A kernel that writes the fitted values at the 65,536 x of a 16-bit type at one address to another."""
+    """Make the kernel that writes the fitted results for all 65,536 x of a 16-bit type."""
     function, load = fast.function, FORMATS[dtype].load
 
     def evaluate(x: int, out: int) -> None:
@@ -112,7 +112,7 @@ def _served(fast: Fast, dtype: DataType) -> Any:
 
 
 def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDArray[Any]:
-    """The values of a function by bit pattern, or of a gradient's derivative the two tables, 2 × 65,536 float32."""
+    """Return a function's values by bit pattern, or for a gradient the derivative's two tables, 2 × 65,536 float32."""
     derivative = isinstance(formula, Gradient)
     function = formula.derivative if isinstance(formula, Gradient) else formula
     program = trace(function, 1 + len(numbers))
@@ -128,7 +128,7 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
             lambda: _evaluation(program, dtype, derivative),
         )
         patterns, given = np.arange(65536, dtype=np.uint16), np.array((*numbers, 0.0))
-        # Of entries of two bytes one more is read.
+        # A look-up of 2-byte entries reads one entry more.
         found: NDArray[Any] = np.empty((2, 65536), np.float32) if derivative else np.empty(65537, np.uint16)[:-1]
         run(patterns.ctypes.data, given.ctypes.data, found.ctypes.data)
         if fitted is not None:
@@ -144,7 +144,7 @@ def table(formula: Formula, dtype: DataType, numbers: tuple[float, ...]) -> NDAr
 
 
 def overflows(table: NDArray[np.float32]) -> bool:
-    """Return true if a finite value exceeds float32: a small dy may bring its product back."""
+    """Return True if a finite value exceeds float32: a small dy may bring the product back into range."""
     return bool((np.abs(table[0]) == np.finfo(np.float32).max).any())
 
 
@@ -157,7 +157,7 @@ def _look_up(nontemporal: int, table: Any, dy: Any, x: Any, out: Any) -> None:
 
 
 def _multiply(dtype: DataType) -> Any:
-    """A function that does sixteen elements of a gradient."""
+    """Make the function that computes sixteen elements of a gradient."""
     _, load, store, stream, *_ = FORMATS[dtype]
 
     @register_jitable(forceinline=True)
@@ -172,7 +172,7 @@ def _multiply(dtype: DataType) -> Any:
 
 
 def _multiply_fitted(fitted: Fast, dtype: DataType) -> Any:
-    """A function that does a wide vector of a gradient and says so, unless some of it is out of range."""
+    """Make the function that computes a wide vector of a gradient; it returns False if some of it is out of range."""
     ways, function = FORMATS[dtype].wide, fitted.function
     assert ways is not None
     load, store, stream = ways
@@ -194,9 +194,9 @@ def _multiply_fitted(fitted: Fast, dtype: DataType) -> Any:
 
 
 def loop(dtype: DataType, gradient: bool, fitted: Fast | None) -> Loop:
-    """Contiguous elements by a table: out = f(x), or dy·f(x). It may work in place, the output being an input."""
+    """Make the kernel of contiguous elements by a table: out = f(x), or dy·f(x). The output may alias an input."""
     wide: Any = None
-    # Only where a vector is one register: elsewhere a wide one would not fit into the registers.
+    # Only if a vector fits one register: elsewhere a wide one would not fit into the registers.
     if fitted is not None and gradient and target.has_wide_registers():
         wide = _multiply_fitted(fitted, dtype)
     vector, last_input = _multiply(dtype) if gradient else _look_up, 2 if gradient else 1
@@ -212,7 +212,7 @@ def loop(dtype: DataType, gradient: bool, fitted: Fast | None) -> Loop:
         )
         rest = stack_alloc(_REST)
         while left > 0:
-            # Up to the output's first whole line, whole lines, what is left: parts of lines go through a buffer.
+            # Up to the output's first whole cache line, whole lines, remainder: parts of lines go through a buffer.
             head = -address(out) & (LINE - 1) if policy else 0
             if head == 0 and left >= LINE:
                 here, nontemporal = left & -LINE, policy

@@ -1,4 +1,4 @@
-"""Plans of elementwise operators on the CPU: which loop runs, over which chunks, on how many threads."""
+"""Plans of elementwise operators on the CPU: which kernel runs, over which chunks, on how many threads."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ from aclnn.kernels.sixteen_bit import all_inputs, as_bytes
 from aclnn.kernels.trace import trace
 
 CHUNK = 1 << 14
-"""Elements that a thread takes at a time (docs/tuning.md)."""
+"""Number of elements in a thread's unit of work (docs/tuning.md)."""
 PER_US = 3000
-"""Elements in a microsecond, about."""
+"""Approximate number of elements computed per microsecond."""
 
 ALONE = 1 << 15
-"""Up to this many elements the calling thread does everything."""
+"""Number of elements up to which the calling thread works alone."""
 
 
 def plan(
@@ -66,14 +66,14 @@ def _plan(
 
 
 def _is_contiguous(geometry: Geometry, itemsize: int) -> bool:
-    """Return true if elements lie side by side; of one of two inputs there may be one for all."""
+    """Return True if elements are contiguous; one of two inputs may be a single element."""
     if any(geometry.starts) or geometry.ordered or len(geometry.axes) > 1:
         return False
     return all({*axis.steps} <= {0, itemsize} and axis.steps.count(0) < len(axis.steps) - 1 for axis in geometry.axes)
 
 
 class _Evaluator:
-    """The kernel that computes contiguous elements, and the constants that it is given."""
+    """Kernel for contiguous elements, and its constants."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class _Evaluator:
         single: int | None,
     ) -> None:
         self.single = None
-        """The input of which the kernel takes one element for all."""
+        """The input of which the kernel takes a single element, broadcast."""
         self.constants: Any = np.array(numbers, np.float64) if numbers else None
         read, written = (tuple(operand.dtype for operand in operands) for operands in (inputs, outputs))
         program, dtype = trace(formula, len(inputs) + len(numbers)), read[-1]
@@ -131,15 +131,15 @@ class _Evaluator:
 
     @property
     def constants_address(self) -> int:
-        """The address of the constants, 0 for none."""
+        """Address of the constants, 0 for none."""
         return 0 if self.constants is None else int(self.constants.ctypes.data)
 
 
 @lru_cache(maxsize=64)
 def _numbers_for(run: Kernel, formula: Formula, dtype: DataType, numbers: bytes) -> Any:
-    """Return the numbers with which a kernel of one variable gives the values of its table, None without any.
+    """Return numbers with which a kernel of one variable reproduces its table, None without any.
 
-    They are the given ones, or the float32 next to them: a product that is rounded twice may need that.
+    They are the given numbers, or adjacent float32, which a product that is rounded twice may need.
     """
     given = np.frombuffer(numbers)
     wanted = lut16.table(formula, dtype, tuple(given.tolist()))
@@ -163,7 +163,7 @@ def _by_table(formula: Formula, dtype: DataType, fast: fitted.Fast | None) -> Ke
 
 
 def _call() -> Any:
-    """Call a kernel over contiguous elements; its arguments are described on the stack (docs/tuning.md)."""
+    """Make the function that calls a kernel over contiguous elements, with arguments on the stack (docs/tuning.md)."""
     operands_at, nbytes = pointer_to(Operands), ctypes.sizeof(Operands)
 
     def call(kernel: int, constants: int, out: int, first: int, last: int, size: int) -> None:
@@ -178,7 +178,7 @@ def _call() -> Any:
 
 
 class _Contiguous:
-    """One or two inputs and an output, all contiguous and of one size of elements."""
+    """Plan for one or two inputs and an output, all contiguous and of one element size."""
 
     def __init__(
         self, evaluator: _Evaluator, inputs: tuple[Layout, Layout], output: Layout, geometry: Geometry
@@ -208,12 +208,12 @@ class _Contiguous:
             policy = NONTEMPORAL if reach >= STREAM_BYTES and out % self._itemsize == 0 else CACHED
             operands = array(
                 "q", (policy, self._constants, out, dy, x)
-            )  # laid out as ``Operands``, and quicker to make
+            )  # the layout of ``Operands``, but faster to make
             threads.share(self._kernel, operands.buffer_info()[0], CHUNK, size, size // PER_US)
 
 
 class _Strided:
-    """Any layouts and data types, any number of operands."""
+    """Plan for any layouts and data types, and any number of operands."""
 
     def __init__(
         self, evaluator: _Evaluator, inputs: Sequence[Layout], outputs: Sequence[Layout], geometry: Geometry
@@ -235,7 +235,7 @@ class _Strided:
         threads.prepare(-(-found.total // self._per_chunk))
         self._work_us = found.total * found.elements // PER_US
         self._starts = (*geometry.starts[len(inputs) :], *geometry.starts[: len(inputs)])
-        # Reading and writing the same element is harmless only where nothing is written twice.
+        # Reading and writing the same element is harmless unless an element is written twice.
         output = outputs[0]
         alike = {(i, 0) for i, layout in enumerate(inputs) if output.distinct and same_elements(layout, output)}
         self._overlaps = Overlaps(inputs, outputs, alike)
@@ -243,6 +243,6 @@ class _Strided:
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> None:
         """See ``Plan.run``."""
         read, _copies = self._overlaps.apart(inputs, outputs)
-        # As ``Strided``, with as many addresses as there are operands.
+        # The layout of ``Strided``, with one address per operand.
         arguments = array("q", (self._tiling, *map(add, (*outputs, *read), self._starts)))
         threads.share(self._kernel, arguments.buffer_info()[0], self._per_chunk, self._tiles.total, self._work_us)

@@ -1,6 +1,6 @@
-"""Separable formulas of 16 bits, by tables of their functions of one operand (see ``kernels.separable``).
+"""Separable formulas of 16-bit operands, by tables of their functions of one operand (see ``kernels.separable``).
 
-Results that do not count are evaluated in float64 instead.
+Results for which that is invalid are evaluated in float64 instead.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _TABLE_BYTES = 4 << 16
 
 @lru_cache(maxsize=32)
 def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> tuple[Kernel, NDArray[np.uint8]] | None:
-    """Return the kernel of a formula of so many operands and of float64 numbers, and its constants.
+    """Return the kernel of a formula with ``inputs`` operands and float64 numbers, and its constants.
 
-    These are the numbers, and then the tables. None where the formula is not separable.
+    These are the numbers followed by the tables. None if the formula is not separable.
     """
     given = np.frombuffer(numbers)
     program = trace(formula, inputs + given.size)
@@ -54,7 +54,7 @@ def plan(formula: Formula, inputs: int, dtype: DataType, numbers: bytes) -> tupl
 def _tables(
     program: Program, separated: Separated, inputs: int, dtype: DataType, numbers: NDArray[np.float64]
 ) -> list[NDArray[np.float32]]:
-    """Evaluate functions of one operand at all 16-bit numbers."""
+    """Evaluate functions of one operand at all 16-bit inputs."""
     functions = program.only(separated.names)
     every, found = np.arange(65536, dtype=np.uint16), np.empty((len(separated.names), 65536))
     operands = array("q", (CACHED, numbers.ctypes.data, *(row.ctypes.data for row in found)))

@@ -1,4 +1,4 @@
-"""Float32 to and from float16 and bfloat16, sixteen lanes or two times sixteen: emitted for ``memory``.
+"""Conversion of float32 to and from float16 and bfloat16, in sixteen or twice sixteen lanes, for ``memory``.
 
 Widening is exact. Narrowing rounds once, ties to even, and keeps NaN a (quiet) NaN.
 """
@@ -32,34 +32,34 @@ _HALF, _FLOAT = ir.HalfType(), ir.FloatType()
 Convert = Callable[[Any, ir.IRBuilder, ir.Value], ir.Value]
 
 SHORTS = ir.VectorType(_INT16, LANES)
-"""Sixteen 16-bit elements as they are in memory."""
+"""Sixteen 16-bit elements in their memory representation."""
 
 
 def ints(*values: int) -> ir.Constant:
-    """Sixteen constant integers, or one in every lane."""
+    """Return a vector of sixteen constant integers, or of one in every lane."""
     return constants(_INT32, values if len(values) > 1 else values * LANES)
 
 
 def floats(value: float) -> ir.Constant:
-    """A constant in every lane."""
+    """Return a vector with a constant in every lane."""
     return constant_splat(_FLOAT, value)
 
 
 def widen_bfloat16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
-    """Sixteen bfloat16, as SHORTS, in float32."""
+    """Convert sixteen bfloat16, as SHORTS, to float32."""
     if not target.permutes_words(context):
         return builder.bitcast(builder.shl(builder.zext(raw, INTS.llvm), ints(16)), FLOATS.llvm)
-    # Each above sixteen zeros, by one permutation: LLVM would widen and shift, which is two.
+    # Interleave with zeros by one permutation: LLVM would widen and shift, two instructions.
     words = joined(builder, [raw, ir.Constant(SHORTS, None)])
-    # Apart: of known places LLVM makes a widening and a shift again.
+    # Opaque: from a constant permutation LLVM would make a widening and a shift again.
     order = apart(builder, constants(_INT16, (i // 2 if i % 2 else LANES for i in range(2 * LANES))))
     return builder.bitcast(call_llvm(builder, "llvm.x86.avx512.permvar.hi.512", words.type, words, order), FLOATS.llvm)
 
 
 def narrow_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Sixteen float32 rounded to bfloat16, as SHORTS."""
+    """Round sixteen float32 to bfloat16, as SHORTS."""
     pattern = builder.bitcast(value, INTS.llvm)
-    # Adding just under half of the last kept place, or exactly half when that place is odd, rounds ties to even.
+    # Adding just under half of the last kept bit, or exactly half if that bit is odd, rounds ties to even.
     odd = builder.and_(builder.lshr(pattern, ints(16)), ints(1))
     rounded = builder.add(pattern, builder.add(odd, ints(0x7FFF)))
     quiet = builder.or_(pattern, ints(0x0040_0000))
@@ -68,14 +68,14 @@ def narrow_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.
 
 
 def widen_float16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Value:
-    """Sixteen float16, as SHORTS, in float32."""
+    """Convert sixteen float16, as SHORTS, to float32."""
     if target.converts_half(context):
         return builder.fpext(builder.bitcast(raw, ir.VectorType(_HALF, LANES)), FLOATS.llvm)
     pattern = builder.zext(raw, INTS.llvm)
     magnitude = builder.and_(pattern, ints(0x7FFF))
     sign = builder.shl(builder.and_(pattern, ints(0x8000)), ints(16))
     shifted = builder.shl(magnitude, ints(13))
-    # The exponents' biases differ by 112; the product is exact and makes subnormals normal.
+    # The exponent biases differ by 112; the product is exact and normalizes subnormals.
     finite = builder.fmul(builder.bitcast(shifted, FLOATS.llvm), floats(2.0**112))
     special = builder.or_(shifted, ints(0x7F80_0000))
     quiet = builder.or_(special, ints(0x0040_0000))
@@ -86,7 +86,7 @@ def widen_float16(context: Any, builder: ir.IRBuilder, raw: ir.Value) -> ir.Valu
 
 
 def narrow_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Sixteen float32 rounded to float16, as SHORTS."""
+    """Round sixteen float32 to float16, as SHORTS."""
     if target.converts_half(context):
         return builder.bitcast(builder.fptrunc(value, ir.VectorType(_HALF, LANES)), SHORTS)
     pattern = builder.bitcast(value, INTS.llvm)
@@ -94,11 +94,11 @@ def narrow_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.V
     sign = builder.and_(builder.lshr(pattern, ints(16)), ints(0x8000))
     odd = builder.and_(builder.lshr(magnitude, ints(13)), ints(1))
     normal = builder.lshr(builder.add(magnitude, builder.add(odd, ints(0xFFF - (112 << 23)))), ints(13))
-    # Next to 0.5 one unit in the last place of float32 is the smallest subnormal of float16: the sum rounds there.
+    # Near 0.5 an ULP of float32 is the smallest subnormal of float16, so the sum rounds to it.
     sum_ = builder.fadd(builder.bitcast(magnitude, FLOATS.llvm), floats(0.5))
     subnormal = builder.sub(builder.bitcast(sum_, INTS.llvm), ints(0x3F00_0000))
     finite = builder.select(builder.icmp_signed("<", magnitude, ints(0x3880_0000)), subnormal, normal)
-    # 65520, halfway beyond the largest float16, and all above it become infinite.
+    # 65520, the midpoint beyond the largest float16, and all larger numbers become infinite.
     bounded = builder.select(builder.icmp_signed(">=", magnitude, ints(0x477F_F000)), ints(0x7C00), finite)
     payload = builder.and_(builder.lshr(magnitude, ints(13)), ints(0x3FF))
     nan = builder.or_(payload, ints(0x7E00))
@@ -107,7 +107,7 @@ def narrow_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.V
 
 
 class _BFloat(ir.Type):
-    """LLVM's bfloat, which llvmlite does not know."""
+    """LLVM's bfloat, which llvmlite lacks."""
 
     def _to_string(self) -> str:
         return "bfloat"
@@ -120,7 +120,7 @@ class _BFloat(ir.Type):
 
 
 def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.Value:
-    """Two vectors as bfloat16, by turns."""
+    """Round two vectors to bfloat16, interleaved."""
     rounded = ir.VectorType(_BFloat(), 2 * LANES)
     both = call_llvm(builder, "llvm.x86.avx512bf16.cvtne2ps2bf16.512", rounded, upper, lower)
     words = builder.bitcast(both, ir.VectorType(_INT16, 2 * LANES))
@@ -129,13 +129,13 @@ def round_pairs(builder: ir.IRBuilder, lower: ir.Value, upper: ir.Value) -> ir.V
 
 
 _SUBNORMAL = _INT32(1 << 5)
-"""The class of subnormal numbers, as the instruction names it."""
+"""Class of subnormal numbers in the instruction's encoding."""
 
 
 def _unless_subnormal(
     builder: ir.IRBuilder, values: Sequence[ir.Value], rounded: ir.Value, by_bits: Callable[[], ir.Value]
 ) -> ir.Value:
-    """Take the instruction's bfloat16; ``by_bits`` where a value is subnormal, of which it makes zero."""
+    """Use the instruction's bfloat16, or ``by_bits`` if a value is subnormal, which the instruction flushes to zero."""
     mask = ir.VectorType(ir.IntType(1), LANES)
     name = "llvm.x86.avx512.fpclass.ps.512"
     found = [call_llvm(builder, name, mask, value, _SUBNORMAL) for value in values]
@@ -150,7 +150,7 @@ def _unless_subnormal(
 
 
 def round_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """Round like ``narrow_bfloat16``; by an instruction, except for subnormal numbers."""
+    """Round like ``narrow_bfloat16``, by an instruction except for subnormal numbers."""
     if not target.rounds_bfloat16(context):
         return narrow_bfloat16(context, builder, value)
     rounded = call_llvm(builder, "llvm.x86.avx512bf16.cvtneps2bf16.512", ir.VectorType(_BFloat(), LANES), value)
@@ -158,7 +158,7 @@ def round_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> ir.V
 
 
 def narrow_two_bfloat16(context: Any, builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
-    """Two vectors as bfloat16, one after the other; rounded by an instruction, except for subnormal numbers."""
+    """Round two vectors to bfloat16, concatenated, by an instruction except for subnormal numbers."""
 
     def by_bits() -> ir.Value:
         both = joined(builder, [narrow_bfloat16(context, builder, value) for value in (low, high)])

@@ -1,4 +1,4 @@
-"""Float64 lanes: loads, stores, conversions from and to float32, roots, polynomials, sums and maxima.
+"""Float64 lanes: loads, stores, conversion to and from float32, square roots, polynomials, sums and maxima.
 
 Each operation is rounded once, in float64; nothing is reassociated, so every machine gives the same bits.
 """
@@ -59,12 +59,12 @@ def _choice(mask: Any, chosen: Any, otherwise: Any) -> Any:
 
 @generic(_choice)
 def choose(builder: ir.IRBuilder, mask: ir.Value, chosen: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``: float64 lanes, or numbers for every lane."""
+    """Select ``chosen`` where the mask is set, else ``otherwise``: float64 lanes, or numbers for every lane."""
     return builder.select(mask, chosen, otherwise)
 
 
 def _of_doubles(lane: ir.Type, emit: Callable[[ir.IRBuilder, ir.Value, ir.Type], ir.Value], doc: str) -> Any:
-    """A function of any number of float64 lanes that gives as many others; ``emit`` gets the result's type, too."""
+    """Make a function from float64 lanes to as many lanes; ``emit`` also receives the result's type."""
 
     def typed(value: Any) -> Any:
         return VECTORS[lane, value.lanes](value) if has_lanes(value, _DOUBLE) else None
@@ -84,9 +84,9 @@ root = _of_doubles(
 
 
 def polynomial(coefficients: str, in_two: bool = False) -> Any:
-    """A function for compiled code: the polynomial with these float64 (as ``float.hex``), highest power first.
+    """Make the function of a polynomial with these float64 coefficients (as ``float.hex``), highest power first.
 
-    Of a long one even and odd powers are better summed ``in_two``: fused operations wait for one another.
+    For long polynomials, summing even and odd powers separately (``in_two``) shortens the dependency chain.
     """
     numbers = list(map(float.fromhex, coefficients.split()))
 
@@ -108,19 +108,19 @@ def polynomial(coefficients: str, in_two: bool = False) -> Any:
 
 @intrinsic(DOUBLES, ADDRESS)
 def load_doubles(builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """Sixteen float64 at an address."""
+    """Load sixteen float64."""
     return builder.load(pointer(builder, address, DOUBLES.llvm), align=8)
 
 
 @intrinsic(types.void, ADDRESS, DOUBLES)
 def store_doubles(builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
-    """Write sixteen float64."""
+    """Store sixteen float64."""
     builder.store(value, pointer(builder, address, DOUBLES.llvm), align=8)
 
 
 @intrinsic(types.float64, DOUBLES)
 def sum_of(builder: ir.IRBuilder, total: ir.Value) -> ir.Value:
-    """The sum of the lanes, always as the same tree: halves are added until one lane is left."""
+    """Sum the lanes in a fixed tree: halves are added until one lane is left."""
     return by_halves(builder, total, builder.fadd)
 
 
@@ -130,7 +130,7 @@ def _larger(builder: ir.IRBuilder, first: ir.Value, second: ir.Value) -> ir.Valu
 
 
 def _maxima(number: types.Type, lanes: Vector) -> tuple[Any, Any]:
-    """The larger of two lanes, and the largest lane: NaN if any is."""
+    """Make functions for the larger of two lanes, and the largest lane: NaN if any is."""
 
     def largest(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
         return by_halves(builder, value, lambda *halves: _larger(builder, *halves))

@@ -1,11 +1,11 @@
 """Loads and stores for float32, float16 and bfloat16: of sixteen lanes, of the first few, of four times as many.
 
 ``load_<type>(address)`` widens to float32, which is exact; ``store_<type>(address, value)`` rounds once, ties to even,
-and keeps NaN a (quiet) NaN. ``stream_`` and ``trickle_`` are non-temporal stores, which go around the cache: of a whole
-vector, aligned to its 64 bytes of float32 or 32 of others, and of 16 aligned bytes at a time. The ``_part`` forms touch
-only the first ``count`` elements, 0 ≤ count ≤ 16. ``copy_in`` and ``copy_out`` bring a remainder of up to 64 bytes
-through memory that may be read whole: on AVX-512 an instruction moves any number of bytes, elsewhere copying is a call,
-which would not keep registers.
+and keeps NaN a (quiet) NaN. ``stream_`` and ``trickle_`` are non-temporal stores, which bypass the cache: of a whole
+vector, aligned to its 64 bytes of float32 or 32 of 16-bit types, and in pieces of 16 aligned bytes. The ``_part`` forms
+access only the first ``count`` elements, 0 ≤ count ≤ 16. ``copy_in`` and ``copy_out`` pass a remainder of up to 64
+bytes through memory that may be read whole: AVX-512 moves any number of bytes by an instruction, while elsewhere a copy
+is a call, which would clobber registers.
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ def _load(widen: Convert | None, doc: str) -> Any:
 
 
 def write(builder: ir.IRBuilder, value: ir.Value, address: ir.Value, alignment: int, streamed: bool) -> None:
-    """Store a value at an address, around the cache if streamed."""
+    """Store a value at an address, non-temporally if streamed."""
     written = builder.store(value, pointer(builder, address, value.type), align=alignment)
     if streamed:
         written.set_metadata("nontemporal", builder.module.add_metadata([_INT32(1)]))
 
 
 class Stores(NamedTuple):
-    """Ways to write: through the cache, by non-temporal stores of whole vectors, by those of 16 bytes."""
+    """Stores through the cache, non-temporal stores of whole vectors, and non-temporal stores of 16 bytes."""
 
     store: Any
     stream: Any
@@ -82,14 +82,14 @@ class Stores(NamedTuple):
 
 
 def _stores(narrow: Any, doc: str, vectors: int = 1) -> Stores:
-    """Ways to write a vector, or two one after the other."""
+    """Make the stores of a vector, or of two consecutive ones."""
     merging: dict[Any, tuple[str, ...]] = {narrow_float16: ("avx512", "avx2"), round_bfloat16: ("avx512",)}
 
     def way(alignment: int, streamed: bool, how: str) -> Any:
         def store(context: Any, builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
             (raw,) = values if narrow is None else (narrow(context, builder, *values),)
             if streamed and target.flavour(context) in merging.get(narrow, ()):
-                # LLVM merges the rounding with the store, and that instruction cannot stream.
+                # LLVM would merge the rounding with the store, into an instruction without a non-temporal form.
                 raw = apart(builder, raw)
             write(builder, raw, address, alignment, streamed)
 
@@ -121,7 +121,7 @@ def _transpose(element: ir.Type, doc: str) -> Any:
             return pointer(builder, moved(builder, start, builder.mul(step, _INT64(i))), row)
 
         rows = [builder.load(row_at(source, source_pitch, i), align=1) for i in range(LANES)]
-        # The blocks off the diagonal change places: of 8 × 8 elements, then of 4 × 4, 2 × 2, 1 × 1.
+        # Swap the off-diagonal blocks of 8 × 8 elements, then of 4 × 4, 2 × 2 and 1 × 1.
         for size in (8, 4, 2, 1):
             upper = [LANES + e - size if e & size else e for e in range(LANES)]
             lower = [LANES + e if e & size else e + size for e in range(LANES)]
@@ -155,7 +155,7 @@ gather_pairs_32, gather_pairs_16 = _gather_pairs(_INT32), _gather_pairs(_INT16)
 
 @intrinsic(types.void, ADDRESS, ADDRESS)
 def scatter_pairs_16(builder: ir.IRBuilder, destination: ir.Value, source: ir.Value) -> None:
-    """Copy sixteen 16-bit elements, every other one written."""
+    """Copy sixteen 16-bit elements to every other element."""
     pairs = ir.VectorType(_INT16, 2 * LANES)
     read = builder.load(pointer(builder, source, SHORTS), align=1)
     spread = shuffled(builder, (i // 2 for i in range(2 * LANES)), read)
@@ -164,14 +164,14 @@ def scatter_pairs_16(builder: ir.IRBuilder, destination: ir.Value, source: ir.Va
 
 
 def _entries(context: Any, kind: ir.VectorType, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
-    """``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``.
+    """Return ``table[i]`` for each of the sixteen unsigned 16-bit i at ``address``.
 
-    By one instruction, or loaded one by one, their indices four at a time (docs/tuning.md).
+    Uses a gather instruction, or individual loads, with indices extracted four at a time (docs/tuning.md).
     """
     if target.gathers_fast(context):
         indices = builder.zext(builder.load(pointer(builder, address, SHORTS), align=1), INTS.llvm)
         every = constant_splat(_INT1, 1)
-        size = _INT32(4 if kind == FLOATS.llvm else 2)  # of two entries of two bytes, the first
+        size = _INT32(4 if kind == FLOATS.llvm else 2)  # of two 2-byte entries, the first is used
         start, nothing = pointer(builder, table, _INT8), ir.Constant(INTS.llvm, ir.Undefined)
         name = "llvm.x86.avx512.mask.gather.dpi.512"
         gathered = call_llvm(builder, name, INTS.llvm, nothing, start, indices, every, size)
@@ -188,7 +188,7 @@ def _entries(context: Any, kind: ir.VectorType, builder: ir.IRBuilder, table: ir
 
 @intrinsic(FLOATS, ADDRESS, ADDRESS)
 def load_entries(context: Any, builder: ir.IRBuilder, table: ir.Value, address: ir.Value) -> ir.Value:
-    """Entries of a table of 65,536 float32 for the sixteen 16-bit numbers at an address."""
+    """Load entries of a table of 65,536 float32 for the sixteen 16-bit numbers at an address."""
     return _entries(context, FLOATS.llvm, builder, table, address)
 
 
@@ -206,7 +206,7 @@ store_entries, stream_entries = _move_entries(False, ""), _move_entries(True, " 
 
 @intrinsic(types.int64, MASK)
 def count_lanes(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """The number of lanes in which a mask is set."""
+    """Count the lanes in which a mask is set."""
     whole = ir.IntType(LANES)
     return builder.zext(builder.ctpop(builder.bitcast(mask, whole)), _INT64)
 
@@ -217,16 +217,16 @@ def _chosen(mask: int) -> ir.Constant:
 
 
 _CHOSEN = ir.Constant(ir.ArrayType(ir.VectorType(_INT8, 8), 256), [_chosen(mask) for mask in range(256)])
-"""The numbers of the bits that are set, for each byte."""
+"""Indices of the set bits of each byte."""
 
 
 @intrinsic(types.void, ADDRESS, types.int64, MASK)
 def store_places(context: Any, builder: ir.IRBuilder, address: ir.Value, first: ir.Value, mask: ir.Value) -> None:
-    """Write ``first`` + i, int32, side by side for each lane i where the mask is set; 64 bytes may be touched."""
+    """Store ``first`` + i as int32, compacted, for each lane i with the mask set; up to 64 bytes may be written."""
     first = builder.trunc(first, _INT32)
     if target.flavour(context) == "avx512":
         places = builder.add(broadcast(builder, first), ints(*range(LANES)))
-        # In a register first: to memory at once the instruction is slow (docs/tuning.md).
+        # Compress in a register first: the form with a memory destination is slow (docs/tuning.md).
         name = f"llvm.x86.avx512.mask.compress.v{LANES}i32"
         packed = call_llvm(builder, name, places.type, places, ints(0), mask)
         builder.store(apart(builder, packed), pointer(builder, address, places.type), align=1)
@@ -251,7 +251,7 @@ first_lanes = intrinsic(MASK, types.int64, doc="The mask of the first ``count`` 
 
 @intrinsic(FLOATS, ADDRESS, types.int64)
 def load_float32_part(builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
-    """The first ``count`` of sixteen float32, the other lanes zero."""
+    """Load the first ``count`` of sixteen float32; the other lanes are zero."""
     place = pointer(builder, address, FLOATS.llvm)
     mask = _first_lanes(builder, count)
     return call_llvm(builder, f"llvm.masked.load.v{LANES}f32.p0", FLOATS.llvm, place, _INT32(1), mask, floats(0.0))
@@ -259,7 +259,7 @@ def load_float32_part(builder: ir.IRBuilder, address: ir.Value, count: ir.Value)
 
 @intrinsic(types.void, ADDRESS, FLOATS, types.int64)
 def store_float32_part(builder: ir.IRBuilder, address: ir.Value, value: ir.Value, count: ir.Value) -> None:
-    """Write the first ``count`` lanes."""
+    """Store the first ``count`` lanes."""
     place = pointer(builder, address, FLOATS.llvm)
     mask = _first_lanes(builder, count)
     call_llvm(builder, f"llvm.masked.store.v{LANES}f32.p0", ir.VoidType(), value, place, _INT32(1), mask)
@@ -275,7 +275,7 @@ copy = intrinsic(
 
 
 def _parts(widen: Convert, narrow: Convert, name: str) -> tuple[Any, Any]:
-    """Load and store the first few of sixteen 16-bit elements, of which few targets have masked loads."""
+    """Make functions that load and store the first few of sixteen 16-bit elements; few targets have masked loads."""
 
     def load(context: Any, builder: ir.IRBuilder, address: ir.Value, count: ir.Value) -> ir.Value:
         buffer = cgutils.alloca_once_value(builder, ir.Constant(SHORTS, None))
@@ -310,7 +310,7 @@ def _first_bytes(builder: ir.IRBuilder, count: ir.Value) -> ir.Value:
 
 @intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
 def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Value, end: ir.Value) -> None:
-    """Put the first ``size`` < 64 bytes from ``source`` to ``end``, and zeros behind them up to 64."""
+    """Copy the first ``size`` < 64 bytes from ``source`` to ``end``, and zero the rest of the 64."""
     room, zeros = pointer(builder, end, _BYTES), ir.Constant(_BYTES, None)
     if target.flavour(context) == "avx512":
         place, mask = pointer(builder, source, _BYTES), _first_bytes(builder, size)
@@ -322,7 +322,7 @@ def copy_in(context: Any, builder: ir.IRBuilder, source: ir.Value, size: ir.Valu
 
 @intrinsic(types.void, ADDRESS, types.int64, ADDRESS)
 def copy_out(context: Any, builder: ir.IRBuilder, end: ir.Value, size: ir.Value, destination: ir.Value) -> None:
-    """Put the first ``size`` < 64 of 64 bytes from ``end`` to ``destination``."""
+    """Copy the first ``size`` < 64 bytes from ``end`` to ``destination``."""
     if target.flavour(context) == "avx512":
         value = builder.load(pointer(builder, end, _BYTES), align=1)
         place, mask = pointer(builder, destination, _BYTES), _first_bytes(builder, size)
@@ -339,9 +339,9 @@ def _stream_sixteen(builder: ir.IRBuilder, source: ir.Value, destination: ir.Val
 
 @register_jitable
 def stream_out(end: int, size: int, destination: int) -> None:
-    """Copy out around the cache, as the rest of the line before: sixteen bytes at a time, the last few through it.
+    """Copy out with 16-byte non-temporal stores, like the rest of the line before; the last bytes are ordinary stores.
 
-    A line that is written both ways goes to memory in parts.
+    A line written both ways reaches memory in parts.
     """
     whole = size & -16
     for at in range(0, whole, 16):
@@ -351,13 +351,13 @@ def stream_out(end: int, size: int, destination: int) -> None:
 
 
 def _wide(load: Any, narrow: Any, name: str) -> tuple[Any, Any, Any]:
-    """Load, store and stream (64-byte aligned) a wide vector; ``narrow`` gives the registers that are written."""
+    """Make functions that load, store and stream (64-byte aligned) a wide vector; ``narrow`` returns the registers."""
 
     def way(streamed: bool) -> Any:
         def store(context: Any, builder: ir.IRBuilder, address: ir.Value, value: ir.Value) -> None:
             for register in narrow(context, builder, value):
                 size = register.type.count * register.type.element.width // 8
-                # Known to be floats of 16 bits they would not stream (LLVM 22).
+                # As floats of 16 bits they would not be stored non-temporally (LLVM 22).
                 raw = apart(builder, register) if streamed and target.flavour(context) == "avx512" else register
                 write(builder, raw, address, size if streamed else 1, streamed)
                 address = moved(builder, address, _INT64(size))
@@ -368,8 +368,8 @@ def _wide(load: Any, narrow: Any, name: str) -> tuple[Any, Any, Any]:
 
 
 _PAIRS = ir.VectorType(_INT32, WIDE * LANES // 2)
-"""A wide vector of bfloat16, two to a lane. The lower ones become the first half of a wide vector, the upper ones the
-second: a shift and a mask, where the order in memory would take a widening of each register."""
+"""A wide vector of bfloat16 as 32-bit lanes. The lower elements form the first half of a wide float32 vector, the upper
+ones the second: a shift and a mask, whereas memory order would take a widening of each register."""
 
 
 def _each_pair(value: int) -> ir.Constant:
@@ -377,7 +377,7 @@ def _each_pair(value: int) -> ir.Constant:
 
 
 def _wide_float16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    # Loaded again where they were looked at before: instructions that take registers apart cost more.
+    # Loaded again although already in registers: extracting parts of registers costs more.
     base = reloaded(builder, address)
     places = [pointer(builder, moved(builder, base, _INT64(2 * LANES * i)), SHORTS) for i in range(WIDE)]
     return joined(builder, [widen_float16(context, builder, builder.load(place, align=1)) for place in places])
@@ -390,12 +390,12 @@ def _wide_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir
 
 
 def _narrow_wide_float16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
-    # Half a register each: joining two takes as long as writing one more.
+    # Half a register each: joining two takes as long as another store.
     return [narrow_float16(context, builder, piece) for piece in pieces(builder, value, LANES)]
 
 
 def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) -> list[ir.Value]:
-    # As narrow_bfloat16; a NaN has no digits below bfloat16's that the sum could carry into the exponent.
+    # Like narrow_bfloat16; a NaN has no digits below bfloat16's that could carry into the exponent.
     halves = pieces(builder, value, _PAIRS.count)
     if target.rounds_bfloat16(context):
         lower, upper = (pieces(builder, half, LANES) for half in halves)
@@ -411,9 +411,9 @@ def _narrow_wide_bfloat16(context: Any, builder: ir.IRBuilder, value: ir.Value) 
 
 @intrinsic(types.boolean, ADDRESS)
 def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) -> ir.Value:
-    """Return true if any of a wide vector of bfloat16 is so small that its products are not rounded but made zero.
+    """Return True if a wide vector of bfloat16 has elements whose tiny products would be flushed instead of rounded.
 
-    Numbers below 2^-100 other than zero, where an instruction rounds (see ``target.rounds_bfloat16``); else none.
+    These are nonzero numbers below 2^-100 if an instruction rounds (see ``target.rounds_bfloat16``), none otherwise.
     """
     if not target.rounds_bfloat16(context):
         return _INT1(0)
@@ -421,7 +421,7 @@ def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) ->
 
     sign_off, one = (constant_splat(_INT16, value, lanes.count) for value in (0x7FFF, 1))
     magnitudes = builder.and_(builder.load(pointer(builder, address, lanes), align=1), sign_off)
-    # Zeros become the largest.
+    # Zeros wrap around to the largest number.
     first, second = pieces(builder, builder.sub(magnitudes, one), 2 * LANES)
     least = call_llvm(builder, f"llvm.umin.v{2 * LANES}i16", first.type, first, second)
     limit = constant_splat(_INT16, ((127 - 100) << 7) - 1, 2 * LANES)
@@ -430,7 +430,7 @@ def any_tiny_bfloat16(context: Any, builder: ir.IRBuilder, address: ir.Value) ->
 
 @intrinsic(types.boolean, ADDRESS, types.int64)
 def any_above_16(builder: ir.IRBuilder, address: ir.Value, bound: ir.Value) -> ir.Value:
-    """Return true if any of a wide vector of float16 or bfloat16 is above a bound in magnitude, or NaN.
+    """Return True if an element of a wide vector of float16 or bfloat16 exceeds a bound in magnitude, or is NaN.
 
     The bound is a bit pattern; see ``vector.any_above``.
     """
@@ -450,7 +450,7 @@ def _in_two(write: Any) -> Any:
 
 
 class Format(NamedTuple):
-    """Ways to read and write elements of a data type, as float32 lanes (float64 as float64 lanes, never streamed)."""
+    """Functions that read and write elements of a data type as float32 lanes (float64 as float64, never streamed)."""
 
     size: int
     load: Any
@@ -460,10 +460,10 @@ class Format(NamedTuple):
     load_part: Any = None
     store_part: Any = None
     lines: Stores | None = None
-    """Ways to write 64 bytes, of one vector or of two."""
+    """Stores of 64 bytes, from one vector or two."""
     wide: tuple[Any, Any, Any] | None = None
-    """Load, store and stream a wide vector of 16 bits; of bfloat16 every second element comes first, and NaNs from
-    bfloat16."""
+    """Load, store and stream a wide vector of 16-bit elements; for bfloat16, even elements come first, and NaNs must
+    come from bfloat16."""
 
 
 FORMATS = {

@@ -1,4 +1,4 @@
-"""Prefetch memory in the way that suits the processor; only the time depends on it."""
+"""Prefetching suited to the processor; it affects the time only."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from aclnn.kernels.cpu.structs import ADDRESS, moved, pointer
 _INT8, _INT32, _INT64 = (ir.IntType(bits) for bits in (8, 32, 64))
 
 _AHEAD = 2048
-"""Bytes ahead that loops ask for where requests are not dropped (docs/tuning.md)."""
+"""Prefetch distance of loops in bytes, if requests are not dropped (docs/tuning.md)."""
 
 
 def _emit(builder: ir.IRBuilder, address: ir.Value, level: int) -> None:
-    """Ask for the line at an address, for reading, into a level of the cache."""
+    """Prefetch the line at an address for reading, into a cache level."""
     read, locality, data = _INT32(0), _INT32(4 - level), _INT32(1)
     place = pointer(builder, address, _INT8)
     call_llvm(builder, "llvm.prefetch.p0", ir.VoidType(), place, read, locality, data)
@@ -38,9 +38,9 @@ prefetch_near = _prefetch(1, "Start bringing the line at the address into the fi
 
 def _prefetch_ahead(dropped: int) -> Any:
     def fetch(context: Any, builder: ir.IRBuilder, address: ir.Value) -> None:
-        """Prefetch what a loop over side by side elements will read soon after the address.
+        """Prefetch what a loop over contiguous elements will read soon.
 
-        Into the first level, or the second where requests are dropped and tables would be pushed out (docs/tuning.md).
+        Into the first level, or into the second if requests are dropped and tables would be evicted (docs/tuning.md).
         """
         drops = target.drops_prefetches(context)
         address = moved(builder, address, _INT64(dropped if drops else _AHEAD))
@@ -57,9 +57,9 @@ prefetch_ahead_16 = _prefetch_ahead(2048)
 def prefetch_rest(
     context: Any, builder: ir.IRBuilder, dy: ir.Value, next_dy: ir.Value, x: ir.Value, next_x: ir.Value
 ) -> None:
-    """Prefetch, while dx is written, lines of the next rows that its sums did not, or whose requests were dropped.
+    """Prefetch, while dx is written, lines of the next rows that the sums' loop skipped or whose requests were dropped.
 
-    Where none are dropped, also lines of this row that come soon, into the first level.
+    If none are dropped, also prefetch upcoming lines of this row into the first level.
     """
     drops = target.drops_prefetches(context)
     for address, level in ((next_dy, 2), (next_x, 2)) if drops else ((next_x, 2), (dy, 1), (x, 1)):

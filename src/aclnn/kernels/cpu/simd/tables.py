@@ -1,7 +1,7 @@
-"""Small tables of float32, looked up lane by lane, and polynomials whose coefficients come from them.
+"""Small tables of float32, looked up lane by lane, and polynomials with coefficients from such tables.
 
-A look-up is a permutation of registers: one instruction of AVX-512 for 32 entries, of AVX2 for eight; NEON permutes
-bytes, and without either a tree of selections does the same.
+A look-up is a permutation of registers: one AVX-512 instruction for 32 entries, one of AVX2 for eight; NEON permutes
+bytes, and without any of these a tree of selections does the same.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 def _lookup_avx512(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    # The permutation looks at four bits of the index; eight entries twice over make the fourth irrelevant.
+    # The permutation uses four bits of the index; eight entries are duplicated so that the fourth does not matter.
     tables = [
         constants(_FLOAT, entries[start : start + LANES] * (LANES // min(LANES, len(entries))))
         for start in range(0, len(entries), LANES)
@@ -74,7 +74,7 @@ def _lookup_doubles_avx512(builder: ir.IRBuilder, entries: list[float], index: i
 
 
 def _lookup_doubles_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    # Of four lanes the lower halves of the entries, then the upper ones, each in both halves of a lane.
+    # For four lanes: the low halves of the entries, then the high ones, each duplicated in both halves of a lane.
     eight, four = ir.VectorType(_INT32, 8), ir.VectorType(_DOUBLE, 4)
     words = [struct.unpack("<2I", struct.pack("<d", entry)) for entry in entries]
     tables = [constants(_INT32, half) for half in zip(*words, strict=True)]
@@ -87,13 +87,13 @@ def _lookup_doubles_avx2(builder: ir.IRBuilder, entries: list[float], index: ir.
 
 
 def _bit(builder: ir.IRBuilder, index: ir.Value, bit: int) -> ir.Value:
-    """The mask of the lanes in which a bit is set."""
+    """Return the mask of the lanes in which a bit is set."""
     tested = builder.and_(index, constant_splat(index.type.element, 1 << bit, index.type.count))
     return builder.icmp_signed("!=", tested, ir.Constant(index.type, None))
 
 
 def _lookup_generic(builder: ir.IRBuilder, entries: list[float], index: ir.Value) -> ir.Value:
-    """A tree of selections by the three low bits of the index."""
+    """Select by the three low bits of the index, in a tree."""
     lane = _FLOAT if index.type.element == _INT32 else _DOUBLE
     choices: list[ir.Value] = [constant_splat(lane, entry, index.type.count) for entry in entries]
     for bit in range(3):
@@ -118,9 +118,9 @@ def _lookup(context: Any, builder: ir.IRBuilder, entries: tuple[float, ...], ind
 
 
 def table(*entries: float) -> Any:
-    """A function for compiled code: entry ``index & 7``, ``& 15`` or ``& 31`` of a table of so many, for each lane.
+    """Make the function that returns entry ``index & 7``, ``& 15`` or ``& 31`` of a table of that size for each lane.
 
-    INTS look up float32, LONGS one of eight float64; wide ones too. Every flavour gives the same bits.
+    INTS index float32, LONGS one of eight float64; also wide ones. Every flavour gives the same bits.
     """
     if len(entries) not in (8, 16, 32):
         raise ValueError(f"table: entries: expected 8, 16 or 32, got {len(entries)}")
@@ -137,13 +137,13 @@ def table(*entries: float) -> Any:
 
 
 def horner(first: Sequence[float], *rows: Sequence[float]) -> Any:
-    """A function of an index and r: the polynomial whose coefficients, highest power first, are entries of tables."""
+    """Make the polynomial of r whose coefficients, highest power first, are table entries at an index."""
     start, others = table(*first), horner_from(*rows)
     return register_jitable(forceinline=True)(lambda index, r: others(start(index), index, r))
 
 
 def horner_from(*rows: Sequence[float]) -> Any:
-    """A function as ``horner``, given a coefficient before those of the tables; by fused multiply-adds."""
+    """Make a polynomial as ``horner`` does, given the leading coefficient; by fused multiply-adds."""
 
     def typed(start: Any, index: Any, r: Any) -> Any:
         fits = has_lanes(index, _INT32) and start is r is VECTORS[_FLOAT, index.lanes]

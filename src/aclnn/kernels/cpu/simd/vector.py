@@ -1,11 +1,11 @@
 """Sixteen lanes as one Numba value, on every machine: of float32, or of float64 (``DOUBLES``).
 
-LLVM cuts a ``<16 x float>`` into whatever the target has: one AVX-512 register, two of AVX2, four of SSE or NEON.
-Kernels are written once over sixteen lanes, so their order of operations, and with it every bit they produce, is the
-same everywhere, reductions included. Nothing here permits LLVM to reassociate or contract arithmetic.
+LLVM splits a ``<16 x float>`` into the target's registers: one of AVX-512, two of AVX2, four of SSE or NEON. Kernels
+are written once over sixteen lanes, so their order of operations, and every bit of their results, is the same
+everywhere, including reductions. LLVM may neither reassociate nor contract arithmetic here.
 
-What a formula needs also works on ``WIDE`` times as many lanes, which LLVM cuts into several registers side by side:
-each operation of a chain then waits for the one before while the other registers' turns fill the time.
+The functions of formulas also work on ``WIDE`` times as many lanes, which LLVM splits into several registers: the
+latency of one register's dependency chain is then filled by the others.
 
 Inside compiled functions ``+ - * /``, comparisons and ``& | ^ ~ << >>`` work on vectors of equal type, and between a
 vector and a number, which is converted to the lanes' type. Shifts of integer lanes are logical.
@@ -28,14 +28,14 @@ from aclnn.kernels.cpu import jit, target
 
 LANES = 16
 WIDE = 4
-"""Vectors in a wide one (docs/tuning.md)."""
+"""Number of vectors in a wide one (docs/tuning.md)."""
 
 _INT1, _INT32, _INT64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 _FLOAT, _DOUBLE = ir.FloatType(), ir.DoubleType()
 
 
 class Vector(types.Type):
-    """Numba's type of so many lanes."""
+    """Numba type of a vector."""
 
     def __init__(self, name: str, lane: ir.Type, lanes: int) -> None:
         super().__init__(name)
@@ -56,7 +56,7 @@ _REALS, _INTEGERS = (_FLOAT, _DOUBLE), (_INT32, _INT64)
 
 
 def has_lanes(kind: types.Type, lane: ir.Type) -> bool:
-    """Return true for a type of vectors with such lanes, wide or not."""
+    """Return True for a type of vectors with such lanes, wide or not."""
     return isinstance(kind, Vector) and kind.lane == lane
 
 
@@ -67,36 +67,36 @@ class _VectorModel(models.PrimitiveModel):
 
 
 def constants(lane: ir.Type, values: Iterable[float]) -> ir.Constant:
-    """A vector of constants."""
+    """Return a vector of constants."""
     entries = [lane(value) for value in values]
     return ir.Constant(ir.VectorType(lane, len(entries)), entries)
 
 
 def constant_splat(lane: ir.Type, value: float, lanes: int = LANES) -> ir.Constant:
-    """A constant in every lane."""
+    """Return a vector with a constant in every lane."""
     return constants(lane, [value] * lanes)
 
 
 def shuffled(builder: ir.IRBuilder, lanes: Iterable[int], first: ir.Value, second: ir.Value | None = None) -> ir.Value:
-    """The lanes of these numbers of one vector, or of two in sequence."""
+    """Return the lanes with these indices in a vector, or in two concatenated vectors."""
     second = ir.Constant(first.type, ir.Undefined) if second is None else second
     return builder.shuffle_vector(first, second, constants(_INT32, lanes))
 
 
 def broadcast(builder: ir.IRBuilder, scalar: ir.Value, lanes: int = LANES) -> ir.Value:
-    """A scalar in every lane."""
+    """Broadcast a scalar to every lane."""
     nothing = ir.Constant(ir.VectorType(scalar.type, lanes), ir.Undefined)
     return shuffled(builder, [0] * lanes, builder.insert_element(nothing, scalar, _INT32(0)))
 
 
 @lower_cast(types.Number, Vector)
 def _in_lanes(context: Any, builder: ir.IRBuilder, kind: types.Type, wanted: Vector, value: ir.Value) -> ir.Value:
-    """A number as a vector: converted to the lane type and put in every lane."""
+    """Convert a number to the lane type and broadcast it."""
     return broadcast(builder, context.cast(builder, value, kind, _SCALARS[wanted.lane]), wanted.lanes)
 
 
 def _operands(args: tuple[types.Type, ...]) -> Vector | None:
-    """The vector type that operands share, a scalar number going with floats or integers."""
+    """Return the vector type of operands, where scalars may be mixed with vectors of floats or integers."""
     vectors = {kind for kind in args if isinstance(kind, Vector)}
     if len(vectors) != 1:
         return None
@@ -109,10 +109,10 @@ def _operands(args: tuple[types.Type, ...]) -> Vector | None:
 
 
 def _define(function: Any, emit: dict[ir.Type, Callable[..., ir.Value]], result: ir.Type | None, arity: int) -> None:
-    """Give an operator its meaning on vectors; ``emit`` makes the instruction, by the operands' lanes."""
+    """Define an operator on vectors; ``emit`` makes the instruction, by the operands' lane type."""
 
     class Template(AbstractTemplate):
-        #: Before Numba's own meanings, the last of which is to look for a NumPy function, which takes long.
+        #: Preferred to Numba's own templates, the last of which searches for a NumPy function, which takes long.
         metadata = {"target": "cpu"}  # noqa: RUF012  (Numba's)
 
         def generic(self, args: tuple[types.Type, ...], kws: dict[str, types.Type]) -> Any:
@@ -168,9 +168,9 @@ def call_llvm(builder: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Value
 
 
 def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """Return true if any bit of a mask is set, which LLVM is not to expect.
+    """Return True if any bit of a mask is set; LLVM should not expect it.
 
-    So what is done then does not take registers from what is done otherwise.
+    So the code for that case does not take registers from the common path.
     """
     whole = ir.IntType(mask.type.count)
     found = builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
@@ -178,12 +178,12 @@ def unlikely(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
 
 
 def pieces(builder: ir.IRBuilder, vector: ir.Value, width: int) -> list[ir.Value]:
-    """The vector cut into consecutive vectors of ``width`` lanes."""
+    """Split a vector into consecutive vectors of ``width`` lanes."""
     return [shuffled(builder, range(start, start + width), vector) for start in range(0, vector.type.count, width)]
 
 
 def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
-    """The reverse of ``pieces``."""
+    """Concatenate vectors."""
     while len(pieces) > 1:
         lanes = range(2 * pieces[0].type.count)
         pieces = [shuffled(builder, lanes, *pieces[i : i + 2]) for i in range(0, len(pieces), 2)]
@@ -191,7 +191,7 @@ def joined(builder: ir.IRBuilder, pieces: list[ir.Value]) -> ir.Value:
 
 
 def by_halves(builder: ir.IRBuilder, vector: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
-    """Combine halves of a vector until one lane is left, always by the same tree."""
+    """Combine halves of a vector until one lane is left, in a fixed tree."""
     while vector.type.count > 1:
         vector = combine(*pieces(builder, vector, vector.type.count // 2))
     return builder.extract_element(vector, _INT32(0))
@@ -204,17 +204,17 @@ def _lanes_of(value: Any) -> Any:
 
 @jit.generic(_lanes_of)
 def splat(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """A number in every lane: FLOATS of a float, INTS of an integer."""
+    """Broadcast a number: FLOATS of a float, INTS of an integer."""
     return value
 
 
 def multiply_add(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """``fma`` as an instruction."""
+    """Emit ``fma`` as an instruction."""
     return call_llvm(builder, f"llvm.fma.{_suffix(a.type)}", a.type, a, b, c)
 
 
 def _suffix(vector: ir.VectorType) -> str:
-    """The last part of the names of LLVM's intrinsics for a vector type of reals."""
+    """Return the type suffix of LLVM intrinsics for a vector of floats."""
     return f"v{vector.count}f{32 if vector.element == _FLOAT else 64}"
 
 
@@ -225,13 +225,13 @@ def _of_reals(*given: Any) -> Any:
 
 @jit.generic(_of_reals, 3)
 def fma(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
-    """``a·b + c`` with one rounding; each of the three is a vector or a number."""
+    """``a·b + c`` with one rounding; each operand is a vector or a number."""
     return multiply_add(builder, a, b, c)
 
 
 @jit.generic(_of_reals, 1)
 def absolute(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The value without its sign bit (NaN stays NaN)."""
+    """Clear the sign bit (NaN stays NaN)."""
     return call_llvm(builder, f"llvm.fabs.{_suffix(value.type)}", value.type, value)
 
 
@@ -244,21 +244,21 @@ def _choice(mask: Any, chosen: Any, otherwise: Any) -> Any:
 
 @jit.generic(_choice)
 def select(builder: ir.IRBuilder, mask: ir.Value, chosen: ir.Value, otherwise: ir.Value) -> ir.Value:
-    """Lane by lane ``chosen`` where the mask is set, else ``otherwise``; one of the two may be a number."""
+    """Select ``chosen`` where the mask is set, else ``otherwise``; one of them may be a number."""
     return builder.select(mask, chosen, otherwise)
 
 
 @jit.generic(lambda mask: types.boolean(mask) if has_lanes(mask, _INT1) else None)
 def any_lane(builder: ir.IRBuilder, mask: ir.Value) -> ir.Value:
-    """True when the mask is set in at least one lane."""
+    """Return True if the mask is set in any lane."""
     whole = ir.IntType(mask.type.count)
     return builder.icmp_unsigned("!=", builder.bitcast(mask, whole), whole(0))
 
 
 def above(builder: ir.IRBuilder, value: ir.Value, bound: ir.Value, width: int) -> ir.Value:
-    """Return true if a lane of registers of ``width`` lanes is above a bound, as unsigned integers; see ``unlikely``.
+    """Return True if a lane exceeds a bound, as unsigned integers in registers of ``width`` lanes; see ``unlikely``.
 
-    Unlike comparisons, maxima leave the pipes that multiply alone (Zen 4).
+    Unlike comparisons, maxima do not use the multiplication pipes (Zen 4).
     """
     largest, *others = pieces(builder, value, width)
     for other in others:
@@ -272,13 +272,13 @@ def _integers_and_bound(value: Any, bound: Any) -> Any:
 
 @jit.generic(_integers_and_bound)
 def any_above(builder: ir.IRBuilder, value: ir.Value, bound: ir.Value) -> ir.Value:
-    """True when an integer from 0 on is above a bound in at least one lane, which is not to be expected."""
+    """Return True if a non-negative integer exceeds a bound in any lane, which is unlikely."""
     return above(builder, value, bound, LANES)
 
 
 @jit.generic(lambda value: types.boolean(value) if has_lanes(value, _INT32) else None)
 def any_negative(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """True when an integer is negative in at least one lane, which is not to be expected."""
+    """Return True if an integer is negative in any lane, which is unlikely."""
     first, *others = pieces(builder, value, LANES)
     for other in others:
         first = builder.or_(first, other)
@@ -289,9 +289,9 @@ def any_negative(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
 def where_negative(
     context: Any, builder: ir.IRBuilder, value: ir.Value, chosen: ir.Value, otherwise: ir.Value
 ) -> ir.Value:
-    """Lane by lane ``chosen`` where the value's sign bit is set, else ``otherwise``.
+    """Select ``chosen`` where the value's sign bit is set, else ``otherwise``.
 
-    By bits on AVX-512: on Zen 4 a mask occupies the pipes that multiply, which are what a kernel waits for.
+    By bit operations on AVX-512: on Zen 4 a mask uses the multiplication pipes, which are a kernel's bottleneck.
     """
     parts = zip(*(pieces(builder, vector, LANES) for vector in (value, chosen, otherwise)), strict=True)
     return joined(builder, [_where_negative(context, builder, *part) for part in parts])
@@ -309,12 +309,12 @@ def _where_negative(
 
 
 def apart(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The value, in a vector register: LLVM does not merge the instructions before and after."""
+    """Return the value in a vector register, opaque to LLVM, which then does not merge instructions across it."""
     return builder.asm(ir.FunctionType(value.type, [value.type]), "", "=v,0", [value], False)
 
 
 def _reinterpreted(lanes: dict[ir.Type, ir.Type], doc: str) -> Any:
-    """A function of vectors whose lanes' bits it takes for others'."""
+    """Make a function that reinterprets the bits of vectors as other lanes."""
 
     def typed(value: Any) -> Any:
         return VECTORS[lanes[value.lane], value.lanes](value) if getattr(value, "lane", None) in lanes else None
@@ -336,13 +336,13 @@ def _lane(value: Any, index: Any) -> Any:
 
 @jit.generic(_lane)
 def lane(builder: ir.IRBuilder, value: ir.Value, index: ir.Value) -> ir.Value:
-    """One lane of a vector, as a float32, float64, int32 or boolean."""
+    """Return one lane of a vector, as float32, float64, int32 or boolean."""
     return builder.extract_element(value, index)
 
 
 @jit.intrinsic(types.float32, FLOATS)
 def total(builder: ir.IRBuilder, value: ir.Value) -> ir.Value:
-    """The sum of the lanes, always as the same tree: halves are added until one lane is left."""
+    """Sum the lanes in a fixed tree: halves are added until one lane is left."""
     return by_halves(builder, value, builder.fadd)
 
 
@@ -353,7 +353,7 @@ def _side_by_side(a: Any, b: Any, c: Any, d: Any) -> Any:
 
 @jit.generic(_side_by_side)
 def side_by_side(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, c: ir.Value, d: ir.Value) -> ir.Value:
-    """Four vectors as a wide one."""
+    """Concatenate four vectors to a wide one."""
     return joined(builder, [a, b, c, d])
 
 
@@ -369,4 +369,4 @@ def _quarter(number: int) -> Any:
 
 
 QUARTERS = tuple(map(_quarter, range(WIDE)))
-"""The reverse of ``side_by_side``, a function for each of the vectors."""
+"""Functions that extract each vector from a wide one."""
