@@ -1,4 +1,4 @@
-"""The operators, one file a family. One name in the import below adds a family everywhere but to ``aclnn`` itself."""
+"""The operators, one file per family. A name in the import below registers a family everywhere except in ``aclnn``."""
 
 from __future__ import annotations
 
@@ -51,29 +51,29 @@ from aclnn.operators import (
 
 __all__ = ["BY_NAME", "CUSTOM", "OPERATORS", "function_of", "required_arguments", "signature_of"]
 
-# Sorted, as a family may have been imported by one before it.
+# Sorted, since a family may have been imported by an earlier one.
 _FAMILIES = sorted((v for v in list(globals().values()) if isinstance(v, ModuleType)), key=lambda m: m.__name__)
 _DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
     operator.name: (operator, vars(family)[operator.name])
     for family in _FAMILIES
     for operator in vars(family).values()
     if isinstance(operator, Operator)
-    # Else another family's, imported there.
+    # Otherwise it belongs to another family, and is imported there.
     if getattr(vars(family).get(operator.name), "__module__", None) == family.__name__
 }
 
 
 def _taken() -> list[str]:
-    from aclnn.operators.library import LIBRARY_OPERATORS  # takes longer to import than all the rest
+    from aclnn.operators.library import LIBRARY_OPERATORS  # a slow import
 
     return [o.function for o in (*(operator for operator, _ in _DECLARED.values()), *LIBRARY_OPERATORS)]
 
 
-#: A user's own operators by name, each with its function of arrays if it has one.
+#: The user's own operators by name, with their functions of arrays if any.
 CUSTOM = custom.declared(_taken)
 _DECLARED |= {name: (operator, function) for name, (operator, function) in CUSTOM.items() if function}
 
-#: The operators that have functions of arrays: all that the modules imported above declare, and a user's own.
+#: Operators with functions of arrays: those declared in the modules imported above, and the user's own.
 OPERATORS: tuple[Operator, ...] = tuple(operator for operator, _ in _DECLARED.values())
 
 BY_NAME = {operator.name: operator for operator in OPERATORS}
@@ -85,7 +85,7 @@ def function_of(operator: Operator) -> Callable[..., Any]:
 
 
 def signature_of(operator: Operator) -> Signature:
-    """Return the signature of an operator's function of arrays, or what it would be where there is none."""
+    """Return the signature of an operator's function of arrays, also if the function does not exist."""
     if operator.name in _DECLARED:
         return signature(function_of(operator))
     given = (p for p in operator.parameters if p.kind is not Kind.OUTPUT)
@@ -93,9 +93,9 @@ def signature_of(operator: Operator) -> Signature:
 
 
 def required_arguments(operator: Operator) -> list[str]:
-    """Return the names of the arguments that a command must be given: those without a default that may not be None.
+    """Return the arguments that a command requires: those without a default for which None is not accepted.
 
-    An output among them is one that is updated in place.
+    An output is among them if it is updated in place.
     """
     nullable = {parameter.python_name for parameter in operator.parameters if parameter.optional}
     return [

@@ -44,7 +44,7 @@ def _forward(x: Real, scale: Real, shift: Real, w: Real, b: Real, eps: float) ->
 
 
 def _gradients(dy: Real, x: Real, mean: Real, rstd: Real, scale: Real, w: Real, b: Real) -> tuple[Real, ...]:
-    """Gradients for x, and what each element adds to those for scale, shift, w and b."""
+    """Return the gradient for x, and each element's contributions to those for scale, shift, w and b."""
     xhat, factor = (x - mean) * rstd, 1.0 + scale
     product = dy * xhat
     return (
@@ -57,14 +57,14 @@ def _gradients(dy: Real, x: Real, mean: Real, rstd: Real, scale: Real, w: Real, 
 
 
 def _samples(shape: Sequence[int]) -> tuple[Shape, Shape, Shape, Shape]:
-    """Shapes (B, S, H) of x, (B, 1, H) of scale and shift, (B, S, 1) of statistics and (1, 1, H) of parameters."""
+    """Return shapes (B, S, H) of x, (B, 1, H) of scale and shift, (B, S, 1) of statistics, (1, 1, H) of parameters."""
     *batch, s, h = shape
     b = math.prod(batch)
     return (b, s, h), (b, 1, h), (b, s, 1), (1, 1, h)
 
 
 def _view(call: Call, name: str, shape: Shape) -> View | None:
-    """An argument in a shape; None where it is absent, or no parameter of the operator."""
+    """View an argument in a shape; None if it is absent, or not a parameter of the operator."""
     return None if call.arguments.get(name) is None else View(name, shape)
 
 
@@ -184,7 +184,7 @@ ADA_LAYER_NORM_V2 = Operator(
 
 
 def _parameters_dtype(call: Call) -> DataType | None:
-    """The data type of gradients for w and b; None where it is free."""
+    """Return the data type of gradients for w and b; None if it is unrestricted."""
     given = [call[name].dtype for name in _PARAMETERS if call[name] is not None]
     return given[0] if given else None
 
@@ -303,13 +303,13 @@ def ada_layer_norm(
         weight: w (H) in x's data type; None for ones.
         bias: b (H) in x's data type; None for zeros.
         eps: added to the variance, rounded to float32.
-        out: where to write the result; a new NumPy array where None.
+        out: where to write the result; a new NumPy array by default.
 
     Returns:
         The result (B…, S, H) in x's data type.
 
     Raises:
-        AclnnError: an argument that aclnnAdaLayerNorm refuses, with its status code.
+        AclnnError: an argument that aclnnAdaLayerNorm rejects, with its status code.
     """
     return arrays.call(ADA_LAYER_NORM, (input, scale, shift, weight, bias), (eps,), (out,))
 
@@ -336,13 +336,13 @@ def ada_layer_norm_v2(
         weight: w (H) in x's data type or float32; None for ones.
         bias: b (H) in w's data type; None for zeros.
         eps: added to the variance, rounded to float32.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result (B…, S, H), mean and rstd (B…, S, 1), all in x's data type.
 
     Raises:
-        AclnnError: an argument that aclnnAdaLayerNormV2 refuses, with its status code.
+        AclnnError: an argument that aclnnAdaLayerNormV2 rejects, with its status code.
     """
     results = arrays.call(ADA_LAYER_NORM_V2, (input, scale, shift, weight, bias), (eps,), out)
     return results[0], results[1], results[2]
@@ -360,7 +360,7 @@ def ada_layer_norm_backward(
     bias: ArrayLike | None = None,
     out: Sequence[ArrayLike | None] = (None, None, None, None, None),
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """Gradients of AdaLayerNorm; mean and rstd are taken as given.
+    """Gradients of AdaLayerNorm; mean and rstd are used as given.
 
     ``xhat = (x - mean)·rstd``, ``g = dy·w·(1 + s)``, ``dx = (g - Σg/H - xhat·Σ(g·xhat)/H)·rstd``; over a sample's rows
     ``ds = Σ dy·(xhat·w + b)`` and ``dt = Σ dy``; over all rows ``dw = Σ dy·(1 + s)·xhat`` and ``db = Σ dy·(1 + s)``.
@@ -376,13 +376,13 @@ def ada_layer_norm_backward(
         shift: t, likewise; its values are never used.
         weight: w (H) in dy's data type or float32; None for ones.
         bias: b (H) in w's data type; None for zeros.
-        out: where to write each gradient; new NumPy arrays where None.
+        out: where to write each gradient; new NumPy arrays for None.
 
     Returns:
         dx in x's shape, ds in s's, dt in t's, dw and db (H) in the data type of w, else b's, else dy's.
 
     Raises:
-        AclnnError: an argument that aclnnAdaLayerNormBackward refuses, with its status code.
+        AclnnError: an argument that aclnnAdaLayerNormBackward rejects, with its status code.
     """
     inputs = grad_out, input, rstd, mean, scale, shift, weight, bias
     results = arrays.call(ADA_LAYER_NORM_BACKWARD, inputs, (normalized_shape,), out)

@@ -42,12 +42,12 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_I
 _OUTPUTS = ("yOut", "meanOut", "rstdOut", "xOut")
 _GRADIENTS = ("dxOut", "dgammaOut", "dbetaOut")
 
-#: What leaves every number as it is when it is added, -0.0 too.
+#: Neutral element of addition for every number including -0.0.
 _ABSENT = -0.0
 
 
 def add_layer_normalized(x1: Real, x2: Real, w: Real, b: Real, bias: Real, eps: float) -> tuple[Real, Real, Real, Real]:
-    """(x - mean)·rstd·w + b, mean, rstd and x = x1 + x2 + bias."""
+    """Return (x - mean)·rstd·w + b, mean, rstd and x = x1 + x2 + bias."""
     x = x1 + x2 + bias
     return *centred_norm(x, w, b, eps), x
 
@@ -55,7 +55,7 @@ def add_layer_normalized(x1: Real, x2: Real, w: Real, b: Real, bias: Real, eps: 
 def add_layer_norm_gradients(
     dy: Real, x1: Real, x2: Real, rstd: Real, mean: Real, w: Real, dsum: Real
 ) -> tuple[Real, Real, Real]:
-    """Gradients for x1 and x2, which are equal, and what each element adds to those for w and b."""
+    """Return the gradients for x1 and x2, which are equal, and each element's contributions to those for w and b."""
     dx, dw, db = centred_norm_gradients(dy, x1 + x2, mean, rstd, w)
     return dx + dsum, dw, db
 
@@ -83,7 +83,7 @@ def _gradient_columns(product: Product) -> list[Column]:
 
 
 def _bias_rows(call: Call) -> int:
-    """Return the number of rows of N elements that biasOptional has."""
+    """Return the number of rows of N elements in biasOptional."""
     shape = call["biasOptional"].shape
     return math.prod(shape[: len(shape) - len(call["gamma"].shape)])
 
@@ -254,14 +254,14 @@ def add_layer_norm(
         input_bias: added to the sum: (R…) or (A…, R…) in the data type of y; None for zeros.
         eps: added to the variance, rounded to float32.
         additional_output: whether x is written.
-        out: where to write y, mean, rstd and x; new NumPy arrays where None.
+        out: where to write y, mean, rstd and x; new NumPy arrays for None.
 
     Returns:
         y (A…, R…) in x1's data type, float32 where x2's differs; mean and rstd (A…, 1…) in float32; x as y, zeros
         without ``additional_output``.
 
     Raises:
-        AclnnError: an argument that aclnnAddLayerNorm refuses, with its status code.
+        AclnnError: an argument that aclnnAddLayerNorm rejects, with its status code.
     """
     attributes = eps, additional_output
     results = arrays.call(ADD_LAYER_NORM, (x1, x2, weight, bias, input_bias), attributes, out)
@@ -281,7 +281,7 @@ def add_layer_norm_grad(
     """Gradients of LayerNorm of x1 + x2 over the trailing dimensions, as many as weight has: M rows of N columns.
 
     ``xhat = (x1 + x2 - mean)·rstd``, ``g = dy·w``, ``dx = (g - Σg/N - xhat·Σ(g·xhat)/N)·rstd + grad_sum``,
-    ``dw = Σ dy·xhat`` and ``db = Σ dy`` over the rows. rstd and mean are taken as given; what else was added to the sum
+    ``dw = Σ dy·xhat`` and ``db = Σ dy`` over the rows. rstd and mean are used as given; what else was added to the sum
     belongs into x1 or x2.
 
     Args:
@@ -293,13 +293,13 @@ def add_layer_norm_grad(
         mean: mean of each row (A…, 1…), float32.
         weight: w (R…), same data type as dy.
         grad_sum: the gradient that arrives at the sum itself (A…, R…), same data type as dy; None for zeros.
-        out: where to write dx, dw and db; new NumPy arrays where None.
+        out: where to write dx, dw and db; new NumPy arrays for None.
 
     Returns:
         dx (A…, R…), the gradient for x1 and for x2, in dy's data type; dw and db (R…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnAddLayerNormGrad refuses, with its status code.
+        AclnnError: an argument that aclnnAddLayerNormGrad rejects, with its status code.
     """
     results = arrays.call(ADD_LAYER_NORM_GRAD, (grad_out, x1, x2, rstd, mean, weight, grad_sum), (), out)
     return results[0], results[1], results[2]

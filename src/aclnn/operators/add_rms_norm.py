@@ -48,7 +48,7 @@ _IN_PLACE_OUTPUTS = ("x1Ref", "rstdOut")
 
 
 def add_norm(x1: Real, x2: Real, w: Real, eps: float) -> tuple[Real, Real, Real]:
-    """x·rstd·w, rstd and x = x1 + x2."""
+    """Return x·rstd·w, rstd and x = x1 + x2."""
     x = x1 + x2
     rstd = root_mean_square(x, eps)
     return x * rstd * w, rstd, x
@@ -199,13 +199,13 @@ def add_rms_norm(
         x2: (A…, R…), same data type.
         weight: w (R…), same data type.
         eps: added to the mean square, rounded to float32; 0 or more.
-        out: where to write y, rstd and x; new NumPy arrays where None.
+        out: where to write y, rstd and x; new NumPy arrays for None.
 
     Returns:
         y (A…, R…), rstd (A…, 1…) in float32, x (A…, R…).
 
     Raises:
-        AclnnError: an argument that aclnnAddRmsNorm refuses, with its status code.
+        AclnnError: an argument that aclnnAddRmsNorm rejects, with its status code.
     """
     results = arrays.call(ADD_RMS_NORM, (x1, x2, weight), (eps,), out)
     return results[0], results[1], results[2]
@@ -228,6 +228,6 @@ def inplace_add_rms_norm(
         rstd (A…, 1…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceAddRmsNorm refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceAddRmsNorm rejects, with its status code.
     """
     return arrays.call(INPLACE_ADD_RMS_NORM, (x1, x2, weight), (eps,), (out,))

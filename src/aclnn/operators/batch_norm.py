@@ -48,7 +48,7 @@ _VIDEO_RANK = 5
 def batch_norm_training(
     x: Real, w: Real, b: Real, running_mean: Real, running_var: Real, eps: float, momentum: float, bessel: float
 ) -> tuple[Real, ...]:
-    """Result, mean, biased variance, 1/sqrt(variance + eps), and the running statistics moved towards the batch's."""
+    """Return result, mean, biased variance, 1/sqrt(variance + eps), and the updated running statistics."""
     mean, variance, rstd = moments(x, eps)
     moved_mean = running_mean + momentum * (mean - running_mean)
     moved_var = running_var + momentum * (variance * bessel - running_var)
@@ -56,7 +56,7 @@ def batch_norm_training(
 
 
 def batch_norm_inference(x: Real, w: Real, b: Real, mean: Real, variance: Real, eps: float) -> Real:
-    """(x - mean) / sqrt(variance + eps)·w + b."""
+    """Return (x - mean) / sqrt(variance + eps)·w + b."""
     return (x - mean) * (1.0 / sqrt(variance + eps)) * w + b
 
 
@@ -68,37 +68,37 @@ def _training_gradients(dy: Real, x: Real, w: Real, mean: Real, rstd: Real) -> t
 def batch_norm_gradients_of_rstd(
     dy: Real, x: Real, w: Real, mean: Real, rstd: Real, eps: float
 ) -> tuple[Real, Real, Real]:
-    """Gradients for x, w and b in training, given the reciprocal standard deviation."""
+    """Return the gradients for x, w and b in training, given the reciprocal standard deviation."""
     return _training_gradients(dy, x, w, mean, rstd)
 
 
 def batch_norm_gradients(dy: Real, x: Real, w: Real, mean: Real, variance: Real, eps: float) -> tuple[Real, Real, Real]:
-    """Gradients for x, w and b in training, given the variance."""
+    """Return the gradients for x, w and b in training, given the variance."""
     return _training_gradients(dy, x, w, mean, 1.0 / sqrt(variance + eps))
 
 
 def batch_norm_inference_gradients(
     dy: Real, x: Real, w: Real, mean: Real, variance: Real, eps: float
 ) -> tuple[Real, Real, Real]:
-    """Gradients for x, w and b outside of training, where mean and variance do not depend on x."""
+    """Return the gradients for x, w and b in evaluation, where mean and variance do not depend on x."""
     rstd = 1.0 / sqrt(variance + eps)
     return w * rstd * dy, row_sum(dy * ((x - mean) * rstd)), row_sum(dy)
 
 
 def _channels_last(call: Call) -> bool:
-    """Return true if channels are the input's last dimension, as some formats say on products of the 950 class."""
+    """Return True if channels are the input's last dimension, as some formats imply on the 950 class."""
     x, known = call["input"], {4: Format.FORMAT_NHWC, _VIDEO_RANK: Format.FORMAT_NDHWC}
     return call.product in CLASS_950 and known.get(len(x.shape)) == x.format
 
 
 def _channels(call: Call) -> Shape:
-    """The shape [C]."""
+    """Return the shape [C]."""
     shape = call["input"].shape
     return (shape[-1],) if _channels_last(call) else tuple(shape[1:2])
 
 
 def _split(call: Call) -> tuple[Shape, Shape, tuple[int, ...]]:
-    """Shapes of x and of a channel's numbers, and the dimensions along which channels lie."""
+    """Return the shapes of x and of per-channel numbers, and the dimensions along which a channel's elements lie."""
     shape = call["input"].shape
     if _channels_last(call):
         return (math.prod(shape[:-1]), shape[-1]), (1, shape[-1]), (0,)
@@ -184,7 +184,7 @@ def _mask_not_empty(call: Call) -> str | None:
 
 def _saved_shape(call: Call, name: str) -> str | None:
     expected, got = _channels(call), call[name].shape
-    if got == expected or (got == (0,) and not call["training"]):  # as PyTorch's are then
+    if got == expected or (got == (0,) and not call["training"]):  # PyTorch passes the latter
         return None
     return f"expected shape {extents(expected)} ([C]), got {extents(got)}"
 
@@ -362,21 +362,21 @@ def batch_norm(
         input: x (N, C, …), 2 to 8 dimensions but 5, which need a format that arrays do not have; float32, float16 or
             bfloat16. Arrays are NumPy arrays or anything on the CPU with ``__dlpack__`` or ``__array_interface__``;
             any strides.
-        weight: w (C), one of these data types, as of all that follow; None for ones.
+        weight: w (C), one of these data types, like all arrays below; None for ones.
         bias: b (C); None for zeros.
         running_mean: (C), updated in training; None for zeros.
         running_var: (C), updated in training; None for ones.
-        training: true for the batch's statistics.
+        training: True for the batch's statistics.
         momentum: the weight of the batch's statistics in the running ones, rounded to float32.
         eps: added to the variance, rounded to float32.
-        out: where to write the result and what is saved; new NumPy arrays where None.
+        out: where to write the result and what is saved; new NumPy arrays for None.
 
     Returns:
         The result in x's data type and shape, and in training the batch's mean and, on the 950 products,
         ``1 / sqrt(var + eps)``, on all others the variance (both (C), float32); None otherwise.
 
     Raises:
-        AclnnError: an argument that aclnnBatchNorm refuses, with its status code.
+        AclnnError: an argument that aclnnBatchNorm rejects, with its status code.
     """
     inputs = input, weight, bias, running_mean, running_var
     results = arrays.call(BATCH_NORM, inputs, (training, momentum, eps), out)
@@ -405,23 +405,23 @@ def batch_norm_backward(
         grad_out: dy (N, C, …), 2 to 8 dimensions; float32, float16 or bfloat16. Arrays are NumPy arrays or anything on
             the CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         input: x, same shape and data type.
-        weight: w (C), one of these data types, as of all that follow; None for ones.
+        weight: w (C), one of these data types, like all arrays below; None for ones.
         running_mean: (C), the mean outside of training; None for zeros.
         running_var: (C), the variance outside of training; None for ones.
         save_mean: (C), the mean in training; None for zeros.
         save_invstd: (C), what ``batch_norm`` saved: rstd on the 950 products, the variance on all others; None for
             ones.
-        training: true if the batch's statistics were used.
+        training: True if the batch's statistics were used.
         eps: added to a variance, rounded to float32.
         output_mask: which of the three gradients are wanted.
-        out: where to write each wanted gradient; new NumPy arrays where None.
+        out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:
         dx in x's data type and shape, dw and db (C) in w's data type (float32 without w); None for each that is masked
         out. Of empty tensors dw and db are not written.
 
     Raises:
-        AclnnError: an argument that aclnnBatchNormBackward refuses, with its status code.
+        AclnnError: an argument that aclnnBatchNormBackward rejects, with its status code.
     """
     inputs = grad_out, input, weight, running_mean, running_var, save_mean, save_invstd
     results = arrays.call(BATCH_NORM_BACKWARD, inputs, (training, eps, output_mask), out)
@@ -445,24 +445,24 @@ def fast_batch_norm_backward(
     """``batch_norm_backward`` of the A2 products alone, with a choice of algorithm that makes no difference here.
 
     Args:
-        grad_out: as all arguments but ``version``, see ``batch_norm_backward``.
+        grad_out: dy; all arguments but ``version`` are as for ``batch_norm_backward``.
         input: x.
         weight: w (C) or None.
         running_mean: (C) or None.
         running_var: (C) or None.
         save_mean: (C) or None.
         save_invstd: the variance (C) or None.
-        training: true if the batch's statistics were used.
+        training: True if the batch's statistics were used.
         eps: added to a variance.
         output_mask: which of the three gradients are wanted.
         version: ignored.
-        out: where to write each wanted gradient; new NumPy arrays where None.
+        out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:
         dx, dw and db; None for each that is masked out.
 
     Raises:
-        AclnnError: an argument that aclnnFastBatchNormBackward refuses, with its status code.
+        AclnnError: an argument that aclnnFastBatchNormBackward rejects, with its status code.
     """
     inputs = grad_out, input, weight, running_mean, running_var, save_mean, save_invstd
     results = arrays.call(FAST_BATCH_NORM_BACKWARD, inputs, (training, eps, output_mask, version), out)

@@ -26,7 +26,7 @@ from aclnn.typing import Array, ArrayLike, Number
 
 
 def celu_forward(x: Real, alpha: Real) -> Real:
-    """X above 0, else alpha·(e^(x / alpha) - 1)."""
+    """Return x above 0, else alpha·(e^(x / alpha) - 1)."""
     return where(x > 0.0, x, alpha * expm1(x / alpha))
 
 
@@ -88,20 +88,20 @@ INPLACE_CELU = in_place(
 
 
 def celu(self: ArrayLike, alpha: Number = 1.0, out: ArrayLike | None = None) -> Array:
-    """CELU: x for x > 0, ``alpha·(e^(x / alpha) - 1)`` else.
+    """CELU: x for x > 0, ``alpha·(e^(x / alpha) - 1)`` otherwise.
 
     Args:
         self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         alpha: a real number other than 0, which may be negative; rounded to float32.
-        out: where to write the result, same shape, any of the three data types or float64; a new NumPy array of x's by
-            default.
+        out: where to write the result, same shape, any of the three data types or float64; by default a new array
+            of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnCelu refuses, with its status code.
+        AclnnError: an argument that aclnnCelu rejects, with its status code.
     """
     return arrays.call(CELU, (self,), (alpha,), (out,))
 
@@ -117,6 +117,6 @@ def inplace_celu(self: ArrayLike, alpha: Number = 1.0) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceCelu refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceCelu rejects, with its status code.
     """
     return arrays.call(INPLACE_CELU, (), (alpha,), (self,))

@@ -59,12 +59,12 @@ def clipped_swiglu_gradient(dy: Real, a: Real, b: Real, alpha: Real, limit: Real
 
 
 def numbers(call: Call) -> tuple[float, ...]:
-    """The attributes, rounded to float32."""
+    """Return the attributes, rounded to float32."""
     return tuple(float32(call[name]) for name in ("alpha", "limit", "bias"))
 
 
 def _halves(call: Call, tensor: str) -> tuple[Columns, Columns]:
-    """The first half of each row, all from dimension dim on, and the second one; if interleaved every other element."""
+    """Return the halves of each row, which spans dimensions from dim on; alternating elements if interleaved."""
     shape = call["x"].shape
     dim = call["dim"] % len(shape)
     count = math.prod(shape[dim:])
@@ -126,9 +126,9 @@ _SOME = "at least 1 element"
 
 
 def checks(gradient: bool, *more: Check) -> tuple[Check, ...]:
-    """The checks in order, those of more attributes among them.
+    """Return the checks in order, including those of additional attributes.
 
-    The gradient's document has 561002 where the forward function's has 161002.
+    The gradient's document states 561002 where the forward function's states 161002.
     """
     output, code = ("gradXOut", TILING) if gradient else ("out", INVALID)
     tensors = ("gradY", "x", output) if gradient else ("x", output)
@@ -241,10 +241,10 @@ def clipped_swiglu(
             A new NumPy array by default, in which they are zeros.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnClippedSwiglu refuses, with its status code.
+        AclnnError: an argument that aclnnClippedSwiglu rejects, with its status code.
     """
     return arrays.call(CLIPPED_SWIGLU, (x, group_index), (dim, alpha, limit, bias, interleaved), (out,))
 
@@ -278,9 +278,9 @@ def clipped_swiglu_grad(
         out: where to write dx, shape and data type of x; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnClippedSwigluGrad refuses, with its status code.
+        AclnnError: an argument that aclnnClippedSwigluGrad rejects, with its status code.
     """
     return arrays.call(CLIPPED_SWIGLU_GRAD, (grad_y, x, group_index), (dim, alpha, limit, bias, interleaved), (out,))

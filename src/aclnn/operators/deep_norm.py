@@ -43,7 +43,7 @@ _MOST = 2**32 - 1
 
 
 def deep_normalized(x: Real, gx: Real, b: Real, w: Real, alpha: float, eps: float) -> tuple[Real, Real, Real]:
-    """Mean, rstd and (h - mean)·rstd·w + b with h = alpha·x + gx."""
+    """Return mean, rstd and (h - mean)·rstd·w + b with h = alpha·x + gx."""
     y, mean, rstd = centred_norm(alpha * x + gx, w, b, eps)
     return mean, rstd, y
 
@@ -51,7 +51,7 @@ def deep_normalized(x: Real, gx: Real, b: Real, w: Real, alpha: float, eps: floa
 def deep_norm_gradients(
     dy: Real, x: Real, gx: Real, w: Real, mean: Real, rstd: Real, alpha: float
 ) -> tuple[Real, Real, Real, Real]:
-    """Gradients for x and gx, and what each element adds to those for b and w."""
+    """Return the gradients for x and gx, and each element's contributions to those for b and w."""
     xhat = (alpha * x + gx - mean) * rstd
     dgx = input_gradient(dy * w, xhat, rstd)
     return alpha * dgx, dgx, dy, dy * xhat
@@ -226,13 +226,13 @@ def deep_norm(
         weight: w (R…), same data type.
         alpha: factor of x, rounded to float32.
         eps: added to the variance, rounded to float32.
-        out: where to write mean, rstd and y; new NumPy arrays where None.
+        out: where to write mean, rstd and y; new NumPy arrays for None.
 
     Returns:
         mean and rstd (A…, 1…) in float32, y (A…, R…) in x's data type.
 
     Raises:
-        AclnnError: an argument that aclnnDeepNorm refuses, with its status code.
+        AclnnError: an argument that aclnnDeepNorm rejects, with its status code.
     """
     results = arrays.call(DEEP_NORM, (x, gx, bias, weight), (alpha, eps), out)
     return results[0], results[1], results[2]
@@ -251,7 +251,7 @@ def deep_norm_grad(
     """Gradients of LayerNorm of alpha·x + gx over the trailing dimensions, as many as weight has: M rows of N columns.
 
     ``xhat = (alpha·x + gx - mean)·rstd``, ``g = dy·w·rstd``, ``dgx = g - Σg/N - xhat·Σ(g·xhat)/N``, ``dx = alpha·dgx``;
-    ``db = Σ dy`` and ``dw = Σ dy·xhat`` over the rows. mean and rstd are taken as given.
+    ``db = Σ dy`` and ``dw = Σ dy·xhat`` over the rows. mean and rstd are used as given.
 
     Args:
         grad_out: dy (A…, R…), 2 to 8 dimensions, at least one more than weight, none of them 0; float32, float16 or
@@ -263,13 +263,13 @@ def deep_norm_grad(
         mean: mean of each row (A…, 1…), float32.
         rstd: reciprocal standard deviation of each row (A…, 1…), float32.
         alpha: factor of x, rounded to float32.
-        out: where to write dx, dgx, db and dw; new NumPy arrays where None.
+        out: where to write dx, dgx, db and dw; new NumPy arrays for None.
 
     Returns:
         dx and dgx (A…, R…) in dy's data type, db and dw (R…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnDeepNormGrad refuses, with its status code.
+        AclnnError: an argument that aclnnDeepNormGrad rejects, with its status code.
     """
     results = arrays.call(DEEP_NORM_GRAD, (grad_out, x, gx, weight, mean, rstd), (alpha,), out)
     return results[0], results[1], results[2], results[3]

@@ -30,7 +30,7 @@ from aclnn.typing import Array, ArrayLike, Number
 def elu_forward(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
     """scale·x above 0, else alpha·scale·(e^(input_scale·x) - 1)."""
     z, factor = input_scale * x, alpha * scale
-    # As h·(h + 2) with h = e^(z/2) - 1: what overflows alone need not in the product, least of all with a factor of 0.
+    # As h·(h + 2) with h = e^(z/2) - 1: an overflow of e^z alone must not spoil the product, such as one with 0.
     h = expm1(minimum(z, 1400.0) * 0.5)
     return where(x > 0.0, scale * x, factor * h * (h + 2.0))
 
@@ -47,13 +47,13 @@ def elu_limit(x: Real, alpha: Real, scale: Real) -> Real:
 
 
 def elu_derivative(x: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
-    """Scale above 0, else alpha·scale·input_scale·e^(input_scale·x)."""
-    # e^700 with whatever factors exceeds float32 already; if it were infinite, times 0 it would be NaN.
+    """Return scale above 0, else alpha·scale·input_scale·e^(input_scale·x)."""
+    # e^700 with any factor exceeds float32 already; infinity times 0 would be NaN.
     return where(x > 0.0, scale, alpha * scale * input_scale * exp(minimum(input_scale * x, 700.0)))
 
 
 def elu_derivative_of_result(y: Real, alpha: Real, scale: Real, input_scale: Real) -> Real:
-    """The same by the value y of the function."""
+    """Return the derivative as a function of the value y of ELU."""
     return where(y > 0.0, scale, input_scale * (y + alpha * scale))
 
 
@@ -62,7 +62,7 @@ elu_gradient_of_result = Gradient(elu_derivative_of_result)
 
 
 def _numbers(call: Call, dtype: DataType) -> tuple[float, float, float]:
-    """The scalars, rounded to float32; for DOUBLE to float64."""
+    """Return the scalars, rounded to float32; for DOUBLE to float64."""
     wide = DataType.DOUBLE if dtype == DataType.DOUBLE else DataType.FLOAT
     alpha, scale, input_scale = (call[name].rounded(wide) for name in ("alpha", "scale", "inputScale"))
     return alpha, scale, input_scale
@@ -173,7 +173,7 @@ ELU_BACKWARD = Operator(
 def elu(
     self: ArrayLike, alpha: Number = 1.0, scale: Number = 1.0, input_scale: Number = 1.0, out: ArrayLike | None = None
 ) -> Array:
-    """ELU: ``scale·x`` for x > 0, ``alpha·scale·(e^(input_scale·x) - 1)`` else.
+    """ELU: ``scale·x`` for x > 0, ``alpha·scale·(e^(input_scale·x) - 1)`` otherwise.
 
     Args:
         self: x; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the CPU with
@@ -181,13 +181,13 @@ def elu(
         alpha: a real number; rounded to float32 (unless x is float64), as the two others.
         scale: likewise.
         input_scale: likewise. If it or alpha is not finite, the result is ``-alpha·scale`` for every x <= 0.
-        out: where to write the result, same shape, any of the four data types; a new NumPy array of x's by default.
+        out: where to write the result, same shape, any of the four data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnElu refuses, with its status code.
+        AclnnError: an argument that aclnnElu rejects, with its status code.
     """
     return arrays.call(ELU, (self,), (alpha, scale, input_scale), (out,))
 
@@ -205,7 +205,7 @@ def inplace_elu(self: ArrayLike, alpha: Number = 1.0, scale: Number = 1.0, input
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceElu refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceElu rejects, with its status code.
     """
     return arrays.call(INPLACE_ELU, (), (alpha, scale, input_scale), (self,))
 
@@ -231,14 +231,14 @@ def elu_backward(
         input_scale: likewise.
         is_result: whether v is the forward result instead of the forward input.
         self_or_result: v; same shape and data type as dy.
-        out: where to write dx, same shape, one of the three data types or float64; a new NumPy array of dy's by
-            default.
+        out: where to write dx, same shape, one of the three data types or float64; by default a
+            new array of dy's type.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnEluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnEluBackward rejects, with its status code.
     """
     attributes = (alpha, scale, input_scale, is_result)
     return arrays.call(ELU_BACKWARD, (grad_output, self_or_result), attributes, (out,))

@@ -106,10 +106,10 @@ def fast_gelu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnFastGelu refuses, with its status code.
+        AclnnError: an argument that aclnnFastGelu rejects, with its status code.
     """
     return arrays.call(FAST_GELU, (self,), (), (out,))
 
@@ -124,9 +124,9 @@ def fast_gelu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike |
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnFastGeluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnFastGeluBackward rejects, with its status code.
     """
     return arrays.call(FAST_GELU_BACKWARD, (grad_output, self), (), (out,))

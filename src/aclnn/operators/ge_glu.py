@@ -31,28 +31,28 @@ from aclnn.operators.gelu import TANH, gelu_erf_derivative, gelu_erf_forward, ge
 from aclnn.typing import Array, ArrayLike
 
 ERF = 0
-"""``approximate`` for the exact GELU; ``TANH`` for its approximation."""
+"""Value of ``approximate`` for the exact GELU; ``TANH`` is its approximation."""
 
 
 def ge_glu_erf_forward(p: Real, g: Real) -> tuple[Real, Real]:
-    """p·GELU(g) and GELU(g)."""
+    """Return p·GELU(g) and GELU(g)."""
     value = gelu_erf_forward(g)
     return times(p, value), value
 
 
 def ge_glu_tanh_forward(p: Real, g: Real) -> tuple[Real, Real]:
-    """p·GELU(g) and GELU(g), approximated by tanh."""
+    """Return p·GELU(g) and GELU(g), approximated by tanh."""
     value = gelu_tanh_forward(g)
     return times(p, value), value
 
 
 def ge_glu_erf_gradient(dy: Real, p: Real, g: Real, gelu: Real) -> tuple[Real, Real]:
-    """dy·gelu and dy·p·GELU'(g)."""
+    """Return dy·gelu and dy·p·GELU'(g)."""
     return dy * gelu, times(dy * p, gelu_erf_derivative(g))
 
 
 def ge_glu_tanh_gradient(dy: Real, p: Real, g: Real, gelu: Real) -> tuple[Real, Real]:
-    """dy·gelu and dy·p·GELU'(g), approximated by tanh; NaN at ±inf."""
+    """Return dy·gelu and dy·p·GELU'(g), approximated by tanh; NaN at ±inf."""
     return dy * gelu, times(dy * p, where(absolute(g) < math.inf, gelu_tanh_derivative(g), g - g))
 
 
@@ -197,7 +197,7 @@ def ge_glu(
         The product and GELU of g.
 
     Raises:
-        AclnnError: an argument that aclnnGeGlu refuses, with its status code.
+        AclnnError: an argument that aclnnGeGlu rejects, with its status code.
     """
     results = arrays.call(GE_GLU, (self,), (dim, approximate), out)
     return results[0], results[1]
@@ -223,7 +223,7 @@ def ge_glu_v3(
         The product and GELU of g.
 
     Raises:
-        AclnnError: an argument that aclnnGeGluV3 refuses, with its status code.
+        AclnnError: an argument that aclnnGeGluV3 rejects, with its status code.
     """
     results = arrays.call(GE_GLU_V3, (self,), (dim, approximate, activate_left), out)
     return results[0], results[1]
@@ -249,10 +249,10 @@ def ge_glu_backward(
         out: where to write dx, the input's shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGeGluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnGeGluBackward rejects, with its status code.
     """
     return arrays.call(GE_GLU_BACKWARD, (grad_output, self, gelu), (dim, approximate), (out,))
 
@@ -278,10 +278,10 @@ def ge_glu_v3_backward(
         out: as for ``ge_glu_backward``.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGeGluV3Backward refuses, with its status code.
+        AclnnError: an argument that aclnnGeGluV3Backward rejects, with its status code.
     """
     attributes = (dim, approximate, activate_left)
     return arrays.call(GE_GLU_V3_BACKWARD, (grad_output, self, gelu), attributes, (out,))

@@ -41,8 +41,8 @@ CUBIC = decimal("0.044715")
 
 @fitted(symmetry="x+f")
 def gelu_erf_forward(x: Real) -> Real:
-    """x·Phi(x), the distribution of the standard normal; NaN at -inf."""
-    # erfc keeps the digits of the left tail that 1 + erf cancels.
+    """x·Phi(x), with the standard normal distribution function; NaN at -inf."""
+    # erfc keeps the digits of the left tail, which cancel in 1 + erf.
     return 0.5 * x * erfc(-x * _INV_SQRT_2)
 
 
@@ -54,10 +54,10 @@ def gelu_tanh_forward(x: Real) -> Real:
 
 @fitted(symmetry="1-f")
 def gelu_erf_derivative(x: Real) -> Real:
-    """Phi(x) + x·phi(x), the distribution and density of the standard normal; NaN at ±inf."""
+    """Phi(x) + x·phi(x), with the standard normal distribution and density; NaN at ±inf."""
     z = x * _INV_SQRT_2
     derivative = 0.5 * erfc(-z) + x * (_INV_SQRT_2PI * exp(-(z * z)))
-    # Below -37.5 (1e-300) all that is left is the sign, which a sum of two zeros loses.
+    # Below -37.5 (1e-300) only the sign is left, which a sum of two zeros would lose.
     return where((x < -37.5) & (x > -math.inf), -0.0, derivative)
 
 
@@ -185,7 +185,7 @@ GELU_BACKWARD = Operator(
     checks=(
         present("gradOutput", "self", "gradInput"),
         promotable("gradOutput", "self"),
-        # One of the two may be of integers: the document's sample is.
+        # One of the two may be an integer tensor, as in the document's sample.
         rule("promoted floating data type: self", _promoted_floating),
         dtype_in(floating, "gradInput"),
         limited_dims("gradOutput", "self"),
@@ -215,7 +215,7 @@ GELU_BACKWARD_V2 = Operator(
     checks=(
         present("gradOutput", "self", "gradInput", "approximate"),
         promotable("gradOutput", "self"),
-        # The document's list for both inputs; the vendor's code would also promote an integer partner.
+        # The document's list for both inputs; the vendor's code would also promote an integer input.
         dtype_in(floating, "gradOutput", "self"),
         promoted_dtype("gradInput", "gradOutput", "self"),
         broadcastable("gradOutput", "self"),
@@ -237,10 +237,10 @@ def gelu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGelu refuses, with its status code.
+        AclnnError: an argument that aclnnGelu rejects, with its status code.
     """
     return arrays.call(GELU, (self,), (), (out,))
 
@@ -255,10 +255,10 @@ def gelu_v2(x: ArrayLike, approximate: int = 0, out: ArrayLike | None = None) ->
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGeluV2 refuses, with its status code.
+        AclnnError: an argument that aclnnGeluV2 rejects, with its status code.
     """
     return arrays.call(GELU_V2, (x,), (approximate,), (out,))
 
@@ -275,10 +275,10 @@ def gelu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None
             promoted one by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGeluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnGeluBackward rejects, with its status code.
     """
     return arrays.call(GELU_BACKWARD, (grad_output, self), (), (out,))
 
@@ -296,9 +296,9 @@ def gelu_backward_v2(
         out: where to write dx, of the broadcast shape and the promoted data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGeluBackwardV2 refuses, with its status code.
+        AclnnError: an argument that aclnnGeluBackwardV2 rejects, with its status code.
     """
     return arrays.call(GELU_BACKWARD_V2, (grad_output, self), (approximate,), (out,))

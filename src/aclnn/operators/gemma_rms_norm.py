@@ -114,13 +114,13 @@ def gemma_rms_norm(
             ``__dlpack__`` or ``__array_interface__``; any strides.
         weight: w (R…), x's data type, of the 950 products also float32.
         eps: added to the mean square, rounded to float32; 0 or more.
-        out: where to write y and rstd; new NumPy arrays where None.
+        out: where to write y and rstd; new NumPy arrays for None.
 
     Returns:
         y (A…, R…) in x's data type, rstd (A…, 1…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnGemmaRmsNorm refuses, with its status code.
+        AclnnError: an argument that aclnnGemmaRmsNorm rejects, with its status code.
     """
     results = arrays.call(GEMMA_RMS_NORM, (input, weight), (eps,), out)
     return results[0], results[1]

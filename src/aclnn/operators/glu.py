@@ -27,7 +27,7 @@ from aclnn.typing import Array, ArrayLike
 
 
 def _nonzero(factor: Real, a: Real, b: Real) -> Real:
-    """The factor of a, which a finite b leaves above 0: 1 where a float64 cannot tell and a is infinite."""
+    """Return a's factor, which is above 0 for a finite b: 1 if it underflows in float64 and a is infinite."""
     return where((factor == 0.0) & (absolute(a) == math.inf) & (absolute(b) < math.inf), 1.0, factor)
 
 
@@ -117,14 +117,14 @@ def glu(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
         self: a and b; float32, float16, bfloat16 or float64, 1 to 8 dimensions. A NumPy array, or anything on the CPU
             with ``__dlpack__`` or ``__array_interface__``; any strides.
         dim: the dimension along which a and b lie, an even number of elements; from the end if negative.
-        out: where to write the result, half of that shape, any of the four data types; a new NumPy array of the input's
-            by default.
+        out: where to write the result, half of that shape, any of the four data types; by default a new array of the
+            input's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGlu refuses, with its status code.
+        AclnnError: an argument that aclnnGlu rejects, with its status code.
     """
     return arrays.call(GLU, (self,), (dim,), (out,))
 
@@ -140,9 +140,9 @@ def glu_backward(grad_out: ArrayLike, self: ArrayLike, dim: int = -1, out: Array
         out: where to write dx, the input's shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnGluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnGluBackward rejects, with its status code.
     """
     return arrays.call(GLU_BACKWARD, (grad_out, self), (dim,), (out,))

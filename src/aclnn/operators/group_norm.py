@@ -37,7 +37,7 @@ from aclnn.typing import Array, ArrayLike
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_TRAINING: WITHOUT_BFLOAT16}
 _STATISTICS = "meanOut", "rstdOut"
 _GRADIENTS = Masked("gradInput", "gradGammaOut", "gradBetaOut")
-#: Channels that the vendor's kernels of the A2 class hold of a group, and of a sample.
+#: Maximum numbers of channels per group and per sample of the vendor's A2 kernels.
 _MOST_OF_A_GROUP, _MOST_CHANNELS = 8000, 240000
 
 
@@ -52,7 +52,7 @@ def _no_negative(call: Call) -> str | None:
 
 
 def dividing_groups(channels: Callable[[Call], int], what: str, name: str = "group") -> Check:
-    """Require groups of equally many channels; ``what`` says whose, where a number does not fit."""
+    """Require groups of equally many channels; ``what`` names the tensor in error texts."""
 
     def find(call: Call) -> str | None:
         c, group = channels(call), call[name]
@@ -104,13 +104,13 @@ def _parameter_shape(call: Call) -> Shape:
 
 
 def groups(shape: Sequence[int], group: int) -> tuple[Shape, Shape, Shape]:
-    """Shapes (N, G, C/G, HW) of x, (N, G, 1, 1) of statistics and (1, G, C/G, 1) of parameters; groups are rows."""
+    """Return the shapes (N, G, C/G, HW) of x, (N, G, 1, 1) of statistics and (1, G, C/G, 1) of parameters."""
     n, c, *space = shape
     return (n, group, c // group, math.prod(space)), (n, group, 1, 1), (1, group, c // group, 1)
 
 
 def no_groups(call: Call) -> Library | None:
-    """Return the work on an empty x: statistics without elements, if there are any groups."""
+    """Return the work for an empty x: statistics of no elements, if there are any groups."""
     return Library(lambda: (0.0, math.nan), (), _STATISTICS) if call["meanOut"].size else None
 
 
@@ -275,13 +275,13 @@ def group_norm(
         hxw: the product of x's other dimensions.
         group: the number of groups, a divisor of C.
         eps: above 0; added to the variance, rounded to float32.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result (N, C, …), mean and rstd (N, group), all in x's data type.
 
     Raises:
-        AclnnError: an argument that aclnnGroupNorm refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNorm rejects, with its status code.
     """
     results = arrays.call(GROUP_NORM, (input, weight, bias), (n, c, hxw, group, eps), out)
     return results[0], results[1], results[2]
@@ -300,7 +300,7 @@ def group_norm_backward(
     output_mask: Sequence[bool] = (True, True, True),
     out: Sequence[ArrayLike | None] = (None, None, None),
 ) -> tuple[Array | None, Array | None, Array | None]:
-    """Gradients of GroupNorm, as ``torch.ops.aten.native_group_norm_backward``; mean and rstd are taken as given.
+    """Gradients of GroupNorm, as ``torch.ops.aten.native_group_norm_backward``; mean and rstd are used as given.
 
     ``xhat = (x - mean)·rstd``, ``g = dy·w``, ``dx = (g - Σg/n - xhat·Σ(g·xhat)/n)·rstd`` over the n elements of a
     group; ``dw = Σ dy·xhat`` and ``db = Σ dy`` over samples and a channel's elements.
@@ -317,13 +317,13 @@ def group_norm_backward(
         hxw: the elements of a channel.
         group: the number of groups, a divisor of C.
         output_mask: which of the three gradients are wanted.
-        out: where to write each wanted gradient; new NumPy arrays where None.
+        out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:
         dx in x's shape, dw and db in w's shape or (C); None for each that is masked out.
 
     Raises:
-        AclnnError: an argument that aclnnGroupNormBackward refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNormBackward rejects, with its status code.
     """
     inputs = grad_out, input, mean, rstd, weight
     results = arrays.call(GROUP_NORM_BACKWARD, inputs, (n, c, hxw, group, output_mask), out)

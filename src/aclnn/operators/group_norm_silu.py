@@ -36,13 +36,13 @@ _STATISTICS = "meanOut", "rstdOut"
 
 
 def group_norm_swish_forward(x: Real, w: Real, b: Real, eps: float, scale: float) -> tuple[Real, Real, Real]:
-    """z / (1 + exp(-scale·z)) of a norm's result z, its mean and rstd."""
+    """Return z / (1 + exp(-scale·z)) of the normalized z, mean and rstd."""
     z, mean, rstd = centred_norm(x, w, b, eps)
     return z / (1.0 + exp(-scale * z)), mean, rstd
 
 
 def _statistic_dtype(call: Call) -> DataType:
-    """The data type of mean and rstd: x's, on products of the 950 class float32 beside parameters of float32."""
+    """Return the data type of mean and rstd: x's, but float32 on the 950 class with float32 parameters."""
     given = [call[name].dtype for name in ("gamma", "beta") if call[name] is not None]
     x: DataType = call["self"].dtype
     return DataType.FLOAT if call.product in CLASS_950 and DataType.FLOAT in given else x
@@ -153,14 +153,14 @@ def group_norm_silu(
         bias: b (C), w's data type; None for zeros.
         group: the number of groups, a divisor of C.
         eps: above 0; added to the variance, rounded to float32.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result (N, C, …) in x's data type, mean and rstd (N, group) in x's data type, too, or, on the 950 products
         beside float32 parameters, in float32.
 
     Raises:
-        AclnnError: an argument that aclnnGroupNormSilu refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNormSilu rejects, with its status code.
     """
     results = arrays.call(GROUP_NORM_SILU, (input, weight, bias), (group, eps), out)
     return results[0], results[1], results[2]
@@ -178,19 +178,19 @@ def group_norm_silu_v2(
     """``group_norm_silu`` whose activation can be switched off.
 
     Args:
-        input: as all arguments but ``activate_silu``, see ``group_norm_silu``.
+        input: x; all arguments but ``activate_silu`` are as for ``group_norm_silu``.
         weight: w (C) or None.
         bias: b (C) or None.
         group: the number of groups.
         eps: added to the variance.
-        activate_silu: false for GroupNorm alone.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        activate_silu: False for GroupNorm alone.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result, mean and rstd.
 
     Raises:
-        AclnnError: an argument that aclnnGroupNormSiluV2 refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNormSiluV2 rejects, with its status code.
     """
     results = arrays.call(GROUP_NORM_SILU_V2, (input, weight, bias), (group, eps, activate_silu), out)
     return results[0], results[1], results[2]

@@ -31,14 +31,14 @@ from aclnn.typing import Array, ArrayLike
 
 _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16)
 _OUTPUTS, _GRADIENTS = ("yOut", "meanOut", "rstdOut"), ("dxOut", "dgammaOut", "dbetaOut")
-#: Channels that the vendor's kernel of the gradient holds of a group.
+#: Maximum number of channels per group of the vendor's kernel for the gradient.
 _MOST_OF_A_GROUP = 4000
 
 
 def group_norm_swish_gradients(
     dy: Real, x: Real, mean: Real, rstd: Real, w: Real, b: Real, scale: float
 ) -> tuple[Real, Real, Real]:
-    """Gradients for x, and what each element adds to those for w and b."""
+    """Return the gradient for x, and each element's contributions to those for w and b."""
     z = (x - mean) * rstd * w + b
     return centred_norm_gradients(times(dy, silu_derivative(scale * z)), x, mean, rstd, w)
 
@@ -148,7 +148,7 @@ GROUP_NORM_SWISH = Operator(
         positive_groups("numGroups"),
         _DIVIDES_C,
         no_zero_dims("x"),
-        # The vendor's code looks at no output, and writes past the end of one that is too small.
+        # The vendor's code does not check outputs, and writes past the end of one that is too small.
         same_shape("yOut", "x"),
         size_is("N·numGroups", lambda call: math.prod(_statistics_shape(call)), "meanOut", "rstdOut"),
     ),
@@ -193,7 +193,7 @@ GROUP_NORM_SWISH_GRAD = Operator(
         _DIVIDES_C,
         no_zero_dims("x"),
         rule("few channels: x", _few_channels),
-        # The vendor's code looks at no output.
+        # The vendor's code does not check outputs.
         same_shape("dxOut", "x"),
         size_is("C", _channel_count, "dgammaOut", "dbetaOut"),
     ),
@@ -224,15 +224,15 @@ def group_norm_swish(
         num_groups: the number of groups, a divisor of C.
         data_format: ignored.
         eps: added to the variance, rounded to float32.
-        activate_swish: false for GroupNorm alone.
+        activate_swish: False for GroupNorm alone.
         swish_scale: k, any number, rounded to float32; 1 for SiLU.
-        out: where to write y, mean and rstd; new NumPy arrays where None.
+        out: where to write y, mean and rstd; new NumPy arrays for None.
 
     Returns:
         y (N, C, …) in x's data type, mean and rstd (N, num_groups) in w's.
 
     Raises:
-        AclnnError: an argument that aclnnGroupNormSwish refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNormSwish rejects, with its status code.
     """
     attributes = num_groups, data_format, eps, activate_swish, swish_scale
     results = arrays.call(GROUP_NORM_SWISH, (input, weight, bias), attributes, out)
@@ -255,7 +255,7 @@ def group_norm_swish_grad(
 ) -> tuple[Array, Array, Array]:
     """Gradients of GroupNorm followed by Swish: those of GroupNorm with ``dz = dy·s·(1 + k·z·(1 - s))`` for dy.
 
-    ``z = (x - mean)·rstd·w + b`` and ``s = 1 / (1 + exp(-k·z))``; mean and rstd are taken as given.
+    ``z = (x - mean)·rstd·w + b`` and ``s = 1 / (1 + exp(-k·z))``; mean and rstd are used as given.
 
     Args:
         grad_out: dy (N, C, …), 2 to 8 dimensions, none of them 0; float32, float16 or bfloat16. Arrays are NumPy arrays
@@ -268,15 +268,15 @@ def group_norm_swish_grad(
         num_groups: the number of groups, a divisor of C; at most 4,000 channels each.
         data_format: ignored.
         swish_scale: k, any number, rounded to float32.
-        grad_weight_required: false: dw is not computed, and is zeros where it is a new array.
-        grad_bias_required: likewise of db.
-        out: where to write dx, dw and db; new NumPy arrays where None.
+        grad_weight_required: False if dw is not wanted; a new array for it is zeros then.
+        grad_bias_required: False if db is not wanted, likewise.
+        out: where to write dx, dw and db; new NumPy arrays for None.
 
     Returns:
         dx (N, C, …), dw and db (C).
 
     Raises:
-        AclnnError: an argument that aclnnGroupNormSwishGrad refuses, with its status code.
+        AclnnError: an argument that aclnnGroupNormSwishGrad rejects, with its status code.
     """
     inputs = grad_out, mean, rstd, input, weight, bias
     attributes = num_groups, data_format, swish_scale, grad_weight_required, grad_bias_required

@@ -36,7 +36,7 @@ def hardshrink_gradient(dy: Real, x: Real, lambd: Real) -> Real:
 
 
 def _lambd(call: Call) -> float:
-    """The number in float32, 0 for a negative one."""
+    """Return the number in float32, 0 for a negative one."""
     lambd = call["lambd"].rounded(DataType.FLOAT)
     return 0.0 if lambd < 0 else lambd
 
@@ -105,25 +105,25 @@ HARDSHRINK_BACKWARD = Operator(
 
 
 def hardshrink(self: ArrayLike, lambd: Number = 0.5, out: ArrayLike | None = None) -> Array:
-    """Hardshrink: x where its size is above ``lambd``, else 0.
+    """Hardshrink: x where its size is above ``lambd``, otherwise 0.
 
     Args:
         self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         lambd: a number; rounded to float32, and 0 instead of a negative one.
-        out: where to write the result, same shape, any of the three data types; a new NumPy array of x's by default.
+        out: where to write the result, same shape, any of the three data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardshrink refuses, with its status code.
+        AclnnError: an argument that aclnnHardshrink rejects, with its status code.
     """
     return arrays.call(HARDSHRINK, (self,), (lambd,), (out,))
 
 
 def hardshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, out: ArrayLike | None = None) -> Array:
-    """Gradient of Hardshrink: dy where the size of x is above ``lambd``, else 0.
+    """Gradient of Hardshrink: dy where the size of x is above ``lambd``, otherwise 0.
 
     Args:
         grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
@@ -134,9 +134,9 @@ def hardshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, 
             the type to which dy and x promote.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardshrinkBackward refuses, with its status code.
+        AclnnError: an argument that aclnnHardshrinkBackward rejects, with its status code.
     """
     return arrays.call(HARDSHRINK_BACKWARD, (grad_output, self), (lambd,), (out,))

@@ -123,10 +123,10 @@ def hardsigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardsigmoid refuses, with its status code.
+        AclnnError: an argument that aclnnHardsigmoid rejects, with its status code.
     """
     return arrays.call(HARDSIGMOID, (self,), (), (out,))
 
@@ -141,13 +141,13 @@ def inplace_hardsigmoid(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceHardsigmoid refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceHardsigmoid rejects, with its status code.
     """
     return arrays.call(INPLACE_HARDSIGMOID, (), (), (self,))
 
 
 def hardsigmoid_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None = None) -> Array:
-    """Gradient of the piecewise linear logistic function: dy/6 for -3 < x < 3, else 0.
+    """Gradient of the piecewise linear logistic function: dy/6 for -3 < x < 3, otherwise 0.
 
     Args:
         grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
@@ -157,9 +157,9 @@ def hardsigmoid_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike
             type to which dy and x promote.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardsigmoidBackward refuses, with its status code.
+        AclnnError: an argument that aclnnHardsigmoidBackward rejects, with its status code.
     """
     return arrays.call(HARDSIGMOID_BACKWARD, (grad_output, self), (), (out,))

@@ -70,7 +70,7 @@ HARDSWISH = Operator(
 INPLACE_HARDSWISH = in_place(
     HARDSWISH,
     (present("self"), dtype_in(floating, "self")),
-    # Written, though the C interface takes it as an input: without inputs an operator works in place.
+    # An output, although the C interface declares an input: an operator without inputs works in place.
     Parameter("self", "self", Kind.OUTPUT, "x, replaced by the result", c_type="const aclTensor *"),
 )
 
@@ -129,13 +129,13 @@ def hardswish(self: ArrayLike, out: ArrayLike | None = None) -> Array:
     Args:
         self: x; float32, float16 or bfloat16, any number of dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
-        out: where to write the result, same shape, any of the three data types; a new NumPy array of x's by default.
+        out: where to write the result, same shape, any of the three data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardswish refuses, with its status code.
+        AclnnError: an argument that aclnnHardswish rejects, with its status code.
     """
     return arrays.call(HARDSWISH, (self,), (), (out,))
 
@@ -150,7 +150,7 @@ def inplace_hardswish(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceHardswish refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceHardswish rejects, with its status code.
     """
     return arrays.call(INPLACE_HARDSWISH, (), (), (self,))
 
@@ -165,10 +165,10 @@ def hardswish_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike |
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardswishBackward refuses, with its status code.
+        AclnnError: an argument that aclnnHardswishBackward rejects, with its status code.
     """
     return arrays.call(HARDSWISH_BACKWARD, (grad_output, self), (), (out,))
 
@@ -183,9 +183,9 @@ def hardswish_backward_v2(grad_output: ArrayLike, self: ArrayLike, out: ArrayLik
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardswishBackwardV2 refuses, with its status code.
+        AclnnError: an argument that aclnnHardswishBackwardV2 rejects, with its status code.
     """
     return arrays.call(HARDSWISH_BACKWARD_V2, (grad_output, self), (), (out,))

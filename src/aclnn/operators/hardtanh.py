@@ -65,7 +65,7 @@ HARDTANH_BACKWARD = Operator(
 def hardtanh_backward(
     grad_output: ArrayLike, self: ArrayLike, min: Number, max: Number, out: ArrayLike | None = None
 ) -> Array:
-    """Gradient of the clamp between two bounds: dy for min < x < max, else 0.
+    """Gradient of the clamp between two bounds: dy for min < x < max, otherwise 0.
 
     Args:
         grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
@@ -76,9 +76,9 @@ def hardtanh_backward(
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnHardtanhBackward refuses, with its status code.
+        AclnnError: an argument that aclnnHardtanhBackward rejects, with its status code.
     """
     return arrays.call(HARDTANH_BACKWARD, (grad_output, self), (min, max), (out,))

@@ -33,7 +33,7 @@ _TENSORS = ("x", "gamma", "beta", "y", *_STATISTICS)
 
 
 def instance_normalized(x: Real, w: Real, b: Real, eps: float) -> tuple[Real, Real, Real]:
-    """(x - mean)·w / sqrt(variance + eps) + b, mean and variance."""
+    """Return (x - mean)·w / sqrt(variance + eps) + b, mean and variance."""
     mean, variance, rstd = moments(x, eps)
     return (x - mean) * rstd * w + b, mean, variance
 
@@ -100,7 +100,7 @@ INSTANCE_NORM = Operator(
         dims_between(4, 4, "x"),
         dims_between(1, 1, "gamma", "beta"),
         shape_is("[C]", _channels, "gamma"),
-        # The vendor finds these only at its kernel, if at all; an empty tensor ends the call before.
+        # The vendor detects these in its kernel, if at all; a call with an empty tensor ends before.
         *unless_empty(
             _TENSORS,
             same_shape("y", "x"),
@@ -134,13 +134,13 @@ def instance_norm(
         bias: b (C) in x's data type.
         data_format: "NCHW" or "NHWC", how x lies.
         eps: added to the variance, rounded to float32.
-        out: where to write the result, mean and variance; new NumPy arrays where None.
+        out: where to write the result, mean and variance; new NumPy arrays for None.
 
     Returns:
         The result as x, mean and variance (N, C, 1, 1) or (N, 1, 1, C), all in x's data type; zeros where x is empty.
 
     Raises:
-        AclnnError: an argument that aclnnInstanceNorm refuses, with its status code.
+        AclnnError: an argument that aclnnInstanceNorm rejects, with its status code.
     """
     results = arrays.call(INSTANCE_NORM, (input, weight, bias), (data_format, eps), out)
     return results[0], results[1], results[2]

@@ -47,14 +47,14 @@ _OUTPUTS = ("gradInputOut", "gradWeightOut", "gradBiasOut")
 
 
 def _rows_and_columns(call: Call) -> tuple[Shape, Shape]:
-    """The shapes [A…] and [R…] that input's dimensions split into."""
+    """Return the shapes [A…] and [R…] into which input's dimensions split."""
     split = len(call["input"].shape) - len(call["normalizedShape"])
     shape = call["input"].shape
     return shape[:split], shape[split:]
 
 
 def _wanted(call: Call, names: Sequence[str] = _OUTPUTS) -> list[str]:
-    mask = dict(zip(_OUTPUTS, call["outputMask"], strict=False))  # any length, before it is checked
+    mask = dict(zip(_OUTPUTS, call["outputMask"], strict=False))  # its length has not been checked yet
     return [name for name in names if mask.get(name)]
 
 
@@ -147,7 +147,7 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
 _KEEP_FLOAT16 = 2
 _IMPL_MODES = (0, 1, _KEEP_FLOAT16)
 
-#: Of a row that aclnnFastLayerNorm's kernel takes.
+#: Maximum row length of aclnnFastLayerNorm's kernel.
 _MOST_COLUMNS = 583_705_600
 
 _FORWARD_TENSORS = ("input", "out", "weightOptional", "biasOptional", "meanOutOptional", "rstdOutOptional")
@@ -173,7 +173,7 @@ def _statistic_shape_or_empty(call: Call, name: str) -> str | None:
 
 def _statistic_size(call: Call, name: str) -> str | None:
     rows, got = math.prod(_rows_and_columns(call)[0]), call[name].size
-    # Of a symbolic number of rows it can be told that it equals itself, not whether it is 0.
+    # A symbolic number of rows can be compared with itself, but not with 0.
     return None if rows in (got, 0) else f"expected {rows} elements (one a row of input), got {got}"
 
 
@@ -229,7 +229,7 @@ def _forward_on_gpu(call: Call) -> LayerNorm | None:
 
 def _forward_infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
     rows, columns = _rows_and_columns(call)
-    statistic = DataType.FLOAT, rows + (1,) * len(columns)  # float32 holds the backward's precision for every input
+    statistic = DataType.FLOAT, rows + (1,) * len(columns)  # float32 preserves precision for the backward operator
     shapes = (call["input"].dtype, call["input"].shape), statistic, statistic
     return dict(zip(("out", *_STATISTICS), shapes, strict=True))
 
@@ -251,7 +251,7 @@ _FORWARD_CHECKS = (
     each("shape is normalizedShape", ("weightOptional", "biasOptional"), _shape_is_normalized),
     same_shape("out", "input"),
 )
-# The vendor's code would write past the end of one that is too small.
+# The vendor's code would write past the end of an output that is too small.
 _ROOM_FOR_STATISTICS = each("room for every row's statistic", _STATISTICS, _statistic_size)
 
 LAYER_NORM = Operator(
@@ -352,7 +352,7 @@ LAYER_NORM_BACKWARD = Operator(
         rule("at least 1 dimension: normalizedShape", _normalized_at_least_1),
         rule("at least 1 dimension: mean, rstd, wanted outputs", _ranks_at_least_1),
         rule("rank of input covers normalizedShape", _rank_covers_normalized),
-        # The vendor's own loop here compares only some of the dimensions; the document wants all of them.
+        # The vendor's loop compares only some of the dimensions; the document requires all of them.
         rule("trailing dimensions of input", _trailing_dims),
         limited_dims("weightOptional"),
         each("shape is normalizedShape", ("weightOptional",), _shape_is_normalized),
@@ -388,13 +388,13 @@ def layer_norm(
         weight: w (R…), float32 or x's data type; None for ones.
         bias: b (R…), weight's data type; None for zeros.
         eps: added to the variance.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result (A…, R…) in x's data type, mean and rstd (A…, 1…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnLayerNorm refuses, with its status code.
+        AclnnError: an argument that aclnnLayerNorm rejects, with its status code.
     """
     results = arrays.call(LAYER_NORM, (input, weight, bias), (normalized_shape, eps), out)
     return results[0], results[1], results[2]
@@ -412,19 +412,19 @@ def layer_norm_with_impl_mode(
     """``layer_norm`` with a choice of precision: all modes compute in at least float32 and round once.
 
     Args:
-        input: as all arguments before ``impl_mode``, see ``layer_norm``.
+        input: x; all arguments but ``impl_mode`` are as for ``layer_norm``.
         normalized_shape: R…
         weight: w (R…) or None.
         bias: b (R…) or None.
         eps: added to the variance.
         impl_mode: 0 high precision, 1 high performance, 2 keep float16, which demands float16 input, weight and bias.
-        out: where to write the result, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result, mean and rstd.
 
     Raises:
-        AclnnError: an argument that aclnnLayerNormWithImplMode refuses, with its status code.
+        AclnnError: an argument that aclnnLayerNormWithImplMode rejects, with its status code.
     """
     attributes = normalized_shape, eps, impl_mode
     results = arrays.call(LAYER_NORM_WITH_IMPL_MODE, (input, weight, bias), attributes, out)
@@ -442,18 +442,18 @@ def fast_layer_norm(
     """``layer_norm`` of the A2 and A3 products alone, at most 583,705,600 elements in a row.
 
     Args:
-        input: as all arguments, see ``layer_norm``.
+        input: x; all arguments are as for ``layer_norm``.
         normalized_shape: R…
         weight: w (R…) or None.
         bias: b (R…) or None.
         eps: added to the variance.
-        out: where to write the result, in x's data type, mean and rstd; new NumPy arrays where None.
+        out: where to write the result, in x's data type, mean and rstd; new NumPy arrays for None.
 
     Returns:
         The result, mean and rstd.
 
     Raises:
-        AclnnError: an argument that aclnnFastLayerNorm refuses, with its status code.
+        AclnnError: an argument that aclnnFastLayerNorm rejects, with its status code.
     """
     results = arrays.call(FAST_LAYER_NORM, (input, weight, bias), (normalized_shape, eps), out)
     return results[0], results[1], results[2]
@@ -473,7 +473,7 @@ def layer_norm_backward(
     """Gradients of LayerNorm over the trailing ``normalized_shape`` dimensions: M rows of N columns.
 
     ``xhat = (x - mean)·rstd``, ``g = dy·w``, ``dx = (g - Σg/N - xhat·Σ(g·xhat)/N)·rstd``, ``dw = Σ dy·xhat`` and
-    ``db = Σ dy`` over the rows. mean and rstd are taken as given.
+    ``db = Σ dy`` over the rows. mean and rstd are used as given.
 
     Args:
         grad_out: dy (A…, R…); float32, float16 or bfloat16. Arrays are NumPy arrays or anything on the CPU with
@@ -485,13 +485,13 @@ def layer_norm_backward(
         weight: w (R…), float32 or x's data type; None for ones.
         bias: (R…); its values are never used.
         output_mask: which of the three gradients are wanted.
-        out: where to write each wanted gradient; new NumPy arrays where None.
+        out: where to write each wanted gradient; new NumPy arrays for None.
 
     Returns:
         dx (A…, R…), dw (R…), db (R…); None for each that is masked out.
 
     Raises:
-        AclnnError: an argument that aclnnLayerNormBackward refuses, with its status code.
+        AclnnError: an argument that aclnnLayerNormBackward rejects, with its status code.
     """
     inputs = grad_out, input, mean, rstd, weight, bias
     results = arrays.call(LAYER_NORM_BACKWARD, inputs, (normalized_shape, output_mask), out)

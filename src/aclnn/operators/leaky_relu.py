@@ -28,12 +28,12 @@ from aclnn.typing import Array, ArrayLike, Number
 
 
 def leaky_relu_forward(x: Real, negative_slope: Real) -> Real:
-    """X above 0, else negative_slope·x."""
+    """Return x above 0, else negative_slope·x."""
     return where(x > 0.0, x, negative_slope * x)
 
 
 def leaky_relu_derivative(x: Real, negative_slope: Real) -> Real:
-    """1 above 0, else negative_slope; NaN of NaN."""
+    """1 above 0, else negative_slope; NaN for NaN."""
     return where(x > 0.0, 1.0, where(x <= 0.0, negative_slope, x))
 
 
@@ -134,19 +134,19 @@ LEAKY_RELU_BACKWARD = Operator(
 
 
 def leaky_relu(self: ArrayLike, negative_slope: Number = 0.01, out: ArrayLike | None = None) -> Array:
-    """Leaky ReLU: x for x > 0, ``negative_slope·x`` else.
+    """Leaky ReLU: x for x > 0, ``negative_slope·x`` otherwise.
 
     Args:
         self: x; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         negative_slope: a real number of any value; rounded to float32.
-        out: where to write the result, same shape, any of the four data types; a new NumPy array of x's by default.
+        out: where to write the result, same shape, any of the four data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLeakyRelu refuses, with its status code.
+        AclnnError: an argument that aclnnLeakyRelu rejects, with its status code.
     """
     return arrays.call(LEAKY_RELU, (self,), (negative_slope,), (out,))
 
@@ -162,7 +162,7 @@ def inplace_leaky_relu(self: ArrayLike, negative_slope: Number = 0.01) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceLeakyRelu refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceLeakyRelu rejects, with its status code.
     """
     return arrays.call(INPLACE_LEAKY_RELU, (), (negative_slope,), (self,))
 
@@ -174,7 +174,7 @@ def leaky_relu_backward(
     self_is_result: bool = False,
     out: ArrayLike | None = None,
 ) -> Array:
-    """Gradient of leaky ReLU: dy for x > 0, ``negative_slope·dy`` else.
+    """Gradient of leaky ReLU: dy for x > 0, ``negative_slope·dy`` otherwise.
 
     Args:
         grad_output: dy; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the
@@ -186,9 +186,9 @@ def leaky_relu_backward(
             type to which dy and x promote.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLeakyReluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnLeakyReluBackward rejects, with its status code.
     """
     return arrays.call(LEAKY_RELU_BACKWARD, (grad_output, self), (negative_slope, self_is_result), (out,))

@@ -15,7 +15,7 @@ from aclnn.typing import Array, ArrayLike
 
 @fitted(symmetry="x+f")
 def softplus_of_one(x: Real) -> Real:
-    """ln(1 + e^x); softplus with a beta of 1."""
+    """Softplus with a beta of 1: ln(1 + e^x)."""
     return log1pexp(x)
 
 
@@ -122,10 +122,10 @@ def log_sigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLogSigmoid refuses, with its status code.
+        AclnnError: an argument that aclnnLogSigmoid rejects, with its status code.
     """
     return arrays.call(LOG_SIGMOID, (self,), (), (out,))
 
@@ -139,10 +139,10 @@ def log_sigmoid_forward(self: ArrayLike, buffer: ArrayLike | None = None, out: A
         out: as for ``log_sigmoid``.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLogSigmoidForward refuses, with its status code.
+        AclnnError: an argument that aclnnLogSigmoidForward rejects, with its status code.
     """
     return arrays.call(LOG_SIGMOID_FORWARD, (self, buffer), (), (out,))
 
@@ -160,9 +160,9 @@ def log_sigmoid_backward(
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLogSigmoidBackward refuses, with its status code.
+        AclnnError: an argument that aclnnLogSigmoidBackward rejects, with its status code.
     """
     return arrays.call(LOG_SIGMOID_BACKWARD, (grad_output, self, buffer), (), (out,))

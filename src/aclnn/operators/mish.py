@@ -23,7 +23,7 @@ from aclnn.formula import Gradient, Real, exp, fitted, minimum, where
 from aclnn.typing import Array, ArrayLike
 
 _STRAIGHT = 30.0
-"""From there on the hyperbolic tangent is 1 to 25 digits."""
+"""From this x on, the hyperbolic tangent is 1 to 25 digits."""
 
 
 @fitted(symmetry="x*neither")
@@ -37,7 +37,7 @@ def mish_forward(x: Real) -> Real:
 @fitted(symmetry="neither")
 def mish_derivative(x: Real) -> Real:
     """e·(e³ + 4·e² + (6 + 4·x)·e + 4·(1 + x)) / (e² + 2·e + 2)² with e = e^x; NaN at ±inf."""
-    # Terms in x that are exact in float64 leave the most digits beside the zero.
+    # Terms in x that are exact in float64 keep the most digits near the zero.
     e = exp(minimum(x, _STRAIGHT))
     d = e * (e + 2.0) + 2.0
     derivative = e * (((e + 4.0) * e + (6.0 + 4.0 * x)) * e + 4.0 * (1.0 + x)) / (d * d)
@@ -115,10 +115,10 @@ def mish(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnMish refuses, with its status code.
+        AclnnError: an argument that aclnnMish rejects, with its status code.
     """
     return arrays.call(MISH, (self,), (), (out,))
 
@@ -133,7 +133,7 @@ def inplace_mish(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceMish refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceMish rejects, with its status code.
     """
     return arrays.call(INPLACE_MISH, (), (), (self,))
 
@@ -149,9 +149,9 @@ def mish_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None
             type to which dy and x promote.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnMishBackward refuses, with its status code.
+        AclnnError: an argument that aclnnMishBackward rejects, with its status code.
     """
     return arrays.call(MISH_BACKWARD, (grad_output, self), (), (out,))

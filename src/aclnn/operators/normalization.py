@@ -1,4 +1,4 @@
-"""Formulas and checks that norms have in common."""
+"""Formulas and checks common to the norms."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ T = TypeVar("T")
 
 
 def moments(x: Real, eps: float) -> tuple[Real, Real, Real]:
-    """Mean, biased variance and 1/sqrt(variance + eps) of each row."""
+    """Return mean, biased variance and 1/sqrt(variance + eps) of each row."""
     mean = row_mean(x)
     variance = row_mean((x - mean) * (x - mean))
     return mean, variance, 1.0 / sqrt(variance + eps)
 
 
 def centred_norm(x: Real, w: Real, b: Real, eps: float) -> tuple[Real, Real, Real]:
-    """(x - mean)·rstd·w + b, mean and rstd."""
+    """Return (x - mean)·rstd·w + b, mean and rstd."""
     mean, _, rstd = moments(x, eps)
     return (x - mean) * rstd * w + b, mean, rstd
 
 
 def input_gradient(g: Real, xhat: Real, scale: Real) -> Real:
-    """(g - Σg/N - xhat·Σ(g·xhat)/N)·scale, the gradient for x of rows xhat = (x - mean)·rstd if scale is rstd.
+    """Return (g - Σg/N - xhat·Σ(g·xhat)/N)·scale, the gradient for x of rows xhat = (x - mean)·rstd if scale is rstd.
 
-    Numbers of the row are multiplied first, which leaves two fused operations of elements.
+    Per-row numbers are multiplied first, which leaves two fused operations per element.
     """
     return g * scale - (xhat * (row_mean(g * xhat) * scale) + row_mean(g) * scale)
 
 
 def centred_norm_gradients(dy: Real, x: Real, mean: Real, rstd: Real, w: Real) -> tuple[Real, Real, Real]:
-    """Gradients for x, and what each element adds to those for w and b."""
+    """Return the gradient for x, and each element's contributions to those for w and b."""
     xhat = (x - mean) * rstd
     dw = dy * xhat
     return input_gradient(dy * w, xhat, rstd), dw, dy
 
 
 def given(call: Call, shape: Shape, **absent: float) -> tuple[View | float, ...]:
-    """View optional tensors by name in a shape; the number stands for one that is absent."""
+    """View optional tensors, by name, in a shape; a number replaces an absent one."""
     return tuple(number if call[name] is None else View(name, shape) for name, number in absent.items())
 
 
@@ -58,55 +58,55 @@ EPSILON_NOT_NEGATIVE = rule("0 or more: epsilon", _epsilon_not_negative)
 
 
 def const_output(name: str, python_name: str, meaning: str) -> Parameter:
-    """Declare an output that the prototype calls const, as those of generated interfaces."""
+    """Declare an output that the prototype declares const, as generated interfaces do."""
     return Parameter(name, python_name, Kind.OUTPUT, meaning, c_type="const aclTensor *")
 
 
 def rows_and_columns(call: Call, x: str = "x") -> tuple[Shape, Shape]:
-    """The shapes [A…] and [R…] that x's dimensions split into, the latter as many as gamma has."""
+    """Return the shapes [A…] and [R…] into which x's dimensions split, the latter with gamma's rank."""
     shape = call[x].shape
     split = max(0, len(shape) - len(call["gamma"].shape))
     return shape[:split], shape[split:]
 
 
 def statistic_shape(call: Call, x: str = "x") -> Shape:
-    """The shape of one number for each row, [A…, 1…], as ``rows_and_columns`` splits x."""
+    """Return the shape of per-row numbers, [A…, 1…], with x split by ``rows_and_columns``."""
     rows, columns = rows_and_columns(call, x)
     return rows + (1,) * len(columns)
 
 
 def trailing_dims(x: str, *names: str) -> Check:
-    """Require the shape [R…] of x's dimensions that ``rows_and_columns`` normalises."""
+    """Require the shape [R…], the dimensions of x that are normalized (see ``rows_and_columns``)."""
     return shape_is(f"trailing dimensions of {x}", lambda call: rows_and_columns(call, x)[1], *names)
 
 
 def one_a_row(x: str, *names: str) -> Check:
-    """Require the shape [A…, 1…] of one number for each of x's rows."""
+    """Require the shape [A…, 1…] of per-row numbers of x."""
     return shape_is("one element a row", lambda call: statistic_shape(call, x), *names)
 
 
 class Masked:
-    """The outputs of a gradient that ``outputMask`` switches, in its order."""
+    """Outputs of a gradient that ``outputMask`` enables, in its order."""
 
     def __init__(self, *names: str) -> None:
         self.names = names
 
     def outputs(self, call: Call) -> tuple[str | None, ...]:
-        """Return the names, None for those that are not wanted; of a mask that is refused none is."""
+        """Return the names, None for those that are disabled, which are all of them for an invalid mask."""
         mask = call["outputMask"] or (False,) * len(self.names)
         return tuple(name if wanted else None for name, wanted in zip(self.names, mask, strict=False))
 
     def wanted(self, call: Call) -> list[str]:
-        """Return the names of those that are wanted."""
+        """Return the names of the enabled outputs."""
         return [name for name in self.outputs(call) if name is not None]
 
     def of(self, call: Call, values: Sequence[T]) -> dict[str, T]:
-        """Return what belongs to those that are wanted, by name."""
+        """Return the values of the enabled outputs, by name."""
         wanted = self.wanted(call)
         return {name: value for name, value in zip(self.names, values, strict=True) if name in wanted}
 
     def present(self) -> Check:
-        """Require those that are wanted."""
+        """Require the enabled outputs."""
 
         def find(call: Call) -> str | None:
             missing = next((name for name in self.wanted(call) if call[name] is None), None)
@@ -115,7 +115,7 @@ class Masked:
         return rule("wanted outputs present", find, ACLNN_ERR_PARAM_NULLPTR)
 
     def where_wanted(self, check: Check) -> Check:
-        """Restrict a check of outputs, which skips absent ones, to those that are wanted."""
+        """Restrict a check of outputs to the enabled ones."""
 
         def find(call: Call) -> str | None:
             unwanted = dict.fromkeys(set(self.names) - set(self.wanted(call)))
@@ -125,25 +125,25 @@ class Masked:
 
 
 def root_mean_square(x: Real, eps: float) -> Real:
-    """1/sqrt(mean of x² + eps) of each row."""
+    """Return 1/sqrt(mean of x² + eps) of each row."""
     return 1.0 / sqrt(row_mean(x * x) + eps)
 
 
 class Rows:
-    """Views of tensors as M rows of N columns, N the product of a tensor's last ``normalized_dims`` dimensions."""
+    """Views of tensors as M rows of N columns; N is the product of the last ``normalized_dims`` dimensions."""
 
     def __init__(self, shape: Shape, normalized_dims: int) -> None:
         split = len(shape) - normalized_dims
         self.m, self.n = math.prod(shape[:split]), math.prod(shape[split:])
 
     def all(self, name: str) -> View:
-        """View a tensor with every element."""
+        """View a tensor of all elements."""
         return View(name, (self.m, self.n))
 
     def columns(self, name: str) -> View:
-        """View a tensor with one element for each column."""
+        """View a tensor with one element per column."""
         return View(name, (1, self.n))
 
     def statistic(self, name: str) -> View:
-        """View a tensor with one element for each row."""
+        """View a tensor with one element per row."""
         return View(name, (self.m, 1))

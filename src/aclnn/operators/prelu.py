@@ -27,18 +27,18 @@ from aclnn.typing import Array, ArrayLike
 
 
 def prelu_forward(x: Real, w: Real) -> Real:
-    """X above 0, else w·x."""
+    """Return x above 0, else w·x."""
     return where(x > 0.0, x, w * x)
 
 
 def prelu_gradients(dy: Real, x: Real, w: Real) -> tuple[Real, Real]:
-    """dy and 0 above 0, else w·dy and dy·x, the share of an element in the weight's gradient; NaN where x is."""
+    """Return dx and an element's contribution to dw: dy and 0 above 0, else w·dy and dy·x; NaN where x is."""
     open_, closed = x > 0.0, x <= 0.0
     return where(open_, dy, where(closed, w * dy, x)), where(open_, 0.0, dy * x)
 
 
 def _channels(call: Call) -> int:
-    """The size along dimension 1; 1 without it."""
+    """Return the size of dimension 1, or 1 without it."""
     shape = call["self"].shape
     return shape[1] if len(shape) > 1 else 1
 
@@ -69,7 +69,7 @@ def _work(call: Call) -> Elementwise | None:
 
 
 _COLUMNS = 256
-"""Elements of a row, at least; short rows take longer."""
+"""Minimum row length; short rows are slower."""
 
 
 def _gradient_work(call: Call) -> Reduction | None:
@@ -149,19 +149,19 @@ PRELU_BACKWARD = Operator(
 
 
 def prelu(self: ArrayLike, weight: ArrayLike, out: ArrayLike | None = None) -> Array:
-    """PReLU: x for x > 0, ``w·x`` else.
+    """PReLU: x for x > 0, ``w·x`` otherwise.
 
     Args:
         self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         weight: w, any of the three data types; 1 element, or one for each index along dimension 1 of x, in any shape.
-        out: where to write the result, x's shape, any of the three data types; a new NumPy array of x's by default.
+        out: where to write the result, x's shape, any of the three data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnPrelu refuses, with its status code.
+        AclnnError: an argument that aclnnPrelu rejects, with its status code.
     """
     return arrays.call(PRELU, (self, weight), (), (out,))
 
@@ -183,7 +183,7 @@ def prelu_backward(
         dx and dw, which is not written where x is empty.
 
     Raises:
-        AclnnError: an argument that aclnnPreluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnPreluBackward rejects, with its status code.
     """
     results = arrays.call(PRELU_BACKWARD, (grad_output, self, weight), (), out)
     return results[0], results[1]

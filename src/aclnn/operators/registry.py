@@ -1,11 +1,11 @@
-"""Every operator that has C functions, the plain ones of ``library`` included, which ``import aclnn`` does without."""
+"""Operators with C functions, including those of ``library``, which ``import aclnn`` does not load."""
 
 from __future__ import annotations
 
 from aclnn.operators import CUSTOM, OPERATORS
 from aclnn.operators.library import LIBRARY_OPERATORS
 
-#: The operators that have C functions.
+#: Operators with C functions.
 C_OPERATORS = (*OPERATORS, *LIBRARY_OPERATORS, *(operator for operator, function in CUSTOM.values() if not function))
 
 BY_FUNCTION = {operator.function: operator for operator in C_OPERATORS}

@@ -49,7 +49,7 @@ _SUPPORT = dict.fromkeys(A2_CLASS | CLASS_950, WITH_BFLOAT16) | {Product.ATLAS_I
 
 
 def _pairs(product: Product) -> list[tuple[DataType, DataType]]:
-    """Data types of x and gamma."""
+    """Return the supported data types of x and gamma."""
     mixed = {DataType.FLOAT} if product.has_bfloat16 else set()
     return [(x, gamma) for x in _SUPPORT.get(product, ()) for gamma in {x} | mixed]
 
@@ -147,7 +147,7 @@ def _infer(call: Call) -> dict[str, tuple[DataType, Shape]]:
 def _gradient_work(call: Call) -> LayerNormBackward | Library | None:
     if nothing_to_write(call, _GRADIENTS):
         return None
-    if call["rstd"].size == 0:  # no rows: on products of the 950 class the means of no numbers
+    if call["rstd"].size == 0:  # no rows: the 950 class writes the mean of no numbers
         return Library(lambda: math.nan, (), ("dgammaOut",))
     return LayerNormBackward(
         inputs=("dy", "x", None, "rstd", "gamma"),
@@ -183,7 +183,7 @@ RMS_NORM = Operator(
         no_zero_dims("gamma", "x"),
         same_shape("yOut", "x"),
         each("dimensions of x or 1", ("rstdOut",), _statistic_dims),
-        # The vendor's code writes past the end of one that is too small.
+        # The vendor's code writes past the end of an output that is too small.
         each("room for every row's statistic", ("rstdOut",), _room_for_rows),
         EPSILON_NOT_NEGATIVE,
     ),
@@ -238,13 +238,13 @@ def rms_norm(
             ``__dlpack__`` or ``__array_interface__``; any strides.
         weight: w (R…), x's data type or float32.
         eps: added to the mean square, rounded to float32; 0 or more.
-        out: where to write y and rstd; new NumPy arrays where None.
+        out: where to write y and rstd; new NumPy arrays for None.
 
     Returns:
         y (A…, R…) in x's data type, rstd (A…, 1…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnRmsNorm refuses, with its status code.
+        AclnnError: an argument that aclnnRmsNorm rejects, with its status code.
     """
     results = arrays.call(RMS_NORM, (input, weight), (eps,), out)
     return results[0], results[1]
@@ -260,7 +260,7 @@ def rms_norm_grad(
     """Gradients of RMSNorm over the trailing dimensions, as many as weight has: M rows of N columns.
 
     ``xhat = x·rstd``, ``g = dy·w``, ``dx = (g - xhat·Σ(g·xhat)/N)·rstd`` and ``dw = Σ dy·xhat`` over the rows. rstd is
-    taken as given.
+    used as given.
 
     Args:
         grad_out: dy (A…, R…); float32, float16 or bfloat16. Arrays are NumPy arrays or anything on the CPU with
@@ -268,13 +268,13 @@ def rms_norm_grad(
         input: x (A…, R…), same data type.
         rstd: reciprocal root mean square of each row: (A…, 1…) or (A…); float32.
         weight: w (R…), x's data type or float32.
-        out: where to write dx and dw; new NumPy arrays where None.
+        out: where to write dx and dw; new NumPy arrays for None.
 
     Returns:
         dx (A…, R…) in x's data type, dw (R…) in float32.
 
     Raises:
-        AclnnError: an argument that aclnnRmsNormGrad refuses, with its status code.
+        AclnnError: an argument that aclnnRmsNormGrad rejects, with its status code.
     """
     results = arrays.call(RMS_NORM_GRAD, (grad_out, input, rstd, weight), (), out)
     return results[0], results[1]

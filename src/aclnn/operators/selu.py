@@ -41,14 +41,14 @@ selu_gradient = Gradient(selu_derivative_of_result)
 
 
 def _of_integers(x: Any) -> Any:
-    """The result without its fraction; of int8 it wraps."""
+    """Return the result truncated to integers; int8 wraps."""
     wide = x.astype(np.float64)
     values = np.trunc(np.where(wide > 0, SCALE * wide, SCALED_ALPHA * np.expm1(wide)))
     return values.astype(np.int64).astype(x.dtype) if x.dtype == np.int8 else values
 
 
 def _integer_gradient(dy: Any, y: Any) -> Any:
-    """The nearest integer, even of two; beyond the type's range the end of it."""
+    """Round to the nearest integer, ties to even; saturate at the type's range."""
     wide = y.astype(np.float64)
     return np.rint(dy * np.where(wide > 0, SCALE, wide + SCALED_ALPHA))
 
@@ -130,10 +130,10 @@ def selu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSelu refuses, with its status code.
+        AclnnError: an argument that aclnnSelu rejects, with its status code.
     """
     return arrays.call(SELU, (self,), (), (out,))
 
@@ -148,13 +148,13 @@ def inplace_selu(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceSelu refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceSelu rejects, with its status code.
     """
     return arrays.call(INPLACE_SELU, (), (), (self,))
 
 
 def selu_backward(grad_output: ArrayLike, result: ArrayLike, out: ArrayLike | None = None) -> Array:
-    """Gradient of SELU: dy times 1.0507 where the result y is above 0, times ``y + 1.7581`` else.
+    """Gradient of SELU: dy times 1.0507 where the result y is above 0, times ``y + 1.7581`` otherwise.
 
     Args:
         grad_output: dy; float32, float16, bfloat16, int8 or int32 (rounded to the nearest integer), any shape. A NumPy
@@ -163,9 +163,9 @@ def selu_backward(grad_output: ArrayLike, result: ArrayLike, out: ArrayLike | No
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSeluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSeluBackward rejects, with its status code.
     """
     return arrays.call(SELU_BACKWARD, (grad_output, result), (), (out,))

@@ -33,7 +33,7 @@ def sigmoid_forward(x: Real) -> Real:
 @fitted(symmetry="even")
 def sigmoid_derivative(x: Real) -> Real:
     """e / (1 + e)² with e = e^(-abs(x)); 0 at ±inf."""
-    e = exp(-absolute(x))  # 1 - sigmoid(x) cancels
+    e = exp(-absolute(x))  # 1 - sigmoid(x) would cancel
     return e / ((1.0 + e) * (1.0 + e))
 
 
@@ -129,10 +129,10 @@ def sigmoid(self: ArrayLike, out: ArrayLike | None = None) -> Array:
             x's, float32 for integers and truth values.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSigmoid refuses, with its status code.
+        AclnnError: an argument that aclnnSigmoid rejects, with its status code.
     """
     return arrays.call(SIGMOID, (self,), (), (out,))
 
@@ -147,7 +147,7 @@ def inplace_sigmoid(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceSigmoid refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceSigmoid rejects, with its status code.
     """
     return arrays.call(INPLACE_SIGMOID, (), (), (self,))
 
@@ -163,9 +163,9 @@ def sigmoid_backward(grad_output: ArrayLike, output: ArrayLike, out: ArrayLike |
             type to which dy and y promote.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSigmoidBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSigmoidBackward rejects, with its status code.
     """
     return arrays.call(SIGMOID_BACKWARD, (grad_output, output), (), (out,))

@@ -139,10 +139,10 @@ def silu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSilu refuses, with its status code.
+        AclnnError: an argument that aclnnSilu rejects, with its status code.
     """
     return arrays.call(SILU, (self,), (), (out,))
 
@@ -158,9 +158,9 @@ def silu_backward(grad_output: ArrayLike, self: ArrayLike, out: ArrayLike | None
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSiluBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSiluBackward rejects, with its status code.
     """
     return arrays.call(SILU_BACKWARD, (grad_output, self), (), (out,))

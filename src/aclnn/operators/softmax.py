@@ -33,66 +33,66 @@ from aclnn.typing import Array, ArrayLike
 
 @fitted()
 def power(x: Real, top: Real) -> Real:
-    """e^x over e^top, top the largest x."""
+    """Return e^x over e^top, where top is the largest x."""
     return exp(x - top)
 
 
 @fitted()
 def share(power: Real, inverse: Real) -> Real:
-    """A power times the inverse of their sum."""
+    """Return a power times the reciprocal of their sum."""
     return power * inverse
 
 
 def softmax_forward(x: Real) -> Real:
-    """e^x over its sum, without overflow."""
+    """Return e^x over its sum, without overflow."""
     powers = power(x, row_max(x))
     return share(powers, 1.0 / row_sum(powers))
 
 
 @fitted()
 def less_share(dy: Real, y: Real, total: Real) -> Real:
-    """dy·y less y's share of the total."""
+    """Return dy·y minus y's share of the total."""
     return dy * y - y * total
 
 
 def softmax_gradient(dy: Real, y: Real) -> Real:
-    """dy·y - y·Σ dy·y."""
+    """Return dy·y - y·Σ dy·y."""
     return less_share(dy, y, row_sum(dy * y))
 
 
 @fitted()
 def beneath(x: Real, top: Real) -> Real:
-    """e^x over e^top, 0 at the top, NaN beside an infinity."""
+    """Return e^x over e^top, but 0 at the top itself (NaN at an infinite one)."""
     shifted = x - top
     return where(x < top, exp(shifted), shifted)
 
 
 @fitted()
 def at_top(x: Real, top: Real) -> Real:
-    """1 at the top, else 0."""
+    """Return 1 at the top, otherwise 0."""
     return where(x < top, 0.0, 1.0)
 
 
 @fitted()
 def below(x: Real, top: Real, logarithm: Real) -> Real:
-    """x less the largest element and the logarithm."""
+    """Return x minus the largest element and the logarithm."""
     return (x - top) - logarithm
 
 
 def log_softmax_forward(x: Real) -> Real:
-    """x - ln Σ e^x, without overflow, and without cancellation where nearly all of the sum is its largest term."""
+    """Return x - ln Σ e^x, without overflow, and without cancellation where the largest term dominates the sum."""
     top = row_max(x)
     return below(x, top, log1p(row_sum(beneath(x, top)) + (row_sum(at_top(x, top)) - 1.0)))
 
 
 @fitted()
 def less_power(dy: Real, y: Real, total: Real) -> Real:
-    """dy less e^y's share of the total; a total of 0 has none, however large a finite y is."""
+    """Return dy minus e^y's share of the total, which is 0 for a total of 0 however large a finite y is."""
     return dy - where((total == 0.0) & (y < math.inf), 0.0, exp(y) * total)
 
 
 def log_softmax_gradient(dy: Real, y: Real) -> Real:
-    """dy - e^y·Σ dy."""
+    """Return dy - e^y·Σ dy."""
     return less_power(dy, y, row_sum(dy))
 
 
@@ -128,7 +128,7 @@ def _unless_empty_but_on_950(check: Check) -> Check:
 
 
 def _backward_checks(*names: str, order: tuple[Check, ...]) -> tuple[Check, ...]:
-    """Return the checks of a gradient, which older products skip where an input is empty."""
+    """Return the checks of a gradient, some of which older products skip if an input is empty."""
     checks = (dtype_in(floating, *names), same_dtype("output", "gradOutput"), *order)
     return (
         present(*names, "out"),
@@ -230,14 +230,14 @@ def softmax(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Arr
         self: x; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         dim: the dimension of the sum; from the end if negative.
-        out: where to write y, the same shape, any of the four data types; a new NumPy array of x's by default. Not
+        out: where to write y, the same shape, any of the four data types; by default a new array of x's type. Not
             looked at where x is empty.
 
     Returns:
-        y (``out`` when it was given): NaN along the dimension beside a NaN, an inf, or -inf alone.
+        y (``out`` if given): NaN along the dimension beside a NaN, an inf, or -inf alone.
 
     Raises:
-        AclnnError: an argument that aclnnSoftmax refuses, with its status code.
+        AclnnError: an argument that aclnnSoftmax rejects, with its status code.
     """
     return arrays.call(SOFTMAX, (self,), (dim,), (out,))
 
@@ -250,14 +250,14 @@ def softmax_backward(grad_output: ArrayLike, output: ArrayLike, dim: int = -1, o
             CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         output: y, same shape and data type.
         dim: the dimension of the sum; from the end if negative.
-        out: where to write dx, the same shape, any data type of numbers, to integers by truncation; a new NumPy array
-            of dy's by default.
+        out: where to write dx, the same shape, any numeric data type (integers by truncation); by default a new array
+            of dy's type.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSoftmaxBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSoftmaxBackward rejects, with its status code.
     """
     return arrays.call(SOFTMAX_BACKWARD, (grad_output, output), (dim,), (out,))
 
@@ -269,13 +269,13 @@ def log_softmax(self: ArrayLike, dim: int = -1, out: ArrayLike | None = None) ->
         self: x; float32, float16, bfloat16 or float64, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         dim: the dimension of the sum; from the end if negative.
-        out: where to write y, the same shape, any of the four data types; a new NumPy array of x's by default.
+        out: where to write y, the same shape, any of the four data types; by default a new array of x's type.
 
     Returns:
-        y (``out`` when it was given): NaN along the dimension beside a NaN, an inf, or -inf alone.
+        y (``out`` if given): NaN along the dimension beside a NaN, an inf, or -inf alone.
 
     Raises:
-        AclnnError: an argument that aclnnLogSoftmax refuses, with its status code.
+        AclnnError: an argument that aclnnLogSoftmax rejects, with its status code.
     """
     return arrays.call(LOG_SOFTMAX, (self,), (dim,), (out,))
 
@@ -290,13 +290,13 @@ def log_softmax_backward(
             CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         output: y, a logarithm; same shape and data type.
         dim: the dimension of the sum; from the end if negative.
-        out: where to write dx, the same shape, any data type of numbers, to integers by truncation; a new NumPy array
-            of dy's by default.
+        out: where to write dx, the same shape, any numeric data type (integers by truncation); by default a new array
+            of dy's type.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnLogSoftmaxBackward refuses, with its status code.
+        AclnnError: an argument that aclnnLogSoftmaxBackward rejects, with its status code.
     """
     return arrays.call(LOG_SOFTMAX_BACKWARD, (grad_output, output), (dim,), (out,))

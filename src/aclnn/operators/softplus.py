@@ -44,15 +44,15 @@ softplus_of_one_gradient = Gradient(sigmoid_forward)
 
 
 def _numbers(call: Call) -> tuple[float, float]:
-    """Beta, and the largest float64 product that rounds to no float32 above the threshold: kernels compare those."""
+    """Return beta, and the largest product in float64 that rounds to at most the threshold in float32."""
     beta, threshold = (call[name].rounded(DataType.FLOAT) for name in ("beta", "threshold"))
-    beta += 0.0  # of a negative zero, for which softplus is +inf as well
+    beta += 0.0  # turns -0.0 into 0.0: softplus is +inf for both
     if not threshold < math.inf:
         return beta, math.inf
     (bits,) = _INTEGER.unpack(_FLOAT.pack(threshold))
     (above,) = _FLOAT.unpack(_INTEGER.pack(1 if threshold == 0.0 else bits + 1 if threshold > 0.0 else bits - 1))
     middle = 0.5 * (max(threshold, -(2.0**128)) + min(above, 2.0**128))
-    rounds_up = bits & 1  # to the even one of the two
+    rounds_up = bits & 1  # ties to even
     return beta, math.nextafter(middle, -math.inf) if rounds_up else middle
 
 
@@ -60,7 +60,7 @@ _FLOAT, _INTEGER = struct.Struct("<f"), struct.Struct("<i")
 
 
 _IS_X_FROM, _IS_ONE_FROM = 17.0, 17.5
-"""From here ln(1 + e^x) rounds to x in float32, and 1 / (1 + e^-x) to 1."""
+"""From these x on, ln(1 + e^x) rounds to x in float32, and 1 / (1 + e^-x) to 1."""
 
 
 def _forward_work(call: Call) -> Elementwise | None:
@@ -160,14 +160,14 @@ def softplus(self: ArrayLike, beta: Number = 1.0, threshold: Number = 20.0, out:
             ``__dlpack__`` or ``__array_interface__``; any strides.
         beta: a real number of any value; rounded to float32.
         threshold: likewise.
-        out: where to write the result, same shape, any of the three data types or float64; a new NumPy array of x's by
-            default.
+        out: where to write the result, same shape, any of the three data types or float64; by default a new array
+            of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSoftplus refuses, with its status code.
+        AclnnError: an argument that aclnnSoftplus rejects, with its status code.
     """
     return arrays.call(SOFTPLUS, (self,), (beta, threshold), (out,))
 
@@ -184,12 +184,12 @@ def softplus_backward(
             are converted to float32 first, or to float64 where one is that.
         beta: a real number of any value; rounded to float32.
         threshold: likewise.
-        out: where to write dx, same shape, any of dy's data types; a new NumPy array of dy's by default.
+        out: where to write dx, same shape, any of dy's data types; by default a new array of dy's type.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSoftplusBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSoftplusBackward rejects, with its status code.
     """
     return arrays.call(SOFTPLUS_BACKWARD, (grad_output, self), (beta, threshold), (out,))

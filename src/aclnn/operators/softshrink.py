@@ -26,7 +26,7 @@ from aclnn.typing import Array, ArrayLike, Number
 
 
 def shrink_forward(x: Real, lambd: Real, bias: Real) -> Real:
-    """X less bias above lambd, x plus bias below -lambd, else +0; NaN of NaN."""
+    """Return x less bias above lambd, x plus bias below -lambd, else +0; NaN for NaN."""
     return where(x > lambd, x - bias, where(x < -lambd, x + bias, where(x == x, 0.0, x)))
 
 
@@ -127,44 +127,44 @@ SOFTSHRINK_BACKWARD = Operator(
 
 
 def softshrink(self: ArrayLike, lambd: Number = 0.5, out: ArrayLike | None = None) -> Array:
-    """Softshrink: ``x - lambd`` for x > lambd, ``x + lambd`` for x < -lambd, else 0.
+    """Softshrink: ``x - lambd`` for x > lambd, ``x + lambd`` for x < -lambd, otherwise 0.
 
     Args:
         self: x; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
             ``__dlpack__`` or ``__array_interface__``; any strides.
         lambd: a number of 0 or more; rounded to float32.
-        out: where to write the result, same shape, any of the three data types; a new NumPy array of x's by default.
+        out: where to write the result, same shape, any of the three data types; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSoftshrink refuses, with its status code.
+        AclnnError: an argument that aclnnSoftshrink rejects, with its status code.
     """
     return arrays.call(SOFTSHRINK, (self,), (lambd,), (out,))
 
 
 def shrink(self: ArrayLike, lambd: Number = 0.5, bias: Number = 0.0, out: ArrayLike | None = None) -> Array:
-    """Shrink: ``x - bias`` for x > lambd, ``x + bias`` for x < -lambd, else 0.
+    """Shrink: ``x - bias`` for x > lambd, ``x + bias`` for x < -lambd, otherwise 0.
 
     Args:
         self: x; float32 or float16, any shape. A NumPy array, or anything on the CPU with ``__dlpack__`` or
             ``__array_interface__``; any strides.
         lambd: a number of 0 or more; rounded to float32.
         bias: a number; likewise.
-        out: where to write the result, same shape, either data type; a new NumPy array of x's by default.
+        out: where to write the result, same shape, either data type; by default a new array of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnShrink refuses, with its status code.
+        AclnnError: an argument that aclnnShrink rejects, with its status code.
     """
     return arrays.call(SHRINK, (self,), (lambd, bias), (out,))
 
 
 def softshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, out: ArrayLike | None = None) -> Array:
-    """Gradient of Softshrink: dy where the size of x is above ``lambd``, else 0.
+    """Gradient of Softshrink: dy where the size of x is above ``lambd``, otherwise 0.
 
     Args:
         grad_output: dy; float32, float16 or bfloat16, at most 8 dimensions. A NumPy array, or anything on the CPU with
@@ -175,9 +175,9 @@ def softshrink_backward(grad_output: ArrayLike, self: ArrayLike, lambd: Number, 
             default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSoftshrinkBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSoftshrinkBackward rejects, with its status code.
     """
     return arrays.call(SOFTSHRINK_BACKWARD, (grad_output, self), (lambd,), (out,))

@@ -22,7 +22,7 @@ from aclnn.typing import Array, ArrayLike
 
 
 def squared_relu_forward(x: Real) -> Real:
-    """x² above 0, else +0; NaN of NaN."""
+    """x² above 0, else +0; NaN for NaN."""
     return where(x > 0.0, x * x, where(x <= 0.0, 0.0, x))
 
 
@@ -52,7 +52,7 @@ SQUARED_RELU = Operator(
 
 
 def squared_relu(input: ArrayLike, out: ArrayLike | None = None) -> Array:
-    """Square of ReLU: x² for x > 0, else 0.
+    """Square of ReLU: x² for x > 0, otherwise 0.
 
     Args:
         input: x; float32, float16 or bfloat16, 1 to 8 dimensions. A NumPy array, or anything on the CPU with
@@ -60,9 +60,9 @@ def squared_relu(input: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSquaredRelu refuses, with its status code.
+        AclnnError: an argument that aclnnSquaredRelu rejects, with its status code.
     """
     return arrays.call(SQUARED_RELU, (input,), (), (out,))

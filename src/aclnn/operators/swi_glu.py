@@ -31,18 +31,18 @@ from aclnn.typing import Array, ArrayLike
 
 
 def swi_glu_forward(a: Real, b: Real) -> Real:
-    """silu(a)·b; for infinite b even where silu(a) is too small for a float64."""
+    """Return silu(a)·b; for infinite b even if silu(a) underflows in float64."""
     value = silu_forward(a)
     return where((value == 0.0) & (absolute(b) == math.inf), a, value) * b
 
 
 def swi_glu_gradient(dy: Real, a: Real, b: Real) -> tuple[Real, Real]:
-    """dy·silu'(a)·b and dy·silu(a)."""
+    """Return dy·silu'(a)·b and dy·silu(a)."""
     return times(dy * b, silu_derivative(a)), times(dy, silu_forward(a))
 
 
 def _half_is_aligned(call: Call) -> str | None:
-    """A kernel takes whole lines; there are none to take of an empty tensor."""
+    """Require halves of whole cache lines, as the kernel does; an empty tensor has none."""
     nbytes = math.prod(call["x"].shape[call["dim"] :]) // 2 * call["x"].dtype.itemsize
     if nbytes % 64 == 0 or call["out"].size == 0:
         return None
@@ -134,10 +134,10 @@ def swi_glu(x: ArrayLike, dim: int = -1, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same data type, half of x's shape; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSwiGlu refuses, with its status code.
+        AclnnError: an argument that aclnnSwiGlu rejects, with its status code.
     """
     return arrays.call(SWI_GLU, (x,), (dim,), (out,))
 
@@ -153,9 +153,9 @@ def swi_glu_grad(y_grad: ArrayLike, x: ArrayLike, dim: int = -1, out: ArrayLike 
         out: where to write dx, shape and data type of x; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSwiGluGrad refuses, with its status code.
+        AclnnError: an argument that aclnnSwiGluGrad rejects, with its status code.
     """
     return arrays.call(SWI_GLU_GRAD, (y_grad, x), (dim,), (out,))

@@ -35,7 +35,7 @@ def swish_derivative(x: Real, beta: Real) -> Real:
 swish_gradient = Gradient(swish_derivative)
 
 _QUICK = float32(1.702)
-"""The beta by which Swish is near GELU, as kernels see it."""
+"""The beta for which Swish approximates GELU, as passed to kernels."""
 
 
 @fitted(symmetry="x+f")
@@ -52,7 +52,7 @@ def quick_swish_derivative(x: Real) -> Real:
 
 quick_swish_gradient = Gradient(quick_swish_derivative)
 
-#: Values of beta whose functions have versions in float32.
+#: Values of beta with fitted versions in float32.
 _FITTED = {1.0: (silu_forward, silu_gradient), _QUICK: (quick_swish_forward, quick_swish_gradient)}
 
 
@@ -144,10 +144,10 @@ def swish(self: ArrayLike, beta: Number = 1.0, out: ArrayLike | None = None) -> 
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSwish refuses, with its status code.
+        AclnnError: an argument that aclnnSwish rejects, with its status code.
     """
     return arrays.call(SWISH, (self,), (beta,), (out,))
 
@@ -163,9 +163,9 @@ def swish_backward(grad_output: ArrayLike, self: ArrayLike, beta: Number = 1.0, 
         out: where to write dx, same shape and data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnSwishBackward refuses, with its status code.
+        AclnnError: an argument that aclnnSwishBackward rejects, with its status code.
     """
     return arrays.call(SWISH_BACKWARD, (grad_output, self), (beta,), (out,))

@@ -32,12 +32,12 @@ from aclnn.typing import Array, ArrayLike, Number
 
 
 def relu_forward(x: Real) -> Real:
-    """X above 0, else +0; NaN of NaN."""
+    """Return x above 0, else +0; NaN for NaN."""
     return where(x > 0.0, x, where(x <= 0.0, 0.0, x))
 
 
 def threshold_forward(x: Real, threshold: Real, value: Real) -> Real:
-    """Value up to the threshold, else x; x for a threshold that is NaN."""
+    """Return value up to the threshold, else x; x for a threshold that is NaN."""
     return where(x <= threshold, value, x)
 
 
@@ -212,7 +212,7 @@ THRESHOLD_BACKWARD = Operator(
 
 
 def relu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
-    """ReLU: x for x > 0, else 0.
+    """ReLU: x for x > 0, otherwise 0.
 
     Args:
         self: x; float32, float16, bfloat16, int8, int32, int64 or uint8, at most 8 dimensions. A NumPy array, or
@@ -220,10 +220,10 @@ def relu(self: ArrayLike, out: ArrayLike | None = None) -> Array:
         out: where to write the result, same shape and data type; a new NumPy array by default.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnRelu refuses, with its status code.
+        AclnnError: an argument that aclnnRelu rejects, with its status code.
     """
     return arrays.call(RELU, (self,), (), (out,))
 
@@ -238,27 +238,27 @@ def inplace_relu(self: ArrayLike) -> Array:
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceRelu refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceRelu rejects, with its status code.
     """
     return arrays.call(INPLACE_RELU, (), (), (self,))
 
 
 def threshold(self: ArrayLike, threshold: Number, value: Number, out: ArrayLike | None = None) -> Array:
-    """X where it is above a threshold, else a value.
+    """Threshold: x where it is above a threshold, otherwise a value.
 
     Args:
         self: x; float32, float16, bfloat16, int8, int16, int32, int64 or uint8, at most 8 dimensions. A NumPy array, or
             anything on the CPU with ``__dlpack__`` or ``__array_interface__``; any strides.
         threshold: a number; converted to x's data type, without its fraction for integers.
         value: likewise.
-        out: where to write the result, same shape, a data type to which x's converts; a new NumPy array of x's by
-            default.
+        out: where to write the result, same shape, a data type to which x's converts; by default a new array
+            of x's type.
 
     Returns:
-        The result (``out`` when it was given).
+        The result (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnThreshold refuses, with its status code.
+        AclnnError: an argument that aclnnThreshold rejects, with its status code.
     """
     return arrays.call(THRESHOLD, (self,), (threshold, value), (out,))
 
@@ -275,7 +275,7 @@ def inplace_threshold(self: ArrayLike, threshold: Number, value: Number) -> Arra
         ``self``.
 
     Raises:
-        AclnnError: an argument that aclnnInplaceThreshold refuses, with its status code.
+        AclnnError: an argument that aclnnInplaceThreshold rejects, with its status code.
     """
     return arrays.call(INPLACE_THRESHOLD, (), (threshold, value), (self,))
 
@@ -283,7 +283,7 @@ def inplace_threshold(self: ArrayLike, threshold: Number, value: Number) -> Arra
 def threshold_backward(
     grad_output: ArrayLike, self: ArrayLike, threshold: Number, out: ArrayLike | None = None
 ) -> Array:
-    """Gradient of ``relu`` (for a threshold of 0) and ``threshold``: dy where x is above the threshold, else 0.
+    """Gradient of ``relu`` (for a threshold of 0) and ``threshold``: dy where x is above the threshold, otherwise 0.
 
     Args:
         grad_output: dy; float32, float16, bfloat16, int8, int32, uint8 or (on Ascend 950, for a threshold of 0) int64,
@@ -294,9 +294,9 @@ def threshold_backward(
         out: where to write dx, of the broadcast shape, same data type; a new NumPy array by default.
 
     Returns:
-        dx (``out`` when it was given).
+        dx (``out`` if given).
 
     Raises:
-        AclnnError: an argument that aclnnThresholdBackward refuses, with its status code.
+        AclnnError: an argument that aclnnThresholdBackward rejects, with its status code.
     """
     return arrays.call(THRESHOLD_BACKWARD, (grad_output, self), (threshold,), (out,))
