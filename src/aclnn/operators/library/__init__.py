@@ -1,6 +1,6 @@
-"""Plain operators that programs call around activations and norms; NumPy computes them.
+"""Plain operators used by programs together with activations and norms, computed by NumPy.
 
-They have C functions and no Python functions of arrays: those are NumPy's own.
+They have C functions, but no Python functions of arrays, for which NumPy has its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sums, products, quotients, powers, extremes: of two tensors or of a tensor and a scalar, into a third or in place."""
+"""Sums, products, quotients, powers, minima and maxima, of two tensors or a tensor and a scalar, also in place."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from aclnn.operators.library.common import (
     within_range,
 )
 
-# Any two of these promote to one of them.
+# Closed under promotion.
 _TAKEN = where_supported(NUMBERS)
 _SELF, _OTHER = tensor_in("self", "the first operand"), tensor_in("other", "the second operand")
 _NUMBER = scalar("other", "the second operand")
@@ -59,7 +59,7 @@ _ALPHA = scalar("alpha", "the factor of other")
 _SUBTRACTED = scalar("alpha", "the factor of self")
 _OUT = tensor_out()
 _RECTIFIED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
-# No booleans are subtracted in this order.
+# Subtraction in this operand order excludes booleans.
 _SIGNED = tuple(dtype for dtype in NUMBERS if dtype != D.BOOL)
 
 
@@ -68,7 +68,7 @@ def _sum(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
 
 
 def _difference(self: Any, other: Any, alpha: Any, out: Any = None) -> Any:
-    if self.dtype == np.bool_:  # NumPy subtracts none
+    if self.dtype == np.bool_:  # NumPy does not subtract booleans
         return self ^ (alpha & other)
     return np.subtract(self, other if alpha == 1 else alpha * other, out=out)
 
@@ -78,7 +78,7 @@ def _of_tensors(name: str) -> Callable[[Call], D]:
 
 
 def _with_scalar(name: str, out: str, scalar: str = "other") -> Callable[[Call], D]:
-    """The type of a tensor and scalars; on the 950 class FLOAT where 16 bits do not hold these."""
+    """Return the type of a tensor and scalars; on the 950 class FLOAT if a 16-bit type does not hold the scalars."""
 
     def dtype(call: Call) -> D:
         found = type_with_scalar(call, name, out, scalar)
@@ -92,7 +92,7 @@ def _with_scalar(name: str, out: str, scalar: str = "other") -> Callable[[Call],
 
 
 def _holds(dtype: D, number: Any) -> bool:
-    """True when rounding to the type changes the real number by at most 2⁻²³."""
+    """Return True if rounding to the type changes the real number by at most 2⁻²³."""
     if np.iscomplexobj(number):
         return False
     with np.errstate(over="ignore"):
@@ -100,12 +100,12 @@ def _holds(dtype: D, number: Any) -> bool:
 
 
 def _wide(dtype: Callable[[Call], D]) -> Callable[[Call], D]:
-    """BF16 and a scalar are computed in FLOAT."""
+    """Return a function that computes BF16 and a scalar in FLOAT."""
     return lambda call: D.FLOAT if dtype(call) == D.BF16 else dtype(call)
 
 
 def _as_float(dtype: D) -> D:
-    """Integers and BOOL are divided as FLOAT."""
+    """Return FLOAT for integers and BOOL, in which they are divided."""
     return D.FLOAT if dtype == D.BOOL or is_integer(dtype) else dtype
 
 
@@ -164,7 +164,7 @@ def _additive(
             limited_dims(first),
         )
 
-    # The prototypes of the two families differ in const alone.
+    # The prototypes of the two families differ only in const.
     first = replaced(const=name == "add")
     return (
         library_operator(
@@ -344,7 +344,7 @@ def _divisive() -> tuple[Operator, ...]:
         )
 
     def checked(first: str, out: str) -> Callable[[Call], D]:
-        # Only the 950 class looks at the type of the quotient.
+        # Only the 950 class checks the type of the quotient.
         quotient = _quotient(_with_scalar(first, out))
         return lambda call: quotient(call) if call.product in CLASS_950 else call[first].dtype
 
@@ -523,7 +523,7 @@ def _real(
     header: str | None = None,
     form: Form = FORMS[0],
 ) -> Operator:
-    """A function of a tensor and a tensor or a number, neither complex; texts are those of the form not in place."""
+    """Declare a function of a tensor and a tensor or a number, not complex; texts are for the form with an output."""
     has_number = other.kind is Kind.SCALAR
     prefix, first, out = form
     dtype = _wide(_with_scalar(first, out)) if has_number else form.promoted
@@ -557,12 +557,12 @@ def _both(
     header: str | None = None,
     dtypes: Collection[D] = _QUOTED,
 ) -> tuple[Operator, ...]:
-    """A function as ``_real`` declares it, and the same in place."""
+    """Declare a function as ``_real`` does, and its in-place variant."""
     return tuple(_real(name, formula, summary, function, other, dtypes, header, form) for form in FORMS)
 
 
 def _divided(self: Any, other: Any, mode: int, narrow: Any) -> Any:
-    """The quotient; 1: rounded towards zero, first to the narrow type of 16 bits if there is one, 2: rounded down."""
+    """Return the quotient; mode 1 truncates it, after rounding to a 16-bit type if given, mode 2 rounds it down."""
     if mode == 0:
         return self / other
     if mode == 2:
@@ -575,7 +575,7 @@ def _divided(self: Any, other: Any, mode: int, narrow: Any) -> Any:
 
 
 def _floor_quotient(self: Any, other: Any) -> Any:
-    """Return the rounded-down quotient; like PyTorch's it is infinite where the divisor is 0."""
+    """Return the rounded-down quotient; as in PyTorch, it is infinite if the divisor is 0."""
     found = np.floor_divide(self, other)
     return np.where(other == 0, self / other, found) if self.dtype.kind == "f" else found
 
@@ -585,7 +585,7 @@ _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / othe
 
 
 def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | None = None) -> Operator:
-    """Quotients rounded as a mode says, which may be fixed; those of 16 bits before they are truncated too."""
+    """Declare quotients with a rounding mode, which may be fixed; 16-bit ones are rounded before truncation."""
     has_number, down = other.kind is Kind.SCALAR, fixed is not None
     prefix, first, out = form
     tensors = tuple(each for each in form.names if not has_number or each != "other")
@@ -607,7 +607,7 @@ def _quotients(name: str, kind: str, other: Parameter, form: Form, fixed: int | 
         found = promoted_type(call)
         if has_number and not down and call.product not in CLASS_950:
             return D(call[first].dtype)
-        # Before Ascend 950 nobody minds that quotients have fractions.
+        # Before Ascend 950, integer outputs of fractional quotients are not an error.
         return _as_float(found) if mode(call) == 0 and call.product in CLASS_950 else found
 
     def rounds(call: Call) -> str | None:

@@ -1,4 +1,4 @@
-"""Elements in another arrangement: aclnnPermute, aclnnSlice, aclnnRoll, repetitions, padding and their gradients."""
+"""Rearrangement of elements: aclnnPermute, aclnnSlice, aclnnRoll, repetition, padding and their gradients."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _moved(
     number: tuple[Parameter, ...] = (),
     taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
-    """A function that only moves elements, of the data types that are ``taken`` where those are not the usual ones."""
+    """Declare a function that only moves elements; ``taken`` lists its data types unless they are the usual ones."""
     arrays = [each.name for each in parameters if each.kind is Kind.INT_ARRAY]
     return library_operator(
         name,
@@ -265,7 +265,7 @@ def _sized(call: Call) -> Shape:
 
 
 def _places(repeats: Any, own: int, size: int) -> Any:
-    """Return the index of what stands at each place after repetition."""
+    """Return the source index of each element after repetition."""
     if (repeats < 0).any():
         raise IndexError(f"repeats: expected numbers of at least 0, got {repeats.min()}")
     counts = np.broadcast_to(repeats.reshape(-1), own)
@@ -306,7 +306,7 @@ _REPEATS_TYPES = dtype_in({D.INT32, D.INT64}, "repeats")
 
 
 def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
-    """Copies of each element or slice, as many as a tensor says."""
+    """Declare the repetition of each element or slice by counts in a tensor."""
     return library_operator(
         name,
         f"out = repeats[i] copies of the i-th element of self{' along dim' if along else ''}, beside one another",
@@ -338,7 +338,7 @@ def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
 
 
 def _margins(pad: Sequence[int], rank: int) -> list[tuple[int, int]]:
-    """Return the padding before and after each dimension; ``pad`` has the last dimension first."""
+    """Return the padding before and after each dimension; ``pad`` begins with the last dimension."""
     pairs = list(zip(pad[::2], pad[1::2], strict=True))[::-1]
     return [(0, 0)] * (rank - len(pairs)) + pairs
 
@@ -386,7 +386,7 @@ def _wrapped(places: Any, extent: int) -> Any:
     return places % extent
 
 
-#: How paddings that repeat elements are called, what they add, and at which places that is.
+#: Paddings that repeat elements: name, description, and source indices.
 _REPEATING: Mapping[str, tuple[str, Callable[[Any, int], Any]]] = {
     "reflection": ("its mirror image", _reflected),
     "replication": ("its border", _clipped),
@@ -411,7 +411,7 @@ def _bfloat16_margins(call: Call) -> str | None:
 
 
 def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
-    """Padding of the last dimensions by what is there, where negative margins cut; and its gradient."""
+    """Declare a padding of the last dimensions by their own elements (negative padding crops), and its gradient."""
     words, folded = _REPEATING[kind]
     is_circular, reflects = kind == "circular", kind == "reflection"
     padding = _numbers("padding", "what stands before and after each dimension, the last first")
@@ -516,7 +516,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
 
 
 def _slices(call: Call) -> Shape:
-    """Return the shape of what aclnnUnfoldGrad takes: the slices in the place of the dimension, their elements last."""
+    """Return the shape of aclnnUnfoldGrad's gradient: slices replace the dimension, and their elements come last."""
     sizes, dim = call["inputSizes"], call["dim"]
     count = (sizes[dim] - call["size"]) // call["step"] + 1
     return (*sizes[:dim], count, *sizes[dim + 1 :], call["size"])

@@ -1,6 +1,6 @@
 """aclnnFlashAttentionScore with its variants and gradients, of samples or of packed sequences.
 
-The bits of a dropout that ``seed`` and ``offset`` choose are those of ``drawing``, for no document says which they are.
+Dropout masks drawn from ``seed`` and ``offset`` follow ``drawing``, since no document specifies them.
 """
 
 from __future__ import annotations
@@ -59,36 +59,36 @@ from aclnn.operators.library.scores import (
 )
 
 _LARGEST_HEAD = 768
-"""Elements of the largest head."""
+"""Maximum head dimension."""
 FAR = 1 << 32
-"""More tokens than any sequence has."""
+"""More tokens than in any sequence."""
 _COMPRESSED = dict.fromkeys((LEFT, RIGHT, BAND, LAST_BAND, FIRST_BAND), (2048, 2048)) | {SHORT_PREFIX: (3072, 2048)}
-"""Shapes of the compressed masks, which are not read: the mode itself says what is masked."""
+"""Shapes of compressed masks, whose values are ignored: the mode determines what is masked."""
 _PACKED_DATA = "same_as_input"
 _ROPE, _ROPE_GRADIENTS, _ROPE_STEP = "queryRope", ("dqRopeOut", "dkRopeOut"), 8
-"""Of rotary parts: that of query, gradients, and what divides their elements."""
+"""Rotary parts: the query's name, the gradients' names, and the divisor of their head dimension."""
 _QUERIES, _KEYS = "actualSeqQLenOptional", "actualSeqKvLenOptional"
-"""Parameters with the ends of packed sequences, of queries and of keys."""
+"""Names of the cumulative lengths of packed sequences, for queries and for keys."""
 _ABSENT = (
     *("queryRopeOptional", "keyRopeOptional"),
     *(f"dScale{of}Optional" for of in ("Q", "K", "V", "Dy", "O")),
 )
-"""Rotary parts, and scales of 8-bit data, which are not computed."""
+"""Rotary parts, and scales of 8-bit data, which are not supported."""
 
 
 class _Names(NamedTuple):
-    """Names of the tensors that forward and gradient spell differently."""
+    """Tensor names that differ between the forward function and the gradient."""
 
     key: str
     rope: str
-    """What is put beside each head of key; that of query is queryRope in both."""
+    """Rotary part of the key; the query's is queryRope in both."""
     bias: str
     sink: str
     largest: str
     total: str
     attention: str
     outputs: tuple[str, ...]
-    """Those that every call has."""
+    """Outputs of every call."""
 
 
 _FORWARD = _Names(
@@ -114,7 +114,7 @@ def _names(call: Call) -> _Names:
 
 
 def given(call: Call, name: str) -> bool:
-    """Tell whether there is an optional tensor: one without dimensions or elements counts as none."""
+    """Return True if an optional tensor is given: one without dimensions or elements counts as absent."""
     tensor = call.arguments.get(name)
     return tensor is not None and bool(tensor.shape) and tensor.size > 0
 
@@ -124,7 +124,7 @@ def _layout(call: Call) -> str:
 
 
 def _sizes(call: Call, name: str) -> dict[str, int]:
-    """Return the extents of query, key or value: B and S, or T, and N heads of D elements."""
+    """Return the extents of query, key or value: B and S, or T, and N heads of dimension D."""
     sizes = dict(zip(_layout(call), call[name].shape, strict=True))
     if "H" in sizes:
         elements, key = sizes.pop("H"), _names(call).key
@@ -167,7 +167,7 @@ def _scores_count(call: Call) -> int:
 
 
 def _lengths(call: Call, which: int) -> list[int]:
-    """The queries, or the keys, of each sample."""
+    """Return the number of queries, or of keys, of each sample."""
     if _layout(call) == "TND":
         name = (_QUERIES, _KEYS)[which]
         return [max(0, end - begin) for begin, end in pairwise((0, *(call[name] or ())))]
@@ -176,12 +176,12 @@ def _lengths(call: Call, which: int) -> list[int]:
 
 
 def _tensors(call: Call, names: Mapping[str, str]) -> dict[str, str]:
-    """Return which tensors there are, by what the computation calls them."""
+    """Return the given tensors' names, by the computation's names."""
     return {word: name for word, name in names.items() if given(call, name)}
 
 
 def _drawn(call: Call) -> Callable[[], dict[str, Any]]:
-    """Return what draws the bits of a dropout that has no mask."""
+    """Return a function that draws the dropout mask if none is given."""
     if call["keepProb"] == 1 or given(call, "dropMaskOptional") or "seed" not in call.arguments:
         return dict
     source, size, drop = generator_of(call), -(-_scores_count(call) // 8), 1 - call["keepProb"]
@@ -199,7 +199,7 @@ def _inputs(call: Call) -> dict[str, str]:
 
 
 def _with_ropes(arrays: dict[str, Any]) -> dict[str, Any]:
-    """Put rotary parts beside the heads of queries and keys: scores are sums of products of both."""
+    """Concatenate rotary parts to the heads of queries and keys: scores are the sums of both products."""
     for word in ("query", "key"):
         rope = arrays.pop(f"{word}_rope", None)
         if rope is not None:
@@ -482,7 +482,7 @@ def _mask_beside_ropes(call: Call) -> str | None:
 
 
 def _rope_checks(names: _Names, gradients: Collection[str]) -> tuple[Check, ...]:
-    """The rules of rotary parts, all of which the forward functions answer with one code."""
+    """Return the checks of rotary parts, for which the forward functions use a single code."""
     null, ropes = ACLNN_ERR_PARAM_NULLPTR, (_ROPE, names.rope)
     code = ACLNN_ERR_PARAM_INVALID if gradients else null
     return (
@@ -571,8 +571,8 @@ def _array(name: str, meaning: str) -> Parameter:
 
 _PACKED, _STARTS, _SINK, _ROPES, _ALL_IN_ONE = "packed", "starts", "sink", "ropes", "all in one"
 _TEXT, _TEXT_LAST = "layout", "layout behind the outputs"
-"""Features of a variant: packed sequences, start indices with pseType, a sink, rotary parts, all parameters, the layout
-of statistics."""
+"""Features of a variant: packed sequences, start indices with pseType, a sink, rotary parts, all parameters, layout of
+the statistics."""
 
 
 def _text(name: str) -> Parameter:
@@ -580,7 +580,7 @@ def _text(name: str) -> Parameter:
 
 
 def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
-    """The parameters between a function's optional inputs and its outputs."""
+    """Return the parameters between a function's optional inputs and its outputs."""
     everything = _ALL_IN_ONE in has
     ends = (_array(_QUERIES, "where sequences of queries end"), _array(_KEYS, "where sequences of keys end"))
     starts = (

@@ -1,4 +1,4 @@
-"""Attention over parts of the keys, put together: aclnnRingAttentionUpdate with its V2, aclnnAttentionUpdate."""
+"""Merging of attention over parts of the keys: aclnnRingAttentionUpdate, its V2, aclnnAttentionUpdate."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from aclnn.operators.library.lists import alike, as_many, each_of, not_null, of_
 
 Array = np.ndarray[Any, Any]
 _COPIES = 8
-"""How often a row's maximum and sum are repeated."""
+"""Number of copies of a row's maximum and sum."""
 _MOST_HEADS, _MOST_COLUMNS, _UNIT = 256, 768, 64
 _MOST_PARTS, _MOST_OF_PARTS, _STEP = (128, 16), 512, 8
-"""Of ``aclnnAttentionUpdate``: tensors in a list, before Ascend 950 and there; columns, and what divides them."""
+"""Limits of ``aclnnAttentionUpdate``: tensors in a list, before and on Ascend 950; columns, and their divisor."""
 _LENGTHS, _LAYOUT, _SOFTMAX_LAYOUT = "actualSeqQlenOptional", "inputLayoutOptional", "inputSoftmaxLayoutOptional"
 _OUTPUTS = ("prevAttnOut", "curAttnOut", "attnOutOut")
 _STATISTICS = ("prevSoftmaxMax", "prevSoftmaxSum", "curSoftmaxMax", "curSoftmaxSum", "softmaxMaxOut", "softmaxSumOut")
@@ -95,7 +95,7 @@ def _lengths(call: Call) -> str | None:
 
 
 def _by_token(statistic: Array, ends: Array) -> Array:
-    """Numbers of (token, head), of memory in which each sequence has those of a head side by side."""
+    """Return statistics as (token, head), from memory ordered by sequence, head and token."""
     tokens, heads, _ = statistic.shape
     flat, found = statistic.reshape(-1, _COPIES)[:, 0], np.empty((tokens, heads))
     for start, end in pairwise(ends):
@@ -104,7 +104,7 @@ def _by_token(statistic: Array, ends: Array) -> Array:
 
 
 def _merged(first: Array, second: Array, maxima: Any, sums: Any) -> tuple[Array, Array, Array]:
-    """Two results in float64 by their statistics, which broadcast to them."""
+    """Merge two results in float64 by their statistics, which broadcast to them."""
     most = np.maximum(*maxima)
     weights = [total * np.exp(each - most) for each, total in zip(maxima, sums, strict=True)]
     whole = weights[0] + weights[1]
@@ -141,7 +141,7 @@ def _parts_work(call: Call) -> Library | None:
 
     def update(*operands: Array) -> tuple[Array, ...]:
         logarithms = np.stack([each.astype(np.float64) for each in operands[:count]])
-        # What attention returns for rows whose scores are all masked.
+        # Statistics that attention returns for rows whose scores are all masked.
         logarithms[logarithms == np.inf] = -np.inf
         most = logarithms.max(0)
         whole = most + np.log(np.exp(logarithms - most).sum(0))
@@ -201,7 +201,7 @@ def _returns_lse(call: Call) -> bool:
 
 
 def _ring(name: str, *layout: Parameter) -> Operator:
-    """Declare a variant of the ring's update: with a layout of maxima and sums, or without."""
+    """Declare a variant of the ring update, with or without a layout of maxima and sums."""
     layout_known = tuple(rule(f"layout of maxima and sums: {each.name}", _softmax_layout) for each in layout)
     return Operator(
         name=name,

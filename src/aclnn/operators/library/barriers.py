@@ -1,4 +1,4 @@
-"""aclnnDistributeBarrier and V2: what is queued after them waits until every rank of a group has come so far."""
+"""aclnnDistributeBarrier and V2: later work waits until every rank of a group has reached the barrier."""
 
 from __future__ import annotations
 

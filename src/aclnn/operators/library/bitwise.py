@@ -94,7 +94,7 @@ def _with_number(name: str, symbol: str, words: str, function: Callable[[Any, An
         (
             present(*form.names),
             dtype_in(_NUMBERS[name], first, "other"),
-            # Any two that the exclusive or takes do: before Ascend 950 it has no integers without sign.
+            # Any pair with the exclusive or's types: before Ascend 950 it has no unsigned integers.
             *([] if name == "xor" else [scalar_promotes(possible, first)]),
             castable_from(dtype, out),
             *_formats(name, first, out),

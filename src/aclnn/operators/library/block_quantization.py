@@ -1,4 +1,4 @@
-"""aclnnDynamicBlockQuant and V2, which give each block of a matrix a scale of its own, also of groups of rows."""
+"""aclnnDynamicBlockQuant and V2: quantisation of matrices with a scale per block, also for groups of rows."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _most(call: Call) -> str | None:
 
 
 def _counts(call: Call) -> Shape:
-    """The blocks of each dimension; a group of rows begins with one of its own."""
+    """Return the number of blocks in each dimension; each group of rows begins a new block."""
     shape, sizes = call["x"].shape, (call[_ROWS], call[_COLUMNS])
     rows, columns = (-(-extent // size) for extent, size in zip(shape[-2:], sizes, strict=True))
     if _GROUPS in call.arguments:
@@ -65,12 +65,12 @@ def _counts(call: Call) -> Shape:
 
 
 def _by_blocks(x: Any, sizes: tuple[int, int], dtype: D, least: float) -> tuple[Any, Any]:
-    """Quantise the blocks of matrices; return their numbers and scales."""
+    """Quantise matrices by blocks; return the quantised numbers and the scales."""
     rows, columns = x.ndim - 2, x.ndim - 1
     blocks = in_blocks(in_blocks(x.astype(np.float64), columns, sizes[1]), rows, sizes[0])
     scale = np.max(np.abs(blocks), (rows + 1, columns + 2), keepdims=True) / _LARGEST[dtype]
     scale = (np.minimum(scale, 1 / least) if least else scale).astype(np.float32)
-    quotients = blocks / scale  # not a number in blocks of zeros
+    quotients = blocks / scale  # NaN in blocks of zeros
     found = np.rint(quotients) if dtype == D.INT8 else rounded(quotients, ELEMENTS[dtype])
     shape = found.shape
     whole = found.reshape(*x.shape[:-2], shape[rows] * sizes[0], shape[columns + 1] * sizes[1])
@@ -89,7 +89,7 @@ def _work(call: Call) -> Library | None:
 
     def quantize_groups(x: Any, ends: Any) -> Any:
         y, scale = np.zeros(x.shape), np.zeros(shape, np.float32)
-        # Rows behind the last end become zeros.
+        # Rows after the last group become zeros.
         for group, (begin, end) in enumerate(groups(ends, x.shape[-2], _GROUPS, whole=False)):
             if begin < end:
                 y[..., begin:end, :], found = _by_blocks(x[..., begin:end, :], sizes, dtype, least)
@@ -103,17 +103,17 @@ def _work(call: Call) -> Library | None:
 
 
 def groups(ends: Any, rows: int, name: str, whole: bool = True) -> Iterator[tuple[int, int]]:
-    """Return where groups of so many rows begin and end.
+    """Yield the bounds of groups of rows.
 
     Args:
-        ends: where they end.
-        rows: how many there are.
-        name: of the argument.
-        whole: each row is of a group.
+        ends: end of each group.
+        rows: number of rows.
+        name: argument name for error texts.
+        whole: True if every row must belong to a group.
 
     Raises:
-        IndexError: an end is beyond the rows.
-        ValueError: an end is before another, or rows are left.
+        IndexError: an end exceeds the number of rows.
+        ValueError: ends decrease, or rows are left over.
     """
     expect_within(name, ends, 0, rows, "ends of groups")
     if (np.diff(ends) < 0).any():
@@ -124,7 +124,7 @@ def groups(ends: Any, rows: int, name: str, whole: bool = True) -> Iterator[tupl
 
 
 def _block(version: int, grouped: bool) -> Operator:
-    """Declare a function; that of groups is of Ascend 950."""
+    """Declare a variant; the grouped one is for Ascend 950."""
     sizes = (_SIZES_GROUPED if grouped else _SIZES_950), (_SIZES_GROUPED if grouped else _SIZES)
 
     def size(call: Call, name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Attention whose scores a mask of blocks chooses: aclnnBlockSparseAttention and its gradients."""
+"""Attention restricted by a mask of blocks: aclnnBlockSparseAttention and its gradients."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _HALVES, _MASKS = (D.FLOAT16, D.BF16), (D.INT8, D.UINT8, D.BOOL)
 _HEADS_FIRST = "BNSD"
 _ELEMENTS, _UNIT = (64, 128), 128
 _OF_FLOAT, _OF_HALVES, _MIXED = 0, 1, 4
-"""Values of innerPrecise: what precision a kernel has within."""
+"""Values of innerPrecise, the internal precision of a kernel."""
 _MASK, _BLOCK, _LSE_FLAG, _LSE = "blockSparseMaskOptional", "blockShapeOptional", "softmaxLseFlag", "softmaxLseOptional"
 _LENGTHS = ("actualSeqLengthsOptional", "actualSeqLengthsKvOptional")
 _LAYOUTS, _TENSORS = ("qInputLayout", "kvInputLayout"), ("query", "key")
@@ -48,7 +48,7 @@ def _is_packed(call: Call) -> bool:
 
 
 def _lengths(call: Call, which: int) -> list[int]:
-    """Return how many tokens each sample has, of queries, 0, or of keys, 1."""
+    """Return the number of tokens of each sample, of queries (0) or keys (1)."""
     given = call[_LENGTHS[which]]
     if _is_packed(call):
         return list(given)
@@ -57,7 +57,7 @@ def _lengths(call: Call, which: int) -> list[int]:
 
 
 def _tokens(call: Call, which: int) -> list[Array]:
-    """Return the rows of each sample where tokens lie below one another."""
+    """Return the rows of each sample in an array of concatenated tokens."""
     lengths, shape = _lengths(call, which), call[_TENSORS[which]].shape
     if _is_packed(call):
         return token_rows(PACKED, shape, list(accumulate(lengths)))
@@ -65,17 +65,17 @@ def _tokens(call: Call, which: int) -> list[Array]:
 
 
 def _below(x: Array) -> Array:
-    """Put the tokens of (T, heads, elements) or (B, heads, S, elements) below one another."""
+    """Concatenate the tokens of (T, heads, elements) or (B, heads, S, elements)."""
     return x if x.ndim == 3 else x.swapaxes(1, 2).reshape(-1, x.shape[1], x.shape[3])
 
 
 def _apart(x: Array, shape: tuple[int, ...]) -> Array:
-    """Undo ``_below`` for a tensor of that shape."""
+    """Undo ``_below`` for a tensor of the given shape."""
     return x if len(shape) == 3 else x.reshape(shape[0], shape[2], shape[1], shape[3]).swapaxes(1, 2)
 
 
 def _finder(call: Call) -> Callable[[Array], Iterator[tuple[Array, Array]]]:
-    """Return a function of a head's mask that yields the rows of queries, block by block, and those of their keys."""
+    """Return a function of a head's mask that yields, block by block, the rows of queries and of their keys."""
     height, width = call[_BLOCK][:2]
     samples = list(zip(_tokens(call, 0), _tokens(call, 1), strict=True))
 
@@ -190,7 +190,7 @@ def _count(which: int) -> Check:
 
 def _mask_shape(call: Call) -> tuple[int, ...]:
     lengths = [_lengths(call, which) for which in (0, 1)]
-    # In tensors of samples their room counts, whatever their lengths.
+    # Tensors with a sample dimension are sized by capacity, whatever the actual lengths.
     longest = [max(own) for own in lengths] if _is_packed(call) else [call[name].shape[2] for name in _TENSORS]
     blocks = (-(-length // size) for length, size in zip(longest, call[_BLOCK], strict=False))
     return (len(lengths[0]), call["query"].shape[1], *blocks)
@@ -217,7 +217,7 @@ def _writes_sums(call: Call) -> bool:
 
 
 def _types() -> tuple[Check, ...]:
-    """The rules of types, layouts and blocks that come before those of kernels."""
+    """Return the checks of types, layouts and blocks that precede the kernels' checks."""
     return (
         dtype_in(set(_HALVES), "query"),
         same_dtype("key", "query"),
@@ -229,7 +229,7 @@ def _types() -> tuple[Check, ...]:
 
 
 def _kernel(*attention: str) -> tuple[Check, ...]:
-    """The rules that kernels have, of what comes in and of the attention."""
+    """Return the kernels' checks of inputs and attention."""
     return (
         null("attenMaskOptional"),
         one_of("maskType", 0),

@@ -1,4 +1,4 @@
-"""Boxes in planes, how far two overlap: aclnnIou, aclnnCIoU."""
+"""Overlap of boxes in planes: aclnnIou, aclnnCIoU."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from aclnn.operators.library.common import MODERN, attribute, constant_text, lib
 from aclnn.operators.library.of_box_types import complete
 
 _COLUMNS = 1024
-"""What divides the number of boxes that aclnnCIoU takes."""
+"""Divisor of the number of boxes for aclnnCIoU."""
 
 
 def _area(low: Any, high: Any, eps: float) -> Any:

@@ -1,4 +1,4 @@
-"""aclnnAddRmsNormCast, RMSNorm of a sum in two data types."""
+"""aclnnAddRmsNormCast: RMSNorm of a sum, returned in two data types."""
 
 from __future__ import annotations
 

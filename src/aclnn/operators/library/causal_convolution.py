@@ -1,4 +1,4 @@
-"""Convolutions of tokens with those before them: aclnnMaskedCausalConv1d and its gradient."""
+"""Causal convolutions over tokens: aclnnMaskedCausalConv1d and its gradient."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aclnn.operators.library.quantization import given
 _HALVES = (D.FLOAT16, D.BF16)
 _MASK = "maskOptional"
 _WIDTH, _UNIT = 3, 64
-"""Tokens of a window, and the divisor of the numbers of a token."""
+"""Window length in tokens, and divisor of a token's number of elements."""
 _FEWEST, _MOST, _MOST_TOKENS, _MOST_SEQUENCES = 384, 24576, 512 * 1024, 32
 
 
@@ -46,7 +46,7 @@ def _mask_shape(name: str) -> Check:
 
 
 def _later(rows: Any, by: int) -> Any:
-    """Return rows in a place that is later by so many, or earlier where it is negative; zeros come in."""
+    """Shift rows later by a number, or earlier if it is negative, filling with zeros."""
     moved = np.zeros_like(rows)
     if by >= 0:
         moved[by:] = rows[: len(rows) - by]
@@ -93,7 +93,7 @@ def _operator(
     like: dict[str, str],
     most_sequences: int = _MOST_TOKENS,
 ) -> Operator:
-    """``like``: what has the shape of which."""
+    """Declare a function; ``like`` maps each tensor to the one whose shape it has."""
     inputs = tuple(p.name for p in parameters if p.kind is Kind.INPUT and not p.optional)
     outputs = tuple(p.name for p in parameters if p.kind is Kind.OUTPUT)
     first = inputs[0]
@@ -149,4 +149,4 @@ OPERATORS = (
         _MOST_SEQUENCES,
     ),
 )
-"""Convolutions of tokens, on Ascend 950."""
+"""Convolutions over tokens, on Ascend 950."""

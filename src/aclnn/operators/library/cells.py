@@ -1,7 +1,7 @@
-"""A step of an LSTM or of gated recurrent units, with its gradients, of products that are already taken.
+"""A step of an LSTM or GRU with its gradients, given the matrix products.
 
-aclnnThnnFusedLstmCell and aclnnThnnFusedGruCell compute what PyTorch's functions of those names do, with gates in its
-order; what they keep for the gradient lies in the rows of one tensor.
+aclnnThnnFusedLstmCell and aclnnThnnFusedGruCell compute PyTorch's functions of those names, with its order of gates;
+the data saved for the gradient are rows of one tensor.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _wide(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _rows(state: str, widths: Mapping[str, int]) -> Check:
-    """Require rows of so many times the width of ``state``, one for each of its own; biases are a single one."""
+    """Require shapes of rows with multiples of ``state``'s width, as many as ``state`` has; biases are one row."""
 
     def complain(call: Call, name: str) -> str | None:
         batch, width = call[state].shape
@@ -61,7 +61,7 @@ def _both(call: Call) -> str | None:
 
 
 def _products(call: Call, arrays: Sequence[Any]) -> tuple[Any, Any]:
-    """Both products with their biases, of the arrays that are given."""
+    """Return both products plus their biases, if given."""
     mine, theirs, _, *biases = _wide(arrays)
     found = dict(zip(given(call, *_BIASES), biases, strict=True))
     return mine + found.get(_BIASES[0], 0.0), theirs + found.get(_BIASES[1], 0.0)

@@ -1,4 +1,4 @@
-"""aclnnClippedSwigluV2, SwiGLU of clamped halves, or of halves of which the first is clamped after Swish."""
+"""aclnnClippedSwigluV2: SwiGLU of clamped halves, or with the first half clamped after Swish."""
 
 from __future__ import annotations
 

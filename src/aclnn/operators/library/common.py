@@ -1,4 +1,4 @@
-"""Data types, products and parameters that several library-backed operators share."""
+"""Data types, products and parameters common to library operators."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from aclnn.core.promotion import is_floating, promote
 REAL_FLOATING = (D.FLOAT, D.FLOAT16, D.DOUBLE, D.BF16)
 INTEGERS = (D.INT8, D.UINT8, D.INT16, D.INT32, D.INT64)
 UNSIGNED = (D.UINT16, D.UINT32, D.UINT64)
-#: Floating-point numbers of eight bits that NumPy converts, and all that it moves.
+#: Eight-bit floating-point types that NumPy converts, and all types that it can move.
 EIGHT_BITS_OF_NUMPY = (D.FLOAT8_E5M2, D.FLOAT8_E4M3FN)
 EIGHT_BITS = (*EIGHT_BITS_OF_NUMPY, D.HIFLOAT8)
 COMPLEX = (D.COMPLEX64, D.COMPLEX128)
 INDEX_TYPES = (D.INT32, D.INT64)
-#: Any two of these promote to one of them.
+#: Types closed under promotion.
 REAL = (*REAL_FLOATING, *INTEGERS, D.BOOL)
-#: What most of the operators take.
+#: Types of most operators.
 NUMBERS = (*REAL, *COMPLEX)
 
 MODERN = A2_CLASS | CLASS_950
@@ -33,24 +33,24 @@ WITH_INFERENCE = WITH_TRAINING | {Product.ATLAS_INFERENCE}
 
 
 def support(dtypes: Collection[D], products: Collection[Product] = WITH_INFERENCE) -> Mapping[Product, frozenset[D]]:
-    """The products that have a kernel, each with those data types, BF16 only where it exists."""
+    """Return the supported data types by product, with BF16 only on products that have it."""
     narrow = frozenset(dtypes) - {D.BF16}
     return {product: frozenset(dtypes) if product.has_bfloat16 else narrow for product in products}
 
 
 def on_950(more: Collection[D], dtypes: Collection[D]) -> Callable[[Product], Collection[D]]:
-    """The data types of a product, with more on the 950 class."""
+    """Return a function of the product: these data types, and more on the 950 class."""
     taken = where_supported(dtypes)
     return lambda product: frozenset(taken(product)) | set(more) if product in CLASS_950 else taken(product)
 
 
 def tensor_in(name: str, meaning: str) -> Parameter:
-    """An input tensor."""
+    """Declare an input tensor."""
     return Parameter(name, name, Kind.INPUT, meaning)
 
 
 def optional_in(name: str, meaning: str) -> Parameter:
-    """An input tensor that may be null."""
+    """Declare an input tensor that may be null."""
     return Parameter(name, name, Kind.INPUT, meaning, optional=True)
 
 
@@ -61,30 +61,30 @@ def tensor_out(
     optional: bool = False,
     updated: bool = False,
 ) -> Parameter:
-    """An output tensor, which may be null where it is optional; some prototypes call it const.
+    """Declare an output tensor, which may be null if optional, or declared const in the prototype.
 
-    Where it is ``updated``, what it replaces is read.
+    If ``updated``, the function also reads its old contents.
     """
     return Parameter(name, name, Kind.OUTPUT, meaning, optional, "const aclTensor *" if const else None, updated)
 
 
 def replaced(const: bool = False) -> Parameter:
-    """The first operand of a function in place; some prototypes call it const."""
+    """Declare the first operand of an in-place function; some prototypes declare it const."""
     return tensor_out("selfRef", "the first operand, replaced by the result", const)
 
 
 def scalar(name: str, meaning: str) -> Parameter:
-    """A number of any data type."""
+    """Declare a scalar of any data type."""
     return Parameter(name, name, Kind.SCALAR, meaning)
 
 
 def attribute(name: str, kind: Kind, meaning: str) -> Parameter:
-    """A number, flag or text of a C type."""
+    """Declare a number, flag or text of a C type."""
     return Parameter(name, name, kind, meaning)
 
 
 def constant_text(name: str, meaning: str) -> Parameter:
-    """A text that the prototype calls const, as it does with most that are not generated."""
+    """Declare a text that the prototype declares const, as most prototypes that are not generated do."""
     return Parameter(name, name, Kind.STRING, meaning, c_type="const char *")
 
 
@@ -95,14 +95,14 @@ def promoted_dtype(first: D, second: D) -> D:
 
 
 def promoted(call: Call, first: str, second: str) -> D:
-    """The type that two tensors promote to, which an earlier check has found to exist."""
+    """Return the type to which two tensors promote, whose existence has been checked."""
     found = promote(call[first].dtype, call[second].dtype)
     assert found is not None
     return found
 
 
 class Form(NamedTuple):
-    """A function of two operands with an output of its own, or the one that replaces the first operand."""
+    """Form of a function of two operands: with an output of its own, or with the first operand replaced."""
 
     prefix: str
     first: str
@@ -110,12 +110,12 @@ class Form(NamedTuple):
 
     @property
     def in_place(self) -> bool:
-        """True where the result replaces the first operand."""
+        """True if the result replaces the first operand."""
         return self.first == self.out
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The operands and the output, each once."""
+        """Distinct names of the operands and the output."""
         return (self.first, "other") if self.in_place else (self.first, "other", self.out)
 
     def parameters(self, *others: Parameter, result: Parameter, const: bool = False) -> tuple[Parameter, ...]:
@@ -125,11 +125,11 @@ class Form(NamedTuple):
         return tensor_in(self.first, "the first operand"), *others, result
 
     def summary(self, sentence: str) -> str:
-        """The sentence, which says so where the function works in place."""
+        """Return the sentence, with a note if the function works in place."""
         return f"{sentence[:-1]}, in place." if self.in_place else sentence
 
     def promoted(self, call: Call) -> D:
-        """The type that two tensors promote to, which an earlier check has found to exist."""
+        """Return the type to which two tensors promote, whose existence has been checked."""
         return promoted(call, self.first, "other")
 
 
@@ -137,7 +137,7 @@ FORMS = (Form("", "self", "out"), Form("inplace_", "selfRef", "selfRef"))
 
 
 def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> D | None:
-    """The type in which a tensor and a scalar are computed; None when the two have none."""
+    """Return the type in which a tensor and a scalar are computed; None if there is none."""
     tensor: D = call[name].dtype
     number: D = call[scalar].dtype
     if promote(number, number) is None:
@@ -156,7 +156,7 @@ def type_with_scalar(call: Call, name: str, out: str, scalar: str = "other") -> 
 
 
 def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
-    """A tensor and the scalar ``other`` have a type to be computed in."""
+    """Require a type in which a tensor and the scalar ``other`` can be computed."""
 
     def complain(call: Call) -> str | None:
         if dtype(call) is not None:
@@ -168,7 +168,7 @@ def scalar_promotes(dtype: Callable[[Call], D | None], name: str) -> Check:
 
 
 def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
-    """Require a real scalar within the range of a type; of BF16, BOOL and complex types any."""
+    """Require a real scalar within the range of a type; BF16, BOOL and complex types accept any."""
 
     def complain(call: Call) -> str | None:
         target, number = dtype(call), call[name].value.item()
@@ -177,7 +177,7 @@ def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
         is_integer = target in INTEGERS
         limits: Any = np.iinfo(target.numpy) if is_integer else np.finfo(target.numpy)
         greatest = limits.max if is_integer else float(limits.max)
-        # A negative number wraps around where there is no sign.
+        # Negative numbers wrap around in unsigned types.
         least = -math.inf if target == D.UINT8 else limits.min if is_integer else -greatest
         if least <= number <= greatest or not (is_integer or math.isfinite(number)):
             return None
@@ -187,10 +187,10 @@ def within_range(name: str, dtype: Callable[[Call], D | None]) -> Check:
 
 
 def power(base: Any, exponent: Any) -> Any:
-    """Powers; of integers by integers an integer, 0 where a negative exponent leaves a fraction."""
+    """Return powers; integers to integers give integers, 0 if a negative exponent leaves a fraction."""
     exponent = np.asarray(exponent)
     if base.dtype.kind in "fc" or exponent.dtype.kind in "fc":
-        # NumPy's powers of float32 are off by several units.
+        # NumPy's float32 powers are off by several ULP.
         wide = np.result_type(base, exponent, np.float64)
         return np.power(base.astype(wide), exponent.astype(wide))
     inverse = np.where(np.abs(base) == 1, np.power(base, exponent & 1), 0)
@@ -198,7 +198,7 @@ def power(base: Any, exponent: Any) -> Any:
 
 
 def logistic(x: Any) -> Any:
-    """1 / (1 + e^-x), without overflow."""
+    """Return 1 / (1 + e^-x), without overflow."""
     small = np.exp(-np.abs(x))
     return np.where(x < 0, small, 1.0) / (1.0 + small)
 
@@ -211,38 +211,38 @@ def expect_within(name: str, numbers: Any, least: int, most: int, what: str = "n
 
 
 def add_at(total: Any, places: Any, values: Any) -> None:
-    """Add values to elements, in order.
+    """Add values to elements in sequence, with repeated indices.
 
-    ``np.add.at`` takes several times as long with an index for each dimension, or with values of another type.
+    ``np.add.at`` takes several times as long with an index per dimension, or with values of another type.
 
     Args:
-        total: C-contiguous.
-        places: indices into the elements of ``total`` in one row.
-        values: broadcast to ``places``.
+        total: C-contiguous array.
+        places: flat indices into ``total``.
+        values: values, broadcast to ``places``.
     """
     given = np.broadcast_to(values, places.shape).astype(total.dtype, copy=False)
     np.add.at(total.reshape(-1), places.reshape(-1), given.reshape(-1))
 
 
 def add_rows(total: Any, rows: Any, values: Any) -> None:
-    """Add each row of values to one of the C-contiguous matrix ``total``, in order."""
+    """Add each row of values to a row of the C-contiguous matrix ``total``, in sequence."""
     columns = total.shape[1]
     add_at(total, rows[:, None] * columns + np.arange(columns), values)
 
 
 CUBE = Parameter("cubeMathType", "cube_math_type", Kind.INT8, "which precision the cube unit may use")
-#: In the operands' type; in less if the unit prefers it; in FLOAT16; in HFLOAT32.
+#: Precision modes: the operands' type; a lower one if the unit prefers it; FLOAT16; HFLOAT32.
 KEEP_DTYPE, ALLOW_DOWN_PRECISION, USE_FP16, USE_HF32 = range(4)
 _WITHOUT_CUBES_OF_FLOAT = (Product.ATLAS_TRAINING, Product.ATLAS_INFERENCE)
 
 
 def cube_math(*names: str, further: Collection[int] = (), before_950: Collection[int] = ()) -> Check:
-    """Require a precision that the product's cube unit has for these operands.
+    """Require a precision mode of the product's cube unit for these operands.
 
     Args:
         names: the operands.
-        further: more numbers that the function takes.
-        before_950: more that it takes before Ascend 950, of FLOAT only where the unit multiplies that.
+        further: additional modes of the function.
+        before_950: additional modes before Ascend 950; for FLOAT only if the unit multiplies that type.
     """
 
     def complain(call: Call) -> str | None:
@@ -259,7 +259,7 @@ def cube_math(*names: str, further: Collection[int] = (), before_950: Collection
 
 
 def camel(name: str) -> str:
-    """The C function's name."""
+    """Return the C function's name."""
     return "aclnn" + "".join(word.upper() if word == "nll" else word.capitalize() for word in name.split("_"))
 
 
@@ -281,25 +281,25 @@ def library_operator(
     numbers: tuple[str, ...] = (),
     fills: bool = False,
 ) -> Operator:
-    """An operator whose outputs NumPy computes from its tensors, scalars and attributes.
+    """Declare an operator whose outputs NumPy computes from tensors, scalars and attributes.
 
     Args:
-        name: in snake case; the C name follows.
-        formula: as text, with the parameters' names.
+        name: name in snake case, from which the C name follows.
+        formula: formula as text, with the parameters' names.
         summary: one sentence.
-        parameters: of the first phase; an output named ``selfRef`` is an input too.
-        checks: in order.
+        parameters: parameters of the first phase; an output named ``selfRef`` is also an input.
+        checks: checks in order.
         function: takes the tensors and scalars, then the attributes.
         header: the C header's name without ``aclnn_``.
-        dtype: in which to compute; None for what the inputs have.
-        dtypes: what the kernels take.
-        products: those that have a kernel.
-        stream_type: of the second phase's last parameter.
-        empty: tensors beside the outputs that leave nothing to do when they are empty.
-        inputs: what the function takes; None for all tensors and scalars in the signature's order.
-        attributes: those of other kinds that the function takes.
-        numbers: scalars whose values decide neither a check nor ``dtype``.
-        fills: the function takes ``out`` (see ``Library``); so does every ufunc.
+        dtype: data type of the computation; None for the inputs' own.
+        dtypes: data types of the kernels.
+        products: products with a kernel.
+        stream_type: C type of the second phase's last parameter.
+        empty: tensors beside the outputs that leave nothing to compute if empty.
+        inputs: inputs of the function; None for all tensors and scalars in the signature's order.
+        attributes: attributes passed to the function.
+        numbers: scalars whose values affect neither a check nor ``dtype``.
+        fills: True if the function accepts ``out`` (see ``Library``), as every ufunc does.
     """
     outputs = tuple(p.name for p in parameters if p.kind is Kind.OUTPUT)
     if inputs is None:
@@ -339,7 +339,7 @@ def declared(
     products: Collection[Product] = MODERN,
     stream_type: str = "aclrtStream ",
 ) -> Operator:
-    """An operator with a header and a work of its own; see ``library_operator``."""
+    """Declare an operator with a header and a work function of its own; see ``library_operator``."""
     return Operator(
         name=name,
         function=camel(name),

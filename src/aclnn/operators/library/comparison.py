@@ -1,4 +1,4 @@
-"""Comparisons of two tensors or of a tensor and a number, what tells numbers from others, and logic."""
+"""Comparisons of two tensors or a tensor and a number, tests for special values, and logic."""
 
 from __future__ import annotations
 
@@ -57,19 +57,19 @@ _Types = Callable[[Product], Collection[D]]
 
 
 def _where_not_empty(first: str, *checks: Check) -> tuple[Check, ...]:
-    """The checks, but for a call with an empty operand, which succeeds before them."""
+    """Skip the checks for a call with an empty operand, which succeeds before them."""
     return tuple(
         only_if(check, "where no operand is empty", lambda call: bool(call[first].size and call["other"].size))
         for check in checks
     )
 
 
-#: What doubles may differ by from the tensor's type, and yet be compared in it.
+#: Doubles within this distance of the tensor's type are compared in that type.
 _EPSILON = 2.0**-23
 
 
 def _comparison_type(first: str, out: str) -> Callable[[Call], D | None]:
-    """Return arithmetic's type; on older products each function has a rule of its own."""
+    """Return the common arithmetic type; on older products each function has its own rule."""
 
     def dtype(call: Call) -> D | None:
         tensor: D = call[first].dtype
@@ -97,7 +97,7 @@ def _with_scalar(
     stream_type: str = "aclrtStream ",
     const: bool = False,
 ) -> Iterator[Operator]:
-    taken = dtypes(Product.ASCEND_950)  # which takes most
+    taken = dtypes(Product.ASCEND_950)  # the product with the most types
     for form in FORMS:
         prefix, first, out = form
         dtype = _comparison_type(first, out)
@@ -126,7 +126,7 @@ def _with_scalar(
 _OR_COMPLEX = (*_ORDERED, *COMPLEX)
 _NUMBER_TYPES, _ORDERED_TYPES, _RESULT_TYPES = map(where_supported, (NUMBERS, _ORDERED, _OR_COMPLEX))
 _EQUAL_TYPES, _EQUAL_RESULTS = on_950((D.UINT64,), NUMBERS), on_950(UNSIGNED, NUMBERS)
-#: These take fewer unsigned integers.
+#: Functions with fewer unsigned integer types.
 _UP_TO_TYPES, _UP_TO_RESULTS = (on_950(more, (*REAL, D.UINT16)) for more in ((D.UINT64,), _OR_COMPLEX))
 
 
@@ -260,7 +260,7 @@ def _told(
 def _close(self: Any, other: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
     if self.dtype.kind == "f":
         return np.isclose(self.astype(np.float64), other.astype(np.float64), rtol, atol, equal_nan)
-    # The difference of integers of 64 bits has no other type.
+    # Differences of 64-bit integers are not computed in another type.
     distance = np.maximum(self, other).astype(np.uint64) - np.minimum(self, other).astype(np.uint64)
     return (distance == 0) | (distance <= atol + rtol * np.abs(other.astype(np.float64)))
 
@@ -274,7 +274,7 @@ def _has_minus(x: Any) -> Any:
 
 
 _FOUND = (*REAL_FLOATING, *INTEGERS)
-#: From so many elements on, a number among them decides the type too, as in PyTorch.
+#: From this number of elements on, a scalar also determines the type, as in PyTorch.
 _MANY = 10
 
 

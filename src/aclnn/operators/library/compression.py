@@ -1,4 +1,4 @@
-"""Keys and values in fewer rows: aclnnNsaCompress adds up windows of sequences by weights, with its gradients."""
+"""Compression of keys and values: aclnnNsaCompress sums windows of sequences with weights; and its gradients."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BLOCK, _STRIDE, _TYPE = "compressBlockSize", "compressStride", "actSeqLenType"
 
 
 def _starts(call: Call, ends: str) -> Any:
-    """Return the first rows of all windows; each window lies within one sequence."""
+    """Return the first rows of all windows, each of which lies within one sequence."""
     block, stride, found, begin = call[_BLOCK], call[_STRIDE], [np.zeros(0, np.int64)], 0
     for end in call[ends]:
         found.append(np.arange(begin, end - block + 1, stride))
@@ -56,7 +56,7 @@ def _rising(name: str) -> Check:
 
 
 def _sizes(apart: bool) -> Check:
-    """Check windows and heads against the kernel's limits; ``apart``: windows overlap."""
+    """Check windows and heads against the kernel's limits; with ``apart``, the stride must be below the window."""
 
     def complain(call: Call) -> str | None:
         block, stride = call[_BLOCK], call[_STRIDE]

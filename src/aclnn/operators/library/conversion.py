@@ -107,7 +107,7 @@ def _cast(call: Call) -> Library | None:
         if source in FOUR_BITS:
             return restored(numbers, source, shape)
         if target in FOUR_BITS:
-            # The kernel takes this way, too.
+            # The kernel accepts this direction too.
             short = numbers.astype(np.float32).astype(D.BF16.numpy).astype(np.float64)
             return stored(rounded(short, ELEMENTS[target]), target)
         return numbers
@@ -128,7 +128,7 @@ def _matrices(call: Call) -> str | None:
 
 
 def _above(matrices: Any, diagonal: int) -> Any:
-    """Keep what is on and above a diagonal; row by row takes a sixth of the time of ``np.triu`` on 2,048 rows."""
+    """Zero what is below a diagonal; row by row it takes a sixth of ``np.triu``'s time on 2,048 rows."""
     found = np.zeros_like(matrices)
     rows, columns = matrices.shape[-2:]
     whole = min(rows, max(0, 1 - diagonal))
@@ -139,7 +139,7 @@ def _above(matrices: Any, diagonal: int) -> Any:
 
 
 def _below(matrices: Any, diagonal: int) -> Any:
-    """Keep what is on and below a diagonal, which is above once both dimensions are turned around."""
+    """Zero what is above a diagonal, by ``_above`` on both dimensions reversed."""
     rows, columns = matrices.shape[-2:]
     return np.flip(_above(np.flip(matrices, (-2, -1)), columns - rows - diagonal), (-2, -1))
 

@@ -1,6 +1,6 @@
 """aclnnConvolution and aclnnConvolutionBackward, in one to three dimensions, strided, dilated, grouped, transposed.
 
-Windows of the input are the columns of a matrix, which NumPy's BLAS multiplies in float32; 16-bit types are rounded
+Windows of the input become columns of a matrix, which NumPy's BLAS multiplies in float32; 16-bit results are rounded
 once, at the end.
 """
 
@@ -55,23 +55,23 @@ Index = tuple[Any, ...]
 
 
 class Windows(NamedTuple):
-    """The windows that a kernel takes of a padded input: one for each element of an output."""
+    """Windows of a padded input to which a kernel is applied: one per output element."""
 
     kernel: Shape
     stride: Shape
     padding: tuple[tuple[int, int], ...]
-    """Before and after, for each dimension."""
+    """Padding before and after each dimension."""
     dilation: Shape
 
     def counts(self, spatial: Sequence[int]) -> Shape:
-        """The windows along each dimension of an input of these extents."""
+        """Return the number of windows along each dimension of an input."""
         return tuple(
             (n + sum(pad) - d * (k - 1) - 1) // s + 1
             for n, k, s, pad, d in zip(spatial, self.kernel, self.stride, self.padding, self.dilation, strict=True)
         )
 
     def padded(self, spatial: Sequence[int]) -> Shape:
-        """The extents with padding."""
+        """Return the padded extents."""
         return tuple(n + sum(pad) for n, pad in zip(spatial, self.padding, strict=True))
 
     def inside(self, spatial: Sequence[int]) -> Index:
@@ -79,7 +79,7 @@ class Windows(NamedTuple):
         return (..., *(slice(pad[0], pad[0] + n) for n, pad in zip(spatial, self.padding, strict=True)))
 
     def places(self, count: Sequence[int]) -> Iterator[tuple[Index, Index]]:
-        """Each place in the kernel, after the channels, with the padded input's elements there in the windows."""
+        """Yield each kernel position with the index of the padded input's elements at that position in all windows."""
         for place in itertools.product(*map(range, self.kernel)):
             steps = zip(place, self.dilation, self.stride, count, strict=True)
             yield (slice(None), *place), (..., *(slice(k * d, k * d + s * (n - 1) + 1, s) for k, d, s, n in steps))
@@ -95,7 +95,7 @@ class Windows(NamedTuple):
         return gathered
 
     def sums(self, columns: Any, spatial: Sequence[int]) -> Any:
-        """Add an array of shape (C, *kernel, N, *count) up where its windows lie: (N, C, *spatial)."""
+        """Sum an array of shape (C, *kernel, N, *count) over the windows: (N, C, *spatial)."""
         channels, samples, count = columns.shape[0], columns.shape[1 + len(self.kernel)], columns.shape[-len(spatial) :]
         padded: Any = np.zeros((channels, samples, *self.padded(spatial)), columns.dtype)
         for place, elements in self.places(count):
@@ -104,7 +104,7 @@ class Windows(NamedTuple):
 
 
 def correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) -> Any:
-    """The ordinary convolution of x (N, C, …) with w (O, C / groups, …)."""
+    """Convolve x (N, C, …) with w (O, C / groups, …)."""
 
     def one(x: Any, w: Any) -> Any:
         columns = windows.columns(x, count).reshape(math.prod(w.shape[1:]), len(x) * math.prod(count))
@@ -114,7 +114,7 @@ def correlation(x: Any, w: Any, windows: Windows, groups: int, count: Shape) -> 
 
 
 def _correlation_input(dy: Any, w: Any, windows: Windows, groups: int, spatial: Shape) -> Any:
-    """The gradient of its input: a transposed convolution."""
+    """Return the gradient for the input: a transposed convolution."""
 
     def one(dy: Any, w: Any) -> Any:
         rows = dy.swapaxes(0, 1).reshape(len(w), -1)
@@ -125,7 +125,7 @@ def _correlation_input(dy: Any, w: Any, windows: Windows, groups: int, spatial: 
 
 
 def _correlation_weight(dy: Any, x: Any, windows: Windows, groups: int) -> Any:
-    """The gradient of its weight."""
+    """Return the gradient for the weight."""
 
     def one(dy: Any, x: Any) -> Any:
         rows = dy.swapaxes(0, 1).reshape(dy.shape[1], -1)
@@ -136,7 +136,7 @@ def _correlation_weight(dy: Any, x: Any, windows: Windows, groups: int) -> Any:
 
 
 def _in_groups(one: Callable[[Any, Any], Any], groups: int, *operands: Any, axes: tuple[int, int]) -> Any:
-    """Join along axis 1 the results for each group of channels."""
+    """Concatenate the results of each group of channels along axis 1."""
     if groups == 1:
         return one(*operands)
     parts = [np.split(operand, groups, axis) for operand, axis in zip(operands, axes, strict=True)]
@@ -176,7 +176,7 @@ def _is_gradient(call: Call) -> bool:
 
 
 def _arrays(call: Call) -> tuple[str, ...]:
-    """The arrays that are looked at."""
+    """Return the arrays whose values are used."""
     return _ARRAYS if call["transposed"] or _is_gradient(call) else _ARRAYS[:3]
 
 
@@ -207,7 +207,7 @@ def _sizes(call: Call) -> str | None:
 
 
 def _reach(call: Call) -> str | None:
-    """Complain of padding that the kernels of transposed convolutions do not take."""
+    """Return an error text for padding that the kernels of transposed convolutions do not support."""
     if not call["transposed"] or 0 in (call["input"].size, call["weight"].size, call["output"].size):
         return None
     windows = _windows(call)
@@ -215,7 +215,7 @@ def _reach(call: Call) -> str | None:
         d * (k - 1) - before
         for k, (before, _), d in zip(windows.kernel, windows.padding, windows.dilation, strict=True)
     ]
-    # Of volumes neither the depth is looked at nor may padding reach beyond the kernels.
+    # For volumes, the depth is not checked, and padding must not exceed the kernels.
     looked_at, least = (reaches[1:], 0) if len(reaches) == _VOLUMES else (reaches, min(reaches))
     if all(least <= reach <= _MOST_REACH for reach in looked_at):
         return None
@@ -263,9 +263,9 @@ def _bias(call: Call) -> str | None:
 
 _ARRAYS = ("stride", "padding", "dilation", "outputPadding")
 _VOLUMES = 3
-"""Dimensions of a volume."""
+"""Number of spatial dimensions of a volume."""
 _MOST_REACH = 255
-"""How far the kernels of a transposed convolution may reach beyond its padding."""
+"""Maximum extent by which a transposed convolution's kernel may exceed its padding."""
 _NUMBERS = {
     name: Parameter(name, snake, Kind.INT_ARRAY, meaning)
     for name, snake, meaning in (
@@ -385,7 +385,7 @@ def _columns(
     function: Callable[[Windows, Shape, Shape], Callable[[Any], Any]],
     more_on_950: Collection[D] = (),
 ) -> Operator:
-    """Windows of planes as columns, or the other way round."""
+    """Declare windows of planes as columns, or the inverse."""
     arrays = (*(each.name for each in more), "kernelSize", "dilation", "padding", "stride")
 
     def plane(call: Call) -> Shape:

@@ -1,4 +1,4 @@
-"""Occurrences of numbers: aclnnBincount, aclnnHistc; the sum of a diagonal, aclnnTrace."""
+"""Counting: aclnnBincount, aclnnHistc; and the sum of a diagonal, aclnnTrace."""
 
 from __future__ import annotations
 

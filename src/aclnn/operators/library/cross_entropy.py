@@ -1,4 +1,4 @@
-"""Cross entropy of scores and classes, and its gradient."""
+"""Cross entropy of scores and class targets, and its gradient."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _checks(scores: str, loss: str) -> tuple[Check, ...]:
 
 
 def _shares(call: Call, classes: int, target: Any, weight: Any = None) -> tuple[Any, Any]:
-    """Return how much each logarithm of a sample counts, and by what their sum is divided."""
+    """Return the weight of each log-probability of a sample, and the divisor of their sum."""
     weight = np.ones(classes) if weight is None else weight.astype(np.float64)
     ignored, smoothing = call["ignoreIndex"], call["labelSmoothing"]
     chosen, weights = class_weights(target, weight, ignored)
@@ -90,7 +90,7 @@ def _work(call: Call) -> Library | None:
             scores = scores - scores.max(1, keepdims=True)
         logarithms = scores - np.log(np.exp(scores).sum(1, keepdims=True))
         shares, divisor = _shares(call, scores.shape[1], *classes)
-        # A class that counts for nothing may have any logarithm.
+        # A class with weight 0 may have any log-probability.
         losses = -np.multiply(shares, logarithms, out=np.zeros_like(shares), where=shares != 0).sum(1)
         loss = losses if _reduction(call) == "none" else np.divide(losses.sum(), divisor)
         return loss.reshape(call["lossOut"].shape), logarithms

@@ -1,7 +1,7 @@
 """Connectionist temporal classification: aclnnCtcLoss and its gradient.
 
-A target's states are its labels with blanks around them. Logarithms of the probabilities to come to a state, alpha,
-or to go on from it, beta, are computed in float64, one time step after the other, for all samples at once.
+A target's states are its labels with blanks around them. The log-probabilities to reach a state, alpha, or to
+complete the target from it, beta, are computed in float64, one time step after another, for all samples at once.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ from aclnn.operators.library.common import (
 
 _TARGETS = (D.INT32, D.INT64, D.BOOL, D.FLOAT, D.FLOAT16)
 _WIDE = (D.FLOAT, D.DOUBLE)
-#: Before Ascend 950 the states are padded to a multiple of this.
+#: Multiple to which the number of states is padded before Ascend 950.
 _ALIGNED = 8
 _NEVER = -np.inf
 
 
 class _Lattice(NamedTuple):
-    """The states of each sample, and what it takes to come to them."""
+    """States of each sample, and the transitions between them."""
 
     states: Any
-    """The class of each, (samples, states); blanks beyond the last."""
+    """Class of each state, (samples, states); blanks beyond the last."""
     emitted: Any
-    """The logarithm of its probability, (time, samples, states); -inf beyond the last."""
+    """Log-probability of each state's class, (time, samples, states); -inf beyond the last."""
     skips: Any
-    """Return true for each state that may follow the one before its predecessor."""
+    """True for each state that may follow the one two states before."""
     times: Any
-    """Of each sample, how many steps."""
+    """Number of time steps of each sample."""
     labels: Any
-    """Of each sample, how many labels."""
+    """Number of labels of each sample."""
 
 
 def _lattice(lp: Any, targets: Any, times: Sequence[int], lengths: Sequence[int], blank: int) -> _Lattice:
     labels, classes = np.array(lengths, np.int64), lp.shape[2]
     count = labels.max(initial=0)
     given = np.arange(count) < labels[:, None]
-    # Targets of one dimension stand one after the other.
+    # One-dimensional targets are concatenated.
     found = (targets[:, :count][given] if targets.ndim == 2 else targets).astype(np.int64)
     expect_within("targets", found, 0, classes - 1, "classes")
     states = np.full((len(labels), 2 * count + 1), blank, np.int64)
@@ -78,17 +78,17 @@ def _lattice(lp: Any, targets: Any, times: Sequence[int], lengths: Sequence[int]
 
 
 def _back(values: Any, by: int, fill: Any) -> Any:
-    """The values, shifted by ``by`` states to the right."""
+    """Shift the values by ``by`` states to the right."""
     return np.concatenate([np.full((len(values), by), fill), values], 1)[:, : values.shape[1]]
 
 
 def _ahead(values: Any, by: int, fill: Any) -> Any:
-    """The values, shifted by ``by`` states to the left."""
+    """Shift the values by ``by`` states to the left."""
     return np.concatenate([values, np.full((len(values), by), fill)], 1)[:, by:]
 
 
 def _alphas(lattice: _Lattice) -> Any:
-    """The logarithms of the probabilities to have come to each state, (time, samples, states)."""
+    """Return the log-probabilities to have reached each state, (time, samples, states)."""
     found = np.full(lattice.emitted.shape, _NEVER)
     found[0, :, :2] = lattice.emitted[0, :, :2]
     for time in range(1, len(found)):
@@ -100,12 +100,12 @@ def _alphas(lattice: _Lattice) -> Any:
 
 
 def _is_last(lattice: _Lattice) -> Any:
-    """Return true for each state in which a target may end: its last label or the blank behind it."""
+    """Mark each state in which a target may end: its last label or the following blank."""
     return np.isin(np.arange(lattice.states.shape[1]) - 2 * lattice.labels[:, None], (-1, 0))
 
 
 def _likelihoods(lattice: _Lattice, alphas: Any) -> Any:
-    """The logarithm of each target's probability; without any step, only one without labels is likely."""
+    """Return each target's log-likelihood; without time steps only an empty target is possible."""
     ends = alphas[np.maximum(lattice.times - 1, 0), np.arange(len(lattice.times))]
     found = np.logaddexp.reduce(np.where(_is_last(lattice), ends, _NEVER), 1)
     return np.where(lattice.times > 0, found, np.where(lattice.labels > 0, _NEVER, 0.0))
@@ -120,7 +120,7 @@ def _loss(lattice: _Lattice, zero_infinity: bool, width: int) -> tuple[Any, Any]
 
 
 def _gradient(lp: Any, lattice: _Lattice, zero_infinity: bool, dy: Any) -> Any:
-    # Alpha and the loss are computed anew: those of 16 bits are too far from what they were.
+    # Recompute alpha and the loss: the 16-bit ones are too inaccurate.
     alphas = _alphas(lattice)
     likelihoods, betas = _likelihoods(lattice, alphas), np.full(lattice.states.shape, _NEVER)
     is_last, samples = _is_last(lattice), np.arange(len(lattice.states))
@@ -130,7 +130,7 @@ def _gradient(lp: Any, lattice: _Lattice, zero_infinity: bool, dy: Any) -> Any:
         onwards = np.logaddexp(np.logaddexp(betas, _ahead(betas, 1, _NEVER)), skipped)
         ending = np.where(is_last, 0.0, _NEVER)
         betas = np.where((time == lattice.times - 1)[:, None], ending, onwards)
-        # The probability to pass a state, which alpha has up to its emission, beta after it.
+        # Log-probability of passing through a state: alpha includes its emission, beta does not.
         add_at(result[time], places, -np.exp(alphas[time] + betas - likelihoods[:, None]))
         betas = betas + lattice.emitted[time]
     unlikely = np.isneginf(likelihoods)[:, None]
@@ -144,7 +144,7 @@ def _batch(call: Call) -> int:
 
 
 def _over_samples(call: Call, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of logProbs, targets and others, from one of logProbs in three dimensions and what follows of them."""
+    """Adapt a function of 3-D logProbs and the data derived from them to the call's tensors."""
     times, lengths, blank = call["inputLengths"], call["targetLengths"], call["blank"]
     zero_infinity, batch = bool(call["zeroInfinity"]), _batch(call)
 

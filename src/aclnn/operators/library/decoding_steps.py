@@ -1,4 +1,4 @@
-"""aclnnAdvanceStep: what a step of decoding takes from the one before, for a server of language models."""
+"""aclnnAdvanceStep: inputs of a decoding step derived from the previous one, for a language model server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_SEQUENCES = 200_000_000
 
 
 def _drafted(call: Call) -> bool:
-    """Whether there are tokens that a model has proposed for the step."""
+    """Return True if there are speculative tokens for the step."""
     given = [call.arguments.get(name) for name in _DRAFTS]
     return all(tensor is not None and tensor.size for tensor in given)
 
@@ -38,7 +38,7 @@ def _positive(call: Call, name: str) -> str | None:
 
 
 def _tokens(call: Call) -> int:
-    """Of each sequence."""
+    """Return the number of tokens per sequence."""
     return int(call[_DRAFTS[0]].shape[1]) + 1
 
 

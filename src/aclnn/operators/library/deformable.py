@@ -1,7 +1,7 @@
 """Convolutions that sample their input at offsets: aclnnDeformableConv2d and its gradients.
 
-Of each element of the kernel and each output ``offset`` has how far to the right its sample lies, how far down, and
-what it is multiplied by: thrice deformableGroups times kernel elements along the channels.
+For each kernel element and each output, ``offset`` holds the sample's offset to the right, its offset downwards, and
+its factor: 3 × deformableGroups × kernel elements along the channels.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def _quotient(number: int, divisor: int) -> int:
 
 
 def _outputs(call: Call, x: str) -> tuple[int, int]:
-    """Return how many outputs there are, down and across."""
+    """Return the number of outputs, vertically and horizontally."""
     (top, bottom, left, right), shape = call[_PADDING], call[x].shape
     ends = zip(
         shape[2:], (top + bottom, left + right), call[_SIZE], call[_STRIDE][2:], call[_DILATION][2:], strict=True
@@ -125,7 +125,7 @@ def _outputs(call: Call, x: str) -> tuple[int, int]:
 
 
 def _shapes(x: str) -> dict[str, Callable[[Call], Shape]]:
-    """Return the shapes of all that goes with the input, by what it is."""
+    """Return the shapes of the tensors that accompany the input, by role."""
     return {
         "a kernel of these channels": lambda call: (
             call["weight"].shape[0],
@@ -181,7 +181,7 @@ def _fitting(x: str, output: str, samples: str, bias: str, *more: Check) -> tupl
 
 
 class _Samples:
-    """Where the samples of an input lie, and what is multiplied by them."""
+    """Positions of an input's samples, and their factors."""
 
     def __init__(self, call: Call, x: str, offset: Any) -> None:
         self.shape = call[x].shape
@@ -202,7 +202,7 @@ class _Samples:
         self.lower, self.righter = down - self.top, right - self.left
 
     def corners(self) -> Iterator[tuple[Any, Any, Any, tuple[int, int]]]:
-        """Yield where each neighbour of a sample is, whether it is within the input, and its share."""
+        """Yield the position of each neighbour of a sample, whether it is within the input, and its weight."""
         for below, right in ((0, 0), (0, 1), (1, 0), (1, 1)):
             y, x = self.top + below, self.left + right
             within = (y >= 0) & (y < self.rows) & (x >= 0) & (x < self.columns)
@@ -211,19 +211,19 @@ class _Samples:
             yield places.reshape(*self.grouped[:2], 1, -1), within[:, :, None], share[:, :, None], (below, right)
 
     def taken(self, x: Any, places: Any, within: Any) -> Any:
-        """Return the input's numbers at neighbours, 0 outside."""
+        """Return the input's values at neighbours, 0 outside."""
         flat = x.reshape(*self.grouped, self.rows * self.columns)
         if flat.shape[-1] == 0:
             return np.zeros((*self.grouped, *self.taps))
         return np.take_along_axis(flat, places, -1).reshape(*self.grouped, *self.taps) * within
 
     def between(self, x: Any) -> Any:
-        """Return the numbers at samples."""
+        """Return the interpolated values at samples."""
         return sum(self.taken(x, places, within) * share for places, within, share, _ in self.corners())
 
 
 def _columns(samples: Any, call: Call, outputs: Shape) -> Any:
-    """Return samples laid out as outputs with their kernels as columns of each group, one for each output."""
+    """Return samples as matrices per group, with kernel elements as rows and outputs as columns."""
     count, channels = samples.shape[:2]
     (rows, across), (down, right) = outputs, call[_SIZE]
     taps = samples.reshape(count, channels, rows, down, across, right).transpose(0, 1, 3, 5, 2, 4)
@@ -246,7 +246,7 @@ def _work(call: Call) -> Library | None:
         found = _Samples(call, "x", offset)
         taps = found.between(x.astype(np.float64)) * found.factors[:, :, None]
         (count, channels), (rows, across), (down, right) = found.shape[:2], found.outputs, call[_SIZE]
-        # Kernels lie in the place of their outputs.
+        # The kernels' samples are arranged around their outputs.
         laid = taps.reshape(count, channels, down, right, rows, across).transpose(0, 1, 4, 2, 5, 3)
         samples = laid.reshape(count, channels, rows * down, across * right)
         out = _matrices(weight, call["groups"]) @ _columns(samples, call, found.outputs)

@@ -1,4 +1,4 @@
-"""Linear attention whose state each token corrects, as Qwen3-Next has it: aclnnRecurrentGatedDeltaRule, …Chunk…"""
+"""Linear attention by the gated delta rule, as in Qwen3-Next: aclnnRecurrentGatedDeltaRule, …Chunk…"""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ def _expect_few(lengths: Any, tokens: int) -> None:
 
 
 def _repeated(query: Any, key: Any, value: Any) -> Any:
-    """Queries and keys of each head of value."""
+    """Repeat queries and keys for each head of value."""
     share = value.shape[1] // query.shape[1]
     return (np.repeat(each.astype(np.float64), share, 1) for each in (query, key))
 
 
 def _corrected(state: Any, decay: Any, key: Any, value: Any, rate: Any) -> Any:
-    """The states of all heads after a token."""
+    """Return the states of all heads after a token."""
     state = decay * state
     error = rate * (value - np.einsum("hvk,hk->hv", state, key))
     return state + error[..., None] * key[:, None, :]
 
 
 def _work(call: Call) -> Library:
-    """See the formula; a sequence begins with the state of its last accepted token, and each token's is kept."""
+    """Compute the formula; a sequence starts from its last accepted token's state, and each token's state is stored."""
     scale = call["scaleValue"]
     others_given = given(call, *_OPTIONAL)
 

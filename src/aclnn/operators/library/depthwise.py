@@ -1,4 +1,4 @@
-"""aclnnConvDepthwise2d: a convolution of planes by kernels of each channel's own."""
+"""aclnnConvDepthwise2d: 2-D convolution with separate kernels for each channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Axes, checks and declarations shared by reductions along dimensions and running sums."""
+"""Axes, checks and declarations common to reductions and cumulative operations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SELF, OUT = tensor_in("self", "what is reduced"), tensor_out()
 
 
 def axes_of(call: Call, dims: str) -> Shape:
-    """The dimensions to reduce, from 0 on; all of them where none is given, unless a flag asks for none then."""
+    """Return the non-negative dimensions to reduce; all if none is given, unless a flag makes that mean none."""
     rank, given = len(call["self"].shape), call[dims]
     listed = (given,) if isinstance(given, int) else given or ()
     every = () if call.arguments.get(NO_DIMS.name) or call.arguments.get(NO_AXES.name) else tuple(range(rank))
@@ -28,13 +28,13 @@ def axes_of(call: Call, dims: str) -> Shape:
 
 
 def reduced(call: Call, dims: str, keep: str) -> Shape:
-    """The shape of self after the reduction."""
+    """Return the shape of self after the reduction."""
     shape, axes = call["self"].shape, axes_of(call, dims)
     return tuple(1 if axis in axes else n for axis, n in enumerate(shape) if call[keep] or axis not in axes)
 
 
 def valid_dims(dims: str) -> Check:
-    """Require dimensions of self, each once."""
+    """Require distinct dimensions of self."""
 
     def complain(call: Call) -> str | None:
         rank = max(len(call["self"].shape), 1)
@@ -49,7 +49,7 @@ def valid_dims(dims: str) -> Check:
 
 
 def elements_along(dims: str) -> Check:
-    """Require elements along each dimension that is given."""
+    """Require each given dimension to be non-empty."""
 
     def complain(call: Call) -> str | None:
         shape, given = call["self"].shape, call[dims]
@@ -62,9 +62,9 @@ def elements_along(dims: str) -> Check:
 
 
 def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Check:
-    """Require the shape of what is left of self, of out unless others are named.
+    """Require the reduced shape of self, for ``out`` by default.
 
-    Unless it is exact, a single number fits whatever has one element, and what is left of nothing may have any shape.
+    Unless ``exact``, a single number fits any one-element shape, and an empty result any shape.
     """
 
     def complain(call: Call) -> str | None:
@@ -80,7 +80,7 @@ def reduced_shape(dims: str, keep: str, *names: str, exact: bool = False) -> Che
 
 
 def listed_dtype(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Check:
-    """Require the argument dtype to be one of these, which the current product may decide."""
+    """Require the argument dtype to be one of these, which may depend on the product."""
     allowed = dtypes if callable(dtypes) else where_supported(dtypes)
 
     def complain(call: Call) -> str | None:
@@ -94,13 +94,13 @@ def listed_dtype(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> 
 
 
 def of_dtype(call: Call) -> str | None:
-    """Complain of an out whose data type is not the argument dtype."""
+    """Return an error text for an out whose data type is not the argument dtype."""
     dtype, out = call["dtype"], call["out"].dtype
     return None if out == dtype else f"out: expected data type {dtype.c_name} (the argument dtype), got {out.c_name}"
 
 
 def with_extent(call: Call, count: int) -> Shape:
-    """The shape of self with another extent along ``dim``."""
+    """Return the shape of self with another extent along ``dim``."""
     shape = call["self"].shape
     if not shape:
         return ()
@@ -155,24 +155,24 @@ def reduction(
     of_elements: bool = False,
     exact: bool = False,
 ) -> Operator:
-    """A reduction over the parameter that begins with ``dim``.
+    """Declare a reduction over the dimensions in the parameter whose name begins with ``dim``.
 
     Args:
-        name: in snake case.
+        name: name in snake case.
         summary: one sentence.
-        formula: as text.
-        parameters: after self.
-        function: of an array, axes and other attributes, in order; an array or one for each output, in any shape.
-        dtypes: of self.
-        results: of the first output.
+        formula: formula as text.
+        parameters: parameters after self.
+        function: takes an array, axes and other attributes in order; returns an array, or one per output, in any shape.
+        dtypes: data types of self.
+        results: data types of the first output.
         more: checks of attributes.
-        skips_empty: nothing is written if self is empty.
-        dtype: in which to compute.
-        products: those that have a kernel.
+        skips_empty: True if nothing is written for an empty self.
+        dtype: data type of the computation.
+        products: products with a kernel.
         header: the C header's name without ``aclnn_``; None for the function's.
-        more_on_950: of self and the first output on the 950 class.
-        of_elements: the reduced dimensions that are given have elements.
-        exact: outputs have exactly the reduced shape.
+        more_on_950: additional types of self and of the first output on the 950 class.
+        of_elements: True if given dimensions must not be empty.
+        exact: True if outputs must have exactly the reduced shape.
     """
     outputs = [each.name for each in parameters if each.kind is Kind.OUTPUT]
     dims = next(each for each in parameters if each.name.startswith("dim"))

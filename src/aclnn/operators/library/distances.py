@@ -43,14 +43,14 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM
 
 _NARROW = (D.FLOAT, D.FLOAT16)
-#: What Renorm adds to a norm before it divides, as PyTorch does.
+#: Term that Renorm adds to a norm before dividing, as PyTorch does.
 _EPSILON = 1e-7
-#: Of the gradient's orders, that which stands for infinity.
+#: Order of the gradient that stands for infinity.
 _INFINITE = -1.0
 
 
 def _term(distance: Any, p: float) -> Any:
-    """The term of one distance in a norm before the root is taken."""
+    """Return the term of a distance in a norm, before the root."""
     return (distance != 0) + 0.0 if p == 0 else distance if math.isinf(p) else distance**p
 
 
@@ -59,7 +59,7 @@ def _root(total: Any, p: float) -> Any:
 
 
 def distances(first: Any, second: Any, p: float) -> Any:
-    """The norms of differences along the last dimension, one column after the other: all take much room."""
+    """Return the norms of differences along the last dimension, column by column to save memory."""
     first, second = first.astype(np.float64), second.astype(np.float64)
     total = np.zeros(np.broadcast_shapes(first.shape[:-1], second.shape[:-1]))
     combine = np.maximum if math.isinf(p) else np.add
@@ -78,12 +78,12 @@ def _pairs(self: Any, p: Any) -> Any:
 
 
 def slope(difference: Any, distance: Any, p: float, dtype: Any) -> Any:
-    """The derivative of a norm for a difference, 0 where it has none."""
+    """Return the derivative of a norm with respect to a difference, 0 where it is undefined."""
     size = np.abs(difference)
     if p == 0:
         return np.zeros_like(difference)
     if math.isinf(p):
-        # The distance has been rounded.
+        # The distance has been rounded already.
         return np.sign(difference) * (size.astype(dtype) == distance.astype(dtype))
     inclined = (size != 0) & (distance != 0)
     ratio = np.divide(size, distance, out=np.ones_like(size), where=inclined)
@@ -108,7 +108,7 @@ def _gradient_work(call: Call) -> Library | None:
 
 
 def factors(self: Any, p: float, most: float, dim: int) -> Any:
-    """The factor that shortens each row along a dimension to a norm of ``most``; 1 for shorter rows."""
+    """Return the factor that scales each row along a dimension to a norm of at most ``most``; 1 for shorter rows."""
     rows = np.moveaxis(self.astype(np.float64), dim, 0)
     terms = _term(np.abs(rows.reshape(len(rows), -1)), p)
     norms = _root(terms.max(1) if math.isinf(p) else terms.sum(1), p)
@@ -181,7 +181,7 @@ _ORDER = attribute("p", Kind.FLOAT, "the norm's order; 0: how many differ")
 
 
 def _renorm(name: str, x: str, out: str) -> Operator:
-    """The function with an output of its own, or the one that replaces its argument."""
+    """Declare the function with an output of its own, or its in-place variant."""
     own = x != out
     return library_operator(
         name,

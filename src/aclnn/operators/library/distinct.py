@@ -1,4 +1,4 @@
-"""Each element or slice once: aclnnUnique, aclnnUnique2, aclnnUniqueDim; without those that repeat the one before."""
+"""Distinct elements or slices: aclnnUnique, aclnnUnique2, aclnnUniqueDim; and aclnnUniqueConsecutive."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from aclnn.operators.library.common import (
 from aclnn.operators.library.dimensions import DIM
 
 _ORDERED = (*REAL, *UNSIGNED)
-#: What ``dim`` is for all elements as one row.
+#: Value of ``dim`` for comparing all elements as one row.
 _NO_DIM = 1000
 
 
@@ -40,19 +40,19 @@ _COUNTS = tensor_out("countsOut", "INT64, how often each is there; its view take
 
 
 def _along(call: Call) -> int | None:
-    """The dimension along which slices are compared, None where elements are."""
+    """Return the dimension along which slices are compared, None if elements are."""
     return None if call.arguments.get("dim", _NO_DIM) == _NO_DIM else call["dim"]
 
 
 def _wanted(call: Call) -> tuple[str, ...]:
-    """The outputs beside the first that are; UniqueDim always counts."""
+    """Return the wanted outputs besides the first; UniqueDim always counts."""
     inverse = ("inverseOut",) if call["returnInverse"] else ()
     counts = ("countsOut",) if "countsOut" in call.arguments and call.arguments.get("returnCounts", True) else ()
     return (*inverse, *counts)
 
 
 def _find(self: Any, along: int | None, ordered: bool, wanted: Collection[str]) -> tuple[Any, ...]:
-    """Return what differs, each NaN from every other as PyTorch has it, and the wanted outputs beside it."""
+    """Return the distinct values, with all NaNs distinct as in PyTorch, and the other wanted outputs."""
     if along is None and ordered:
         values, places, counts = np.unique(self, return_inverse=True, return_counts=True, equal_nan=False)
     else:

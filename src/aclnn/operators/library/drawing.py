@@ -1,6 +1,6 @@
-"""Random numbers: aclnnInplaceNormal, aclnnInplaceUniform …, dropouts and their masks of one bit an element.
+"""Random numbers: aclnnInplaceNormal, aclnnInplaceUniform …, dropouts and their masks with one bit per element.
 
-The documents do not say which numbers a seed gives: here they are those of NumPy's Philox generator.
+The documents do not specify the numbers of a seed; here they are those of NumPy's Philox generator.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-# Masks are whole vectors of 128 bits.
+# Masks consist of whole vectors of 128 bits.
 _VECTOR_BYTES = 16
 _PROBABILITY = Parameter("prob", "prob", Kind.DOUBLE, "of an element to become 0")
 
@@ -67,7 +67,7 @@ def _seeds(kind: Kind) -> tuple[Parameter, Parameter]:
 
 
 def mask_bytes(elements: int) -> int:
-    """The bytes of a mask with a bit for each element."""
+    """Return the number of bytes of a mask with one bit per element."""
     return -(-elements // (8 * _VECTOR_BYTES)) * _VECTOR_BYTES
 
 
@@ -97,13 +97,13 @@ def _large_mask(call: Call) -> str | None:
 
 
 def generator_of(call: Call | Mapping[str, int]) -> Callable[[], np.random.Generator]:
-    """Return what makes a stream of numbers, one for each seed and offset: offsets into one stream would repeat it."""
+    """Return a factory of a random stream per seed and offset: an offset into one stream would repeat its numbers."""
     key = [call[name] % 2**64 for name in ("seed", "offset")]
     return lambda: np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
 
 
 def random_bits(source: np.random.Generator, size: int, prob: float) -> Any:
-    """Draw bytes of bits, each 0 with a probability, the lowest of a byte first."""
+    """Draw bytes of bits that are 0 with a probability, the lowest bit of a byte first."""
     return np.packbits(source.random(8 * size, np.float32) >= np.float32(prob), bitorder="little")
 
 
@@ -114,12 +114,12 @@ def _drawing(call: Call) -> Library | None:
 
 
 def _kept(x: Any, mask: Any) -> Any:
-    """Return a mask's bit for each element; the bytes may come in the elements' type, which has each of them."""
+    """Return a mask's bit for each element; its bytes may be stored as the elements' type, one per number."""
     return np.unpackbits(np.ravel(mask).astype(np.uint8, copy=False), count=x.size, bitorder="little").reshape(x.shape)
 
 
 def masked(self: Any, mask: Any, prob: float) -> Any:
-    """Drop what has no bit in the mask, and scale the rest."""
+    """Zero the elements without a bit in the mask, and scale the others."""
     if prob == 0:
         return self
     if prob == 1:
@@ -140,7 +140,7 @@ def _dropout_work(call: Call) -> Library | None:
 
 
 def _trained_work(call: Call) -> Library | None:
-    """Draw no mask where all are kept, or none."""
+    """Draw no mask if all elements are kept, or none."""
     prob = call["p"] if call["train"] else 0
     if call["out"].size == 0 or 0 < prob < 1:
         return _dropout_work(call)
@@ -158,7 +158,7 @@ def _exact_mask(of: str, mask: str) -> Check:
 
 
 def _removed(scale: float) -> float:
-    """Return the probability with which an element was removed."""
+    """Return the probability with which elements were dropped."""
     return 1 - 1 / scale if scale else 1.0
 
 
@@ -180,9 +180,9 @@ def _drawn(
     products: Collection[Product] = WITH_INFERENCE,
     taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
-    """A tensor filled with random numbers, which are drawn from the parameters' values by name.
+    """Declare a function that fills a tensor with random numbers, drawn from the parameters' values by name.
 
-    A parameter ``self`` only says what ``out`` is like; ``taken`` are the data types of it where products differ.
+    A parameter ``self`` only describes ``out``; ``taken`` are its data types if they depend on the product.
     """
     out = next((each.name for each in parameters if each.kind is Kind.OUTPUT), "selfRef")
     given = tuple(each.name for each in parameters if each.kind in (Kind.INPUT, Kind.SCALAR) and each.name != "self")
@@ -219,7 +219,7 @@ def _drawn(
 
 
 def _limits(kind: Kind) -> tuple[Parameter, Parameter]:
-    """The documents call them from and to; `from` is a reserved word in Python."""
+    """Declare the limits, which the documents call from and to; `from` is a reserved word in Python."""
     return attribute("low", kind, "the least"), attribute("high", kind, "what they stay below")
 
 
@@ -278,7 +278,7 @@ def _multinomial_work(call: Call) -> Library | None:
     def draw(self: Any) -> Any:
         rows, source = self.astype(np.float64).reshape(-1, self.shape[-1]), generator()
         if not again:
-            # The least of exponential times, each of its own rate, come in an order of that distribution.
+            # The order statistics of exponential times with different rates have the required distribution.
             times = source.exponential(size=rows.shape) / rows
             return np.argsort(times, 1, kind="stable")[:, :count].reshape(shape)
         sums = rows.cumsum(1)
@@ -291,7 +291,7 @@ def _multinomial_work(call: Call) -> Library | None:
 
 _NUMBERS = (*REAL_FLOATING, *INTEGERS)
 _MEAN, _STD = "their mean", "their standard deviation"
-#: Integers up to this power of two are exact.
+#: Integers up to these powers of two are exact.
 _DIGITS = {D.FLOAT: 24, D.FLOAT16: 11, D.BF16: 8}
 
 
@@ -310,7 +310,7 @@ def _uniform(generator: np.random.Generator, given: Mapping[str, Any], out: Any)
     low, high = given["low"], given["high"]
     drawn: Any = generator.random(out.shape, np.float32 if out.dtype in _DIGITS else np.float64)
     if out.dtype in _DIGITS:
-        # With more digits the greatest would be rounded to high.
+        # With more digits the largest would be rounded to high.
         steps = np.float32(2 ** _DIGITS[out.dtype])
         drawn = np.floor(drawn * steps) / steps
     numbers = low + (high - low) * drawn
@@ -331,7 +331,7 @@ _SLOPES = where_supported((D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE))
 
 
 def _rrelu(prefix: str, x: str, out: str) -> Operator:
-    """The function with an output of its own, or the one that replaces its argument."""
+    """Declare the function with an output of its own, or its in-place variant."""
     own = x != out
 
     def room(call: Call) -> str | None:
@@ -353,7 +353,7 @@ def _rrelu(prefix: str, x: str, out: str) -> Operator:
 
         def draw(self: Any, noise: Any, lower: Any, upper: Any) -> tuple[Any, Any]:
             slopes = float(lower) + (float(upper) - float(lower)) * generator().random(self.shape)
-            # Gradients multiply by what has been rounded.
+            # Gradients use the rounded factor.
             factors = np.where(self > 0, 1.0, slopes).astype(dtype).astype(self.dtype)
             kept = noise.reshape(-1)[self.size :]
             replaced, result = np.concatenate([factors.reshape(-1), kept]).reshape(noise.shape), self * factors
@@ -399,7 +399,7 @@ _TRUTHS = (*_NUMBERS, D.BOOL)
 
 
 def _bernoullis(is_in_place: bool) -> tuple[Operator, Operator]:
-    """Ones and zeros with the probability of a number, and with those of a tensor."""
+    """Declare Bernoulli draws with the probability from a number, and from a tensor."""
     prefix, out = ("inplace_", "selfRef") if is_in_place else ("", "out")
     like = () if is_in_place else (tensor_in("self", "a tensor like out"),)
     result = () if is_in_place else (tensor_out(),)
@@ -444,7 +444,7 @@ _NORMAL = _drawn(
 
 
 def _seeded_by_tensors(operator: Operator) -> Operator:
-    """The operator with its seed and a part of its offset in tensors, which executions of a graph read anew."""
+    """Return the operator with its seed and part of its offset in tensors, which each execution of a graph rereads."""
     kind = operator.parameter("offset").kind
     dtypes = {D.INT64, D.UINT64} if kind is Kind.UINT64 else {D.INT64}
     tensors = {

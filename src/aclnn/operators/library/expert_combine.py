@@ -1,6 +1,6 @@
-"""aclnnMoeDistributeCombine to V4, aclnnMoeDistributeCombineAddRmsNorm and V2: what experts on other ranks answer.
+"""aclnnMoeDistributeCombine to V4, aclnnMoeDistributeCombineAddRmsNorm and V2: collect results of remote experts.
 
-Each rank sends back the rows that it got, in their order; so a rank knows from its own ``expertIds`` what comes.
+Each rank returns the rows that it received, in order; so a rank knows from its own ``expertIds`` what it will receive.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ from aclnn.operators.library.ranks import with_ranks
 from aclnn.runtime.collectives import Ranks
 
 _INTEGERS = 2
-#: Elements that have one factor on their way as integers.
+#: Number of elements that share a scale when sent as integers.
 _BLOCK = 8
 _ORIGINAL, _CONSTANT = "oriXOptional", "constExpertVOptional"
 _ALPHAS = ("constExpertAlpha1Optional", "constExpertAlpha2Optional")
@@ -68,7 +68,7 @@ _SHARED, _ELASTIC, _PERFORMANCE = "sharedExpertXOptional", "elasticInfoOptional"
 
 
 class _Names:
-    """Names of a function's tensors; of those without a version some are shorter."""
+    """Names of a function's tensors; the unversioned functions have shorter ones."""
 
     def __init__(self, first: bool) -> None:
         optional = "" if first else "Optional"
@@ -112,7 +112,7 @@ def _shared_shape(call: Call) -> str | None:
 
 
 def _beside_special(name: str) -> Check:
-    """Require a tensor where there are experts that need it, and its shape."""
+    """Require a tensor, and its shape, if there are experts that need it."""
 
     def complain(call: Call) -> str | None:
         _, copied, constants = special_experts(call)
@@ -142,7 +142,7 @@ def _second_size(call: Call, name: str) -> str | None:
 
 
 def _by_integers(rows: Any, dtype: D) -> Any:
-    """Return rows as they are after their way as integers of eight bits."""
+    """Return rows after the round trip through 8-bit integers."""
     blocks = np.pad(rows, ((0, 0), (0, -rows.shape[1] % _BLOCK))).reshape(len(rows), -1, _BLOCK)
     factors = np.abs(blocks).max(2, keepdims=True) / np.float32(127)
     with np.errstate(all="ignore"):
@@ -153,7 +153,7 @@ def _by_integers(rows: Any, dtype: D) -> Any:
 
 
 def _special_rows(call: Call, ids: Any, weights: Any, beside: dict[str, Any]) -> Any:
-    """What copying and constant experts answer, weighted; each token's sum."""
+    """Return the weighted results of copying and constant experts, summed per token."""
     zero, copied, constants = special_experts(call)
     first = call["moeExpertNum"] + zero
     total = 0.0
@@ -305,7 +305,7 @@ def _parameters(version: int, normed: bool) -> tuple[Parameter, ...]:
 
 def _combine(version: int, normed: bool = False) -> Operator:
     name = f"moe_distribute_combine{'_add_rms_norm' if normed else ''}"
-    # The functions with a norm begin with what the others have from their second version on.
+    # The functions with a norm have the features of the others' second version.
     suffix = version - 1 if normed else version
     name += f"_v{suffix}" if suffix > 1 else ""
     out = _Names(version == 1).out

@@ -1,6 +1,6 @@
-"""aclnnMoeDistributeDispatch to V4: tokens on their way to experts on other ranks.
+"""aclnnMoeDistributeDispatch to V4: send tokens to experts on other ranks.
 
-A rank gets the rows of its experts one after another, of each by ranks, of each rank in the order of its tokens.
+A rank receives the rows of its experts in order, for each expert by source rank, and for each rank in token order.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ from aclnn.operators.library.quantization import dynamically, given, quantized
 from aclnn.operators.library.ranks import with_ranks
 from aclnn.runtime.collectives import Ranks
 
-#: Where ``combine`` is told each row's place among those of its expert and not whence it came.
+#: Products on which ``combine`` receives each row's index among its expert's rows instead of its origin.
 PLACES_ON = frozenset({Product.ATLAS_A2})
 _PLAIN, _STATIC, _DYNAMIC = 0, 1, 2
-#: Elements of ``assistInfoForCombine`` for each row that a rank may get.
+#: Elements of ``assistInfoForCombine`` per row that a rank may receive.
 ASSIST = 128
 
 
@@ -140,7 +140,7 @@ def _rows_shape(call: Call) -> str | None:
 
 
 def _places(call: Call) -> bool:
-    """True if ``combine`` is told where each token's row is among those of its expert, as on Atlas A2."""
+    """Return True if ``combine`` receives the index of each row among its expert's rows, as on Atlas A2."""
     return is_first(call) or call.product in PLACES_ON
 
 
@@ -153,14 +153,14 @@ def _received_size(call: Call) -> int:
 
 
 def _padded(values: Any, shape: Sequence[int]) -> Any:
-    """Return values at the beginning of as many zeros as the shape has."""
+    """Return values followed by zeros, in the given shape."""
     found = np.zeros(shape, values.dtype)
     found[tuple(map(slice, values.shape))] = values
     return found
 
 
 def _nth(keys: Any) -> Any:
-    """Return how many equal elements are before each."""
+    """Return the number of earlier equal elements for each element."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     found = np.empty(len(keys), np.int32)

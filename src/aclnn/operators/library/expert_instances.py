@@ -1,4 +1,4 @@
-"""aclnnMoeUpdateExpert: which of an expert's instances tokens go to, and to which experts not."""
+"""aclnnMoeUpdateExpert: assignment of tokens to instances of their experts, and skipped experts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How a mixture of experts lies on the ranks of a group, and what its functions between ranks have in common.
+"""Distribution of a mixture of experts over the ranks of a group, and common parts of its functions between ranks.
 
-The ranks that come first have one shared expert each; the others have as many routed experts each, in order. A shared
-expert lies on several ranks, each of which serves its share of the ranks.
+The first ranks have one shared expert each; the others have equally many routed experts each, in order. A shared expert
+is replicated on several ranks, each of which serves its share of the ranks.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _A2 = frozenset({Product.ATLAS_A2})
 _LONGEST_NAME = 127
 _MOST_NUMBERED = 2**31 - 1
 _RANKS_AT_FIRST = (8, 16, 32, 64, 128, 144, 256, 288)
-#: Experts that need no rank: they answer zeros, the token itself, or a mixture of that and a constant.
+#: Kinds of experts without a rank: they return zeros, the token itself, or a mixture of the token and a constant.
 SPECIAL = ("zeroExpertNum", "copyExpertNum", "constExpertNum")
 
 
 def is_first(call: Call) -> bool:
-    """True for the functions without a version, which take less."""
+    """Return True for the unversioned functions, which have fewer features."""
     return "commAlg" not in call.arguments
 
 
 class Experts(NamedTuple):
-    """Where experts lie."""
+    """Distribution of experts."""
 
     ranks: int
     rank: int
@@ -42,14 +42,14 @@ class Experts(NamedTuple):
 
     @classmethod
     def of(cls, call: Call) -> Experts:
-        """Those of a call whose attributes have been checked."""
+        """Return the distribution of a call with checked attributes."""
         shared_ranks = 0 if call.product in _A2 else call["sharedExpertRankNum"]
         shared = call["sharedExpertNum"] if shared_ranks else 0
         return cls(call["epWorldSize"], call["epRankId"], call["moeExpertNum"], shared, shared_ranks)
 
     @property
     def each(self) -> int:
-        """Routed experts of a rank that has some."""
+        """Routed experts per rank that has any."""
         return self.routed // (self.ranks - self.shared_ranks)
 
     @property
@@ -59,32 +59,32 @@ class Experts(NamedTuple):
 
     @property
     def replicas(self) -> int:
-        """Ranks of a shared expert."""
+        """Number of ranks with the same shared expert."""
         return self.shared_ranks // self.shared
 
     def most_rows(self, tokens: int, chosen: int) -> int:
-        """Rows that this rank may get of so many tokens of each rank, which choose so many experts each."""
+        """Return the number of rows that this rank may receive, given tokens per rank and chosen experts per token."""
         if self.rank < self.shared_ranks:
             return tokens * -(-self.ranks // self.replicas)
         return tokens * self.ranks * min(self.each, chosen)
 
 
 class Routes(NamedTuple):
-    """The rows that a rank sends to experts, by ranks and their experts, and for each expert in order."""
+    """Rows that a rank sends to experts, ordered by rank, expert and token."""
 
     ranks: Any
-    """To which rank each goes."""
+    """Target rank of each row."""
     experts: Any
-    """To which of that rank's experts."""
+    """Index of the expert on that rank."""
     tokens: Any
     places: Any
-    """Which of its token's experts that is; shared ones come after the routed."""
+    """Index among the token's experts; shared ones follow the routed ones."""
     numbers: Any
-    """The expert's number; shared ones come before the routed."""
+    """Global index of the expert; shared ones precede the routed ones."""
 
     @classmethod
     def of(cls, experts: Experts, ids: Any, active: Any) -> Routes:
-        """Find the routes of tokens whose routed experts count where ``active`` says so."""
+        """Find the routes of tokens; routed experts count only where ``active`` is true."""
         tokens, places = np.nonzero(active & (ids < experts.routed))
         chosen = ids[tokens, places]
         ranks = [experts.shared_ranks + chosen // experts.each]
@@ -104,12 +104,12 @@ class Routes(NamedTuple):
         return cls(*(column[order] for column in columns))
 
     def to(self, rank: int) -> Any:
-        """Where the rows to a rank are, as a slice."""
+        """Return the slice of the rows to a rank."""
         return slice(*np.searchsorted(self.ranks, (rank, rank + 1)))
 
 
 def active_experts(call: Call, ids: Any, mask: Any) -> Any:
-    """Return which of the tokens' experts count; ``mask`` may be absent, of tokens or of their experts."""
+    """Return which of the tokens' experts are active; ``mask`` may be absent, per token, or per expert."""
     active = np.broadcast_to(True if mask is None else mask.reshape(len(ids), -1), ids.shape)
     most = call["moeExpertNum"] + sum(special_experts(call)) - 1
     expect_within("expertIds", ids[active], 0, most, "experts")
@@ -117,18 +117,18 @@ def active_experts(call: Call, ids: Any, mask: Any) -> Any:
 
 
 def special_experts(call: Call) -> tuple[int, int, int]:
-    """How many there are of the experts that need no rank."""
+    """Return the number of experts of each kind without a rank."""
     zero, copy, const = (call.arguments.get(name, 0) for name in SPECIAL)
     return zero, copy, const
 
 
 def tokens_of_a_rank(call: Call) -> int:
-    """The most tokens that a rank has."""
+    """Return the maximum number of tokens of a rank."""
     return int(call["globalBs"] // call["epWorldSize"] or call["expertIds"].shape[0])
 
 
 def rank_attributes() -> tuple[Parameter, ...]:
-    """The attributes about ranks and where experts lie on them."""
+    """Return the attributes of ranks and of the distribution of experts."""
     return (
         group("groupEp", "the name of the communicator of all these ranks"),
         attribute("epWorldSize", Kind.INT64, "how many ranks there are"),
@@ -144,7 +144,7 @@ def rank_attributes() -> tuple[Parameter, ...]:
 
 
 def special_attributes() -> tuple[Parameter, ...]:
-    """The attributes about experts that need no rank, in the order of their numbers after the routed experts'."""
+    """Return the attributes of experts without a rank, in the order of their indices after the routed experts."""
     meanings = ("answer zeros", "answer the token", "answer a mixture of the token and a constant")
     return tuple(
         attribute(name, Kind.INT64, f"how many experts {meaning}")
@@ -153,7 +153,7 @@ def special_attributes() -> tuple[Parameter, ...]:
 
 
 def named(name: str, code: int) -> tuple[Check, ...]:
-    """Require a name that is not empty; ``code`` is that of one that is too long."""
+    """Require a non-empty name; ``code`` is the status for a name that is too long."""
 
     def empty(call: Call) -> str | None:
         return None if call[name] else f"{name}: expected the name of a communicator, got {call[name]!r}"
@@ -166,7 +166,7 @@ def named(name: str, code: int) -> tuple[Check, ...]:
 
 
 def named_groups(code: int) -> tuple[Check, ...]:
-    """Require names, of which the second may be empty; ``code`` is that of one that is too long."""
+    """Require names, of which the second may be empty; ``code`` is the status for a name that is too long."""
     return (*named("groupEp", code), *elsewhere(_A2, named("groupTp", code)[1]))
 
 
@@ -249,7 +249,7 @@ def _group_of(call: Call) -> str | None:
 
 
 def rank_checks(first: bool, special: bool) -> tuple[Check, ...]:
-    """Check the attributes about ranks and experts; ``first`` says that there is no ``commAlg``."""
+    """Check the attributes of ranks and experts; ``first`` if there is no ``commAlg``."""
     return (
         rule("known on the product: epWorldSize", _ranks),
         rule("one of the ranks: epRankId", _rank),
@@ -302,7 +302,7 @@ def _mask(name: str) -> Callable[[Call], str | None]:
 
 
 def token_checks(mask: str | None) -> tuple[Check, ...]:
-    """Check the tokens' experts, of two dimensions, and which count unless they all do."""
+    """Check the tokens' experts, a matrix, and the mask of active ones, if any."""
     return (
         rule("few tokens and experts: expertIds", _chosen),
         rule("tokens of all ranks: globalBs", _all_tokens),
@@ -311,7 +311,7 @@ def token_checks(mask: str | None) -> tuple[Check, ...]:
 
 
 def hidden(name: str) -> Check:
-    """Require a length of tokens that the product takes."""
+    """Require a hidden size that the product supports."""
 
     def complain(call: Call) -> str | None:
         got = call[name].shape[1]
@@ -327,7 +327,7 @@ def hidden(name: str) -> Check:
 
 
 def at_least(what: str, name: str, length: Callable[[Call], int]) -> Check:
-    """Require a first dimension, of as many elements at least; ``what`` describes them."""
+    """Require one dimension of at least a length, described by ``what``."""
 
     def complain(call: Call) -> str | None:
         least, got = length(call), call[name].shape
@@ -339,5 +339,5 @@ def at_least(what: str, name: str, length: Callable[[Call], int]) -> Check:
 
 
 def most_rows(call: Call) -> int:
-    """Rows that this rank may get."""
+    """Return the number of rows that this rank may receive."""
     return Experts.of(call).most_rows(tokens_of_a_rank(call), call["expertIds"].shape[1])

@@ -1,7 +1,7 @@
-"""Tokens on their way to experts and back: aclnnMoeTokenPermute, aclnnMoeTokenUnpermute and their gradients.
+"""Permutation of tokens to experts and back: aclnnMoeTokenPermute, aclnnMoeTokenUnpermute and their gradients.
 
-Among the rows of permuted tokens, which lie in order of experts, that of a token's j-th of k experts is element
-token·k + j of ``sortedIndices``. A row beyond the last was not kept, and counts as zeros.
+Permuted rows are ordered by expert; element token·k + j of ``sortedIndices`` is the row of a token's j-th of k
+experts. A row beyond the last was dropped, and counts as zeros.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ def _checks(
     *tiling: Check,
     optional: Sequence[Check] = (),
 ) -> tuple[Check, ...]:
-    """The checks of a generated interface, around which that of the 950 products looks at ``paddedMode`` itself."""
+    """Return the checks of a generated interface, which on the 950 class enclose a check of ``paddedMode``."""
     unpadded = elsewhere(CLASS_950, rule("false: paddedMode", _padded))
     nulls, *others = generated(inputs, outputs, columns, *unpadded, *tiling, optional=optional)
     return (nulls, *on(CLASS_950, rule("not padded: paddedMode", _padded)), *others)
 
 
 def _few(name: str, count: Callable[[Call], int]) -> tuple[Check, ...]:
-    """Limit how many experts a token has, which the 950 products do not."""
+    """Limit the number of experts per token, except on the 950 class."""
 
     def complain(call: Call) -> str | None:
         got = count(call)
@@ -73,7 +73,7 @@ def _few(name: str, count: Callable[[Call], int]) -> tuple[Check, ...]:
 
 
 def _chosen(call: Call) -> int:
-    """Number of experts of a token."""
+    """Return the number of experts per token."""
     if _PROBS in call.arguments:
         return 1 if call[_PROBS] is None else int(call[_PROBS].shape[-1])
     shape = call["indices"].shape
@@ -125,7 +125,7 @@ def _permute_work(call: Call) -> Library | None:
 
 
 def _taken(rows: Any, places: Any) -> Any:
-    """Return rows at places in float64, zeros for those beyond the last."""
+    """Return rows at given indices in float64, zeros for indices beyond the last."""
     _expect_places(places)
     kept = places < len(rows)
     taken = np.zeros((*places.shape, rows.shape[1]))
@@ -134,7 +134,7 @@ def _taken(rows: Any, places: Any) -> Any:
 
 
 def _put(values: Any, places: Any, count: int) -> Any:
-    """Return ``count`` rows, of which those at places are the values; those beyond the last are dropped."""
+    """Return ``count`` rows with values at given indices; those beyond the last are dropped."""
     _expect_places(places)
     kept, rows = places < count, np.zeros((count, values.shape[-1]))
     rows[places[kept]] = values[kept]
@@ -163,7 +163,7 @@ def _chosen_of_gradient(call: Call) -> str | None:
 
 
 def _rows_of(call: Call) -> tuple[int, int]:
-    """The shape of tokens, of which each has numTopk places."""
+    """Return the shape of tokens, each of which has numTopk rows."""
     return call["sortedIndices"].size // call["numTopk"], int(call["permutedOutputGrad"].shape[1])
 
 

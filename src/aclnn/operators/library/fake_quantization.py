@@ -1,6 +1,6 @@
-"""aclnnFakeQuantPerTensorAffineCachemask, aclnnFakeQuantPerChannelAffineCachemask: what quantised numbers stand for.
+"""aclnnFakeQuantPerTensorAffineCachemask, aclnnFakeQuantPerChannelAffineCachemask: quantise and dequantise.
 
-Quotients are of float32, as the kernel's.
+Quotients are float32, as in the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TYPES = (D.FLOAT, D.FLOAT16)
 
 
 def _rounded(self: Any, scale: Any, zero: Any, least: int, most: int) -> tuple[Any, Any]:
-    """The numbers of the nearest integers within limits, and which of them lie there."""
+    """Return the values of the nearest integers, clamped, and which of them are within the limits."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         steps = self.astype(np.float32) / scale.astype(np.float32)
         integers = np.rint(steps) + zero if zero.dtype.kind == "i" else np.rint(steps + zero.astype(np.float32))

@@ -1,4 +1,4 @@
-"""Back from experts: aclnnMoeFinalizeRouting and later versions."""
+"""Combination of experts' results: aclnnMoeFinalizeRouting and later versions."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from aclnn.operators.library.routing import at_least
 
 
 def _names(call: Call) -> tuple[str, str, str, str, str]:
-    """The parameters for what is added, biases, weights and experts."""
+    """Return the parameter names of addends, biases, weights and experts."""
     return _FIRST_NAMES if "x1" in call.arguments else _NAMES
 
 
 def _weights(call: Call) -> int:
-    """Number of experts of a token whose rows are added up."""
+    """Return the number of experts per token whose rows are added up."""
     scales = call[_names(call)[3]]
     return int(call.arguments.get("k", 1) if scales is None else scales.shape[1])
 
@@ -124,7 +124,7 @@ def _final_work(call: Call) -> Library | None:
 
 
 def _final_checks(names: tuple[str, ...], *tiling: Check) -> tuple[Check, ...]:
-    """Requirements on shapes that belong together."""
+    """Return the checks of related shapes."""
     x1, x2, bias, scales, experts = names
     return (
         rule("dimensions of rows: expandedX", _expanded_dims),

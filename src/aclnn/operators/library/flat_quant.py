@@ -1,4 +1,4 @@
-"""Numbers quantised after small matrices have mixed them: aclnnFlatQuant and aclnnRotateQuant."""
+"""Quantisation after multiplication by small matrices: aclnnFlatQuant and aclnnRotateQuant."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _work(call: Call) -> Library:
 
 
 _UNIT = 8
-"""Divisor of the columns that are rotated."""
+"""Divisor of the number of rotated columns."""
 
 
 def _whole_rotations(call: Call) -> str | None:
@@ -86,7 +86,7 @@ def _rotate_work(call: Call) -> Library | None:
 
     def quantise(x: Any, rotation: Any) -> tuple[Any, Any]:
         parts = x.reshape(len(x), -1, len(rotation)).astype(np.float64)
-        with np.errstate(invalid="ignore"):  # of rows of zeros
+        with np.errstate(invalid="ignore"):  # rows of zeros
             integers, scales = dynamically((parts @ rotation.astype(np.float64)).reshape(x.shape), -1, dtype)
         return integers, scales[:, 0]
 

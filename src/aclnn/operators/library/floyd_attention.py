@@ -1,6 +1,6 @@
-"""Attention of pairs by paths: aclnnFusedFloydAttention and its gradients.
+"""Triangular attention of pairs: aclnnFusedFloydAttention and its gradients.
 
-The pair (i, k) attends to each j by the pairs (i, j) and (j, k): it adds up their scores and gets the values of both.
+The pair (i, k) attends to each j through the pairs (i, j) and (j, k): their scores are added, and both values are used.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
 _KEYS, _VALUES, _MASK = ("key1", "key2"), ("value1", "value2"), "attenMaskOptional"
 _COPIES = 8
-"""How often a row's statistic is repeated."""
+"""Number of copies of a row's statistic."""
 _MASKED = np.finfo(np.float32).min
-"""What masked scores become, so that a row that is masked as a whole has the mean of all values."""
+"""Value of masked scores, so that an entirely masked row becomes the mean of all values."""
 _ELEMENTS, _UNIT_OF_ROWS, _UNIT = (32, 64, 128), 16, 128
 _MOST_SAMPLES, _MOST_HEADS, _LONGEST = 2048, 256, 2**20
 
@@ -42,18 +42,18 @@ def _parts(samples: int, heads: int) -> Iterator[tuple[int, int]]:
 
 
 def _both(x: Array, first: Array, second: Array) -> Array:
-    """Multiply (N, M, D) by (N, D, K) row by row, and by (M, D, K) column by column; (N, M, K)."""
+    """Multiply (N, M, D) by (N, D, K) row by row, and by (M, D, K) column by column; return the sum (N, M, K)."""
     return x @ first + (x.swapaxes(0, 1) @ second).swapaxes(0, 1)
 
 
 def _scores(query: Array, keys: tuple[Array, Array], scale: float, mask: Any) -> Array:
-    """The scores (N, M, K) of a head; the second keys are (K, M, D), the mask (N, 1, K) or alike."""
+    """Return the scores (N, M, K) of a head; the second keys are (K, M, D), the mask broadcasts from (N, 1, K)."""
     found = _both(query, keys[0].swapaxes(1, 2), keys[1].transpose(1, 2, 0)) * query.dtype.type(scale)
     return found if mask is None else np.where(mask != 0, query.dtype.type(_MASKED), found)
 
 
 def _shares_back(shares: Array, rows: Array) -> tuple[Array, Array]:
-    """Multiply (N, M, K), transposed, by (N, M, D) row by row, (N, K, D), and column by column, (K, M, D)."""
+    """Multiply (N, M, K), transposed, by (N, M, D): row by row to (N, K, D), and column by column to (K, M, D)."""
     return shares.swapaxes(1, 2) @ rows, (shares.transpose(1, 2, 0) @ rows.swapaxes(0, 1)).swapaxes(0, 1)
 
 
@@ -164,7 +164,7 @@ def _shapes(mask: Check, statistics: tuple[str, str], attention: tuple[str, ...]
 
 
 def _columns(halves: tuple[int, ...], tensors: int) -> list[tuple[D, ...]]:
-    """Return the columns of so many tensors, of FLOAT but for those of 16 bits."""
+    """Return the supported data types of a number of tensors: FLOAT, except for those in ``halves``."""
     return [tuple(of if at in halves else D.FLOAT for at in range(tensors)) for of in _HALVES]
 
 

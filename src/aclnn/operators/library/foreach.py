@@ -36,7 +36,7 @@ _WITH_INT32 = (*_FLOATING, D.INT32)
 _ZEROED = (*_WITH_INT32, D.INT16)
 _SMALL = (D.INT16, D.INT8, D.UINT8)
 _MOST_TENSORS = 50
-#: What the documents leave to the tiling function; functions of a number (V2) check it themselves.
+#: Checks that the documents leave to the tiling function; V2 functions of a number make them themselves.
 _TILING = ACLNN_ERR_INNER_TILING_ERROR
 
 
@@ -89,7 +89,7 @@ def _checks_of_version_2(lists: tuple[str, ...], given: tuple[str, ...], number_
     )
 
 
-#: By the tensors' data type, that of a number beside them; of others INT32.
+#: Data type of the accompanying number, by the tensors' data type; INT32 for others.
 _BESIDE: Mapping[D, D] = {D.FLOAT: D.FLOAT, D.BF16: D.FLOAT, D.FLOAT16: D.FLOAT16}
 
 
@@ -112,7 +112,7 @@ def _beside(first: str, number: Parameter, float_on_950: bool = False) -> Check:
     return rule(f"data type beside {first}: {name}", complain)
 
 
-#: The greatest numbers.
+#: Largest numbers.
 _MOST = {D.FLOAT: float(np.finfo(np.float32).max), D.FLOAT16: 65504, D.BF16: 255 * 2.0**120, D.INT32: 2**31 - 1}
 
 
@@ -232,7 +232,7 @@ def _with_number(
     float_on_950: tuple[bool, bool] = (False, False),
     checks: tuple[Check, ...] = (),
 ) -> Iterator[Operator]:
-    """The function that takes a number in a tensor, and version 2, which takes a scalar and has further checks."""
+    """Declare the function with a number in a tensor, and version 2, with a scalar and additional checks."""
     versions = (
         (name, tensor_in(number.name, f"{number.meaning}; one element"), (_single(number.name),)),
         (f"{name}_v2", number, checks),
@@ -245,8 +245,8 @@ def _with_number(
 
 
 def _number(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A scalar that leaves arrays of that type what they are; integers wrap to those of integers."""
-    value = value.reshape(())[()]  # of a tensor it has dimensions
+    """Return a scalar that keeps arrays of the type in that type; integers wrap to integer types."""
+    value = value.reshape(())[()]  # a tensor has dimensions
     if value.dtype.kind == "f":
         return float(value)
     return convert(value, dtype) if dtype.kind in "iu" else int(value)
@@ -270,7 +270,7 @@ def _to_odd(x: Any) -> Any:
     return np.where((x == low) | (low % 2 != 0), low, low + 1)
 
 
-#: By roundMode; others leave what they are given. No document names 7, which torch_npu takes for fractions.
+#: Functions by roundMode; others return their input. No document mentions 7, which torch_npu uses for fractions.
 _ROUNDINGS: dict[int, Callable[[Any], Any]] = {
     1: np.rint,
     2: np.floor,
@@ -289,7 +289,7 @@ def _round(x: Any, mode: Any) -> Any:
 
 def _norm(x: Any, order: Any) -> Any:
     x = x.astype(np.float64)
-    if order == 2:  # a clipped gradient's
+    if order == 2:  # used for gradient clipping
         return math.sqrt(np.vdot(x, x))
     magnitudes = np.abs(x)
     if order == 0:

@@ -1,4 +1,4 @@
-"""aclnnFusedMatmul: products of matrices with what follows them."""
+"""aclnnFusedMatmul: matrix products followed by another operation."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _FOLLOWING: Mapping[str, Callable[..., Any]] = {
     "gelu_tanh": lambda y: gelu(y, True),
     "relu": lambda y: np.maximum(y, 0.0),
 }
-"""What may follow a product, by fusedOpType."""
+"""Operations after a product, by fusedOpType."""
 _OF_TWO, _GELU = ("add", "mul"), ("gelu_erf", "gelu_tanh")
 _MOST_BATCHED, _MOST_LISTED = 3, 6
 

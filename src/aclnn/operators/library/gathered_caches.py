@@ -1,4 +1,4 @@
-"""Keys and values of sequences taken out of caches of blocks: aclnnGatherPaKvCache."""
+"""Gathering of sequences' keys and values from block caches: aclnnGatherPaKvCache."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _has_columns(call: Call) -> bool:
 
 
 def _place_of_size(call: Call) -> int:
-    """The dimension of a cache that counts the tokens of a block."""
+    """Return the dimension of a cache that indexes the tokens of a block."""
     return 2 if _has_columns(call) else 1
 
 

@@ -1,4 +1,4 @@
-"""Gates of mixtures of experts choose for each row those with the greatest scores: aclnnMoeGatingTopK, …Softmax …"""
+"""Gates of mixtures of experts, which choose the experts with the largest scores: aclnnMoeGatingTopK, …Softmax …"""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _finished(call: Call, name: str) -> str | None:
 
 def _softmax(x: Any) -> Any:
     x = x.astype(np.float64)
-    with np.errstate(invalid="ignore"):  # of infinite scores
+    with np.errstate(invalid="ignore"):  # infinite scores
         shares = np.exp(x - x.max(-1, keepdims=True))
     return shares / shares.sum(-1, keepdims=True)
 
@@ -104,7 +104,7 @@ def _softmax_work(call: Call) -> Library | None:
 
 
 def _chosen_of(scores: Any, finished: Any, count: int) -> tuple[Any, Any]:
-    """Return the greatest scores and their experts, in rows that are finished the number of experts."""
+    """Return the largest scores and their experts; in finished rows the number of experts instead."""
     values, experts = sort_along(scores, -1, True, count)
     if finished is not None:
         experts[finished] = scores.shape[-1]
@@ -144,7 +144,7 @@ def _second_softmax_work(call: Call) -> Library | None:
 def _softmax_checks(
     dtypes: Callable[[Product], Collection[D]], outputs: tuple[str, ...], *tiling: Check
 ) -> tuple[Check, ...]:
-    """Check scores, flags, and outputs of the first k."""
+    """Check scores, flags, and outputs of the top k."""
     return (
         present("x", *outputs),
         public_format("x", _FINISHED, *outputs),
@@ -168,7 +168,7 @@ def _softmax_checks(
 _SOFTMAX, _SIGMOID, _ROOT_OF_SOFTPLUS = range(3)
 
 
-#: The scores of experts, by normType.
+#: Functions that turn logits into scores, by normType.
 _NORMS: Mapping[int, Callable[[Any], Any]] = {
     _SOFTMAX: _softmax,
     _SIGMOID: lambda x: logistic(x.astype(np.float64)),
@@ -179,7 +179,7 @@ _TABLE = ("inputIdsOptional", "tid2eidOptional")
 _LARGEST, _TWO_LARGEST = 0, 1
 _MOST_EXPERTS, _BLOCK = 2048, 32
 _MOST_OF_TABLE = 64
-"""Experts of a row that a table names."""
+"""Number of experts in a row of a table."""
 
 
 def _group_size(call: Call) -> int:
@@ -187,7 +187,7 @@ def _group_size(call: Call) -> int:
 
 
 def _in_groups(call: Call) -> bool:
-    """Whether groups reject experts; where they are single, or all stay, they do not."""
+    """Return True if groups can exclude experts: not if there is one group, or all are kept."""
     return call["groupCount"] not in (call["kGroup"], call["x"].shape[1])
 
 

@@ -1,4 +1,4 @@
-"""aclnnMoeGatingTopKBackward: back through the weights of chosen experts to all scores."""
+"""aclnnMoeGatingTopKBackward: gradient of the chosen experts' weights for all scores."""
 
 from __future__ import annotations
 

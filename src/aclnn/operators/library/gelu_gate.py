@@ -1,4 +1,4 @@
-"""aclnnGeluMul and aclnnFatreluMul, functions of half of the columns times the rest; aclnnGeluQuant, Gelu quantised."""
+"""aclnnGeluMul and aclnnFatreluMul, gates of half of the columns; aclnnGeluQuant, quantised GELU."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_COLUMNS, _MOST_ROWS = 1024, 200_000
 
 
 def gelu(x: Any, is_tanh: bool) -> Any:
-    """Return x times the normal distribution's probability below it, or the approximation by tanh."""
+    """Return x times the normal distribution function, or its tanh approximation."""
     if is_tanh:
         return x * 0.5 * (1 + np.tanh(float(SQRT_2_OVER_PI) * (x + float(CUBIC) * x**3)))
     return x * 0.5 * erfc(-x / math.sqrt(2))

@@ -1,4 +1,4 @@
-"""Products of matrices in groups, as mixtures of experts need them.
+"""Grouped matrix products, as used by mixtures of experts.
 
 They are aclnnGroupedMatmul, its V2 to V5, and aclnnGroupedMatmulWeightNz.
 """
@@ -45,7 +45,7 @@ TUNED = Parameter(
     c_type="aclIntArray *",
 )
 _QUANTIZATION = ("scaleOptional", "offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
-#: Of V4 and later alone, and null: before the list of groups, after it, results.
+#: Parameters of V4 and later that must be null: before the list of groups, after it, results.
 _MORE = (
     ("perTokenScaleOptional",),
     ("activationInputOptional", "activationQuantScaleOptional", "activationQuantOffsetOptional"),
@@ -53,9 +53,9 @@ _MORE = (
 )
 _SCALE, _ROW_SCALE = _QUANTIZATION[0], _MORE[0][0]
 _BITS = (D.UINT64, D.INT64)
-"""Data types of scales as aclnnTransQuantParamV2 makes them."""
+"""Data types of scales made by aclnnTransQuantParamV2."""
 _IN_BLOCKS = 6
-"""The version whose weights are blocks, whatever their format is called."""
+"""Version whose weights are always in blocks, whatever their format."""
 _VERSIONS = {
     "grouped_matmul": 1,
     **{f"grouped_matmul_v{number}": number for number in range(2, _IN_BLOCKS)},
@@ -66,19 +66,19 @@ _MOST_DIMS = 6
 _MOST_INNER = 2**16 - 1
 _MOST, _ALIGNED_BYTES = 2**31 - 1, 32
 _BLOCK = (16, 16)
-"""Rows and columns of a block of 16 bits."""
-#: What groups divide: nothing, the rows of x, the columns of x with the rows of the weight.
+"""Rows and columns of a block of 16-bit elements."""
+#: What is divided into groups: nothing, the rows of x, or the columns of x and the rows of the weight.
 _NONE, _ROWS, _INNER = -1, 0, 2
 _NO_ENDS = f"{_GROUPS}: expected the ends of groups, got null"
 _TENSORS = "where the tensors of a list end"
-#: What the list of groups has of each: its end, its size.
+#: Content of the list of groups: ends, or sizes.
 _ENDS, _SIZES = 0, 1
 
 Shape = tuple[int, ...]
 
 
 def listed(name: str, meaning: str, optional: bool = False) -> Parameter:
-    """An input list of tensors."""
+    """Declare an input list of tensors."""
     return Parameter(name, name, Kind.INPUT_LIST, meaning, optional=optional)
 
 
@@ -87,12 +87,12 @@ def _version(call: Call) -> int:
 
 
 def _of_numbers(call: Call) -> bool:
-    """True where the list of groups is one of numbers, and no tensor."""
+    """Return True if the list of groups is an array of numbers rather than a tensor."""
     return _version(call) < 3
 
 
 def _kind(call: Call) -> int:
-    """Return what groups divide, which the first version shows by the lists that it is given."""
+    """Return what is divided into groups, which for the first version follows from the given lists."""
     if _version(call) > 1:
         return int(call["groupType"])
     counts = [len(call[name]) for name in ("x", "weight", "y")]
@@ -108,24 +108,24 @@ def _lists(call: Call) -> tuple[str, ...]:
 
 
 def _is_stacked(call: Call) -> bool:
-    """True where one weight of three dimensions holds those of all groups."""
+    """Return True if a single 3-D weight holds those of all groups."""
     return _kind(call) == _ROWS and len(call["weight"]) == 1 and len(call["weight"][0].shape) == 3
 
 
 def _is_one(call: Call) -> bool:
-    """True where all groups lie in one tensor each of x, weight and y."""
+    """Return True if x, weight and y are each a single tensor for all groups."""
     return _is_stacked(call) or (_kind(call) == _INNER and call["splitItem"] > 1)
 
 
 def _groups(call: Call) -> int:
-    """The number of products."""
+    """Return the number of products."""
     if _is_stacked(call):
         return int(call["weight"][0].shape[0])
     return int(call[_result(call)][0].shape[0]) if _is_one(call) else len(call["weight"])
 
 
 def _is_left_out(call: Call, name: str) -> bool:
-    """True for a list of no tensors, of one of shape [0], or, before the 950 products, that begins with null."""
+    """Return True for an empty list, one with shape [0], or, before the 950 class, one that begins with null."""
     tensors = call[name]
     if not tensors:
         return tensors is not None
@@ -135,14 +135,14 @@ def _is_left_out(call: Call, name: str) -> bool:
 
 
 def _with_nulls(call: Call) -> Call:
-    """The call with null for each optional list that counts as such."""
+    """Return the call with null for each optional list that counts as absent."""
     names = (p.name for p in call.operator.parameters if p.optional and p.kind in LISTS)
     left_out = dict.fromkeys(name for name in names if _is_left_out(call, name))
     return replace(call, arguments={**call.arguments, **left_out}) if left_out else call
 
 
 def _of_given_lists(check: Check) -> Check:
-    """The check of a call without the lists that count as null."""
+    """Apply the check to the call without absent lists."""
     return replace(check, complaint=lambda call: check.complaint(_with_nulls(call)))
 
 
@@ -153,12 +153,12 @@ def _few(call: Call, name: str) -> str | None:
 
 
 def _in_blocks(call: Call) -> bool:
-    """True where weights are called blocks."""
+    """Return True if weights are labelled as blocks."""
     return _version(call) == _IN_BLOCKS or call["weight"][0].format == Format.FORMAT_FRACTAL_NZ
 
 
 def _of_integers(call: Call) -> bool:
-    """True for products of INT8, which scales follow."""
+    """Return True for INT8 products, which are followed by scales."""
     return _version(call) > 3 and bool(call["x"]) and call["x"][0].dtype == D.INT8
 
 
@@ -315,7 +315,7 @@ def _ranks(call: Call, name: str, at: int) -> str | None:
 
 
 def _weight_format(call: Call, name: str, at: int) -> str | None:
-    """Blocks of 16 bits are before the 950 products what they are without that label."""
+    """Accept the label of blocks for 16-bit weights; before the 950 class it does not change their layout."""
     tensor = call[name][at]
     if tensor.format == Format.FORMAT_FRACTAL_NZ and tensor.dtype != D.FLOAT and call.product not in CLASS_950:
         return None
@@ -344,7 +344,7 @@ def _extents(call: Call, name: str, at: int) -> str | None:
 
 
 def _shapes(call: Call) -> tuple[list[Shape], list[Shape]]:
-    """Expected last two dimensions of weights, and shapes of outputs; -1 is any extent."""
+    """Return the expected last two dimensions of weights, and shapes of outputs; -1 matches any extent."""
     x, weight = ([tensor.shape for tensor in call[name]] for name in ("x", "weight"))
     n = weight[0][-1]
     if _kind(call) == _NONE:
@@ -405,7 +405,7 @@ def _group_list(call: Call) -> str | None:
 
 
 def _sizes(call: Call) -> list[int] | None:
-    """The sizes of groups where tensors of a list have them."""
+    """Return the sizes of groups if they follow from a list of tensors."""
     if len(call["x"]) > 1 or _kind(call) == _NONE:
         return [tensor.shape[0] for tensor in call["x"]]
     if _kind(call) == _ROWS:
@@ -470,7 +470,7 @@ def _short(call: Call, name: str, at: int) -> str | None:
 
 
 def parts_between(ends: Any, most: int, name: str = _GROUPS) -> list[slice]:
-    """The groups between ends; the name is that of their tensor."""
+    """Return the slices between ends; ``name`` is the name of the tensor of ends."""
     before = [0, *ends[:-1].tolist()]
     wrong = next(
         (at for at, (begin, end) in enumerate(zip(before, ends, strict=True)) if not begin <= end <= most), None
@@ -482,7 +482,7 @@ def parts_between(ends: Any, most: int, name: str = _GROUPS) -> list[slice]:
 
 
 def ends_of(sizes: Any, name: str = _GROUPS) -> Any:
-    """The ends of groups of such sizes."""
+    """Return the ends of groups of given sizes."""
     negative = np.flatnonzero(sizes < 0)
     if len(negative):
         raise IndexError(f"{name}[{negative[0]}]: expected a size of at least 0, got {sizes[negative[0]]}")
@@ -537,7 +537,7 @@ def _work(call: Call) -> Library | None:
         products = tuple(operand @ factor + term for operand, factor, term in zip(x, weight, terms, strict=True))
         return np.concatenate(products) if kind == _ROWS else products
 
-    # Rows after the last group stay.
+    # Rows after the last group are not written.
     stays = places[result] if divided and not several else []
     inputs = (*places["x"], *places["weight"], *places[_BIAS], *([_GROUPS] if grouped else []), *stays)
     return Library(multiply, inputs, tuple(places[result]))

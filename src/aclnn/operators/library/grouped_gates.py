@@ -1,4 +1,4 @@
-"""SwiGLU of products of groups of rows, quantised again: aclnnGroupedMatmulSwigluQuant, V2 and variants WeightNZ."""
+"""SwiGLU of grouped products, requantised: aclnnGroupedMatmulSwigluQuant, V2 and WeightNZ variants."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _FOUR_BITS, _BITS = (D.INT4, D.INT32), (D.UINT64, D.INT64)
 _BLOCK_OF_FOUR_BITS = (16, 64)
 _MOST_INNER, _MOST_INNER_OF_FOUR_BITS, _MOST_COLUMNS = 2**16 - 1, 19999, 10240
 _HALF = 8
-"""What is taken from x beside weights of four bits, whose lower halves are unsigned, and comes back with ``bias``."""
+"""Offset subtracted from x with 4-bit weights, whose low halves are unsigned; ``bias`` compensates for it."""
 _ASSISTANT = "weightAssistMatrix"
-"""What the second version has in the place of ``bias``, in a list as the weight and its scale."""
+"""List that replaces ``bias`` in the second version."""
 _LISTS = ("weight", "weightScale", _ASSISTANT)
 
 
@@ -76,7 +76,7 @@ def _of_rows_of_eight_bits(*checks: Check) -> tuple[Check, ...]:
 
 
 def _inner(call: Call) -> int:
-    """The columns of x."""
+    """Return the number of columns of x."""
     x = call["x"]
     columns: int = x.shape[1]
     return columns * IN_INT32 if x.dtype == D.INT32 else columns
@@ -97,7 +97,7 @@ def _smoothing(call: Call) -> str | None:
 
 
 def _columns(call: Call) -> int:
-    """The columns of a product, which blocks may exceed."""
+    """Return the number of columns of a product, which may be less than that of the blocks."""
     shape: Shape = call["weightScale"].shape
     return shape[-1]
 
@@ -156,7 +156,7 @@ def _count(call: Call) -> str | None:
 
 
 def _matrix(weight: Any, inner: int, columns: int) -> Any:
-    """Return the matrix that a group's weight is, from its blocks if it lies in such."""
+    """Return a group's weight as a matrix, from blocks if necessary."""
     if weight.ndim == 2:
         return weight
     whole = weight.transpose(1, 2, 0, 3)
@@ -164,13 +164,13 @@ def _matrix(weight: Any, inner: int, columns: int) -> Any:
 
 
 def _product(x: Any, matrix: Any, factors: Any) -> Any:
-    """Multiply integers; as many rows of the matrix for each row of factors have these."""
+    """Multiply integers; each row of factors applies to equally many rows of the matrix."""
     parts = zip(np.split(x, len(factors), -1), np.split(matrix, len(factors)), factors, strict=True)
     return sum(integer_product(left, right, (len(x), matrix.shape[1])) * row for left, right, row in parts)
 
 
 def _single(call: Call) -> Call:
-    """The call with the only tensors of its lists in their places."""
+    """Return the call with the single tensors of its lists in place of the lists."""
     return replace(call, arguments={**call.arguments, **{name: (call[name] or (None,))[0] for name in _LISTS}})
 
 
@@ -251,7 +251,7 @@ _RESULTS = (
 
 
 def _checks(assistant: str, rows: tuple[Check, ...], smooth: tuple[Check, ...], *layout: Check) -> tuple[Check, ...]:
-    """The checks of tensors that are not null; those of the types of rows, and of what they are smoothed by."""
+    """Return the checks of required tensors, of the types of rows, and of smoothing factors."""
     return (
         *_of_four_bits(present(assistant)),
         *_of_other_bits(null(assistant, why="of INT8 beside weights of four bits only")),

@@ -1,4 +1,4 @@
-"""Rows of experts' products of INT8 added up for their tokens: aclnnGroupedMatmulFinalizeRoutingWeightNz, V2 …"""
+"""INT8 products of experts, summed per token: aclnnGroupedMatmulFinalizeRoutingWeightNz, V2 …"""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _work(call: Call) -> Library:
 
 
 def _added(call: Call, optional: tuple[str, ...], groups_name: str, index_name: str) -> Callable[..., Any]:
-    """Return what adds up products of groups of rows; the last of ``optional`` may be rows that are shared."""
+    """Return the function that sums grouped products; the last of ``optional`` may be the shared expert's rows."""
     sized, shape, begin = bool(call["groupListType"]), call["out"].shape, call["sharedInputOffset"]
     weight = float32(call["sharedInputWeight"])
 
@@ -215,14 +215,14 @@ _OF_FOUR_BITS = ("scaleOptional", "biasOptional")
 _OF_ROWS = (_ROW_SCALE, "logitOptional", "rowIndexOptional")
 _LISTED, _ADDED = "groupListOptional", "sharedInputOptional"
 _HALF = 8
-"""What is taken from x1 beside weights of four bits, and comes back with the bias."""
+"""Offset subtracted from x1 with 4-bit weights; the bias compensates for it."""
 _WORDS = Parameter("x2", "x2", Kind.INPUT, "(groups, K, N); INT4, or eight in an INT32", c_type="aclTensor *")
 _OFFSET = "offsetOptional"
 _WITHOUT_KERNEL = ("antiquantScaleOptional", "antiquantOffsetOptional")
 
 
 def _matrices(call: Call) -> Shape:
-    """The groups, rows and columns of x2, eight of which an INT32 holds."""
+    """Return the number of groups, rows and columns of x2, of which eight share an INT32."""
     groups, rows, columns = call["x2"].shape
     return groups, rows, columns * (IN_INT32 if call["x2"].dtype == D.INT32 else 1)
 

@@ -35,7 +35,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-#: That groups divide the rows of both factors, which the products sum over.
+#: Group type in which groups divide the rows of both factors, over which the products sum.
 _INNER = 2
 _ENDS, _SIZES = 0, 1
 

@@ -39,7 +39,7 @@ from aclnn.operators.library.quantized_norms import reciprocal_rms
 _HALVES = (D.FLOAT16, D.BF16)
 _STREAMS = (4, 6, 8)
 _PADDED = 8
-"""Row length of the intermediate results that Sinkhorn keeps."""
+"""Row length of the intermediate results saved by Sinkhorn."""
 _MOST_ITERATIONS, _WIDEST, _BLOCK = 100, 100000, 128
 _KEPT = ("normOut", "sumOut")
 _GIVEN = ("x", "hRes", "hOut", "hPost")
@@ -62,7 +62,7 @@ def _iterations(call: Call) -> str | None:
 
 
 def _is_kept(call: Call, name: str) -> bool:
-    """Tell whether the results of all steps go there: a tensor of one element counts as none."""
+    """Return True if all steps' results are to be saved: a tensor of one element counts as absent."""
     return call[name] is not None and call[name].size != 1
 
 
@@ -78,7 +78,7 @@ def _both_or_neither(call: Call) -> str | None:
 
 
 def _as_listed(call: Call, name: str) -> tuple[int, ...]:
-    """The shape that the document lists for what is kept of all steps."""
+    """Return the documented shape of the saved steps' results."""
     *batch, rows, columns = call["x"].shape
     return (2 * call["numIters"], rows, *((columns,) if name == _KEPT[0] else ()), *batch)
 
@@ -93,7 +93,7 @@ def _room(call: Call, name: str) -> str | None:
 
 
 def _kept(call: Call, name: str, values: Any, batch: int) -> Any:
-    """Lay out the results of all steps as their tensor does: batch dimensions last, or rows padded."""
+    """Arrange all steps' results as in their tensor: batch dimensions last, or rows padded."""
     shape = call[name].shape
     if shape == _as_listed(call, name):
         return np.moveaxis(values, range(1, 1 + batch), range(-batch, 0))
@@ -153,7 +153,7 @@ def _sinkhorn_gradient_work(call: Call) -> Library | None:
 
 
 def _shape_of(name: str) -> Callable[[Call], tuple[int, ...]]:
-    """Return the shape of what goes with x of that name: streams by streams, one row for all, a number for each."""
+    """Return the shape of a tensor that accompanies x: streams × streams, one row for all, or one number per stream."""
 
     def shape(call: Call) -> tuple[int, ...]:
         *batch, streams, width = call["x"].shape
@@ -185,7 +185,7 @@ def _inputs(call: Call) -> tuple[str, ...]:
 
 
 def _mixed(x: Any, res: Any, transposed: bool) -> Any:
-    """Streams as sums of all streams by a matrix."""
+    """Mix the streams by a matrix."""
     res = res.astype(np.float64)
     return (res.swapaxes(-1, -2) if transposed else res) @ x.astype(np.float64)
 

@@ -1,7 +1,7 @@
-"""Training of an indexer of keys by attention: aclnnSparseLightningIndexerGradKLLoss with its V2, and of all keys
+"""Training of a key indexer by attention: aclnnSparseLightningIndexerGradKLLoss with its V2, and for all keys
 aclnnDenseLightningIndexerGradKLLoss, aclnnDenseLightningIndexerSoftmaxLse.
 
-The loss is the divergence of the indexer's shares of keys from those of attention, averaged over its heads.
+The loss is the divergence of the indexer's distribution over keys from attention's, averaged over attention's heads.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ from aclnn.operators.library.sparse_attention import chosen
 Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
 _INDEX_ELEMENTS, _INDEX_HEADS, _HEADS, _PAIR_950 = 128, (8, 16, 32, 64), (32, 64, 128), (48, 24)
-"""Of an indexer, and heads of attention; both of a further pair on Ascend 950."""
+"""Elements and heads of an indexer, and heads of attention; another pair of head counts on Ascend 950."""
 _ROPE = 64
 
 
 class _Names(NamedTuple):
-    """What functions call their arguments."""
+    """Names of the functions' arguments."""
 
     indexer: tuple[str, str, str]
     """Queries, keys and weights of the indexer."""
@@ -89,7 +89,7 @@ def _layout(names: _Names, call: Call) -> str:
 
 
 def _tokens(names: _Names, call: Call) -> list[tuple[Array, Array]]:
-    """Return the rows of queries and of keys of each sample."""
+    """Return the rows of queries and keys of each sample."""
     is_packed = _layout(names, call) == PACKED
     rows = [
         token_rows(_layout(names, call), call[name].shape, call[lengths] if is_packed else None)
@@ -99,7 +99,7 @@ def _tokens(names: _Names, call: Call) -> list[tuple[Array, Array]]:
 
 
 def _queries(tokens: list[tuple[Array, Array]]) -> Iterator[tuple[Any, Array]]:
-    """Yield each query's row and those of the keys that it sees."""
+    """Yield each query's row and the rows of the keys visible to it."""
     for rows, columns in tokens:
         for row, seen in zip(rows, visible(CAUSAL, len(rows), len(columns)), strict=True):
             yield row, columns[:seen]
@@ -110,7 +110,7 @@ def _flat(x: Array) -> Array:
 
 
 def _of_heads(x: Array, tokens: int) -> Array:
-    """Return a statistic (…, heads, tokens, heads) as (tokens, heads)."""
+    """Rearrange a statistic (…, heads, tokens, heads) as (tokens, heads)."""
     if x.ndim == 4:
         return np.moveaxis(x, 1, 2).reshape(tokens, -1)
     return x.swapaxes(0, 1).reshape(tokens, -1)
@@ -136,7 +136,7 @@ def _lse_work(call: Call) -> Library | None:
 
 
 def _gradient_work(names: _Names) -> Callable[[Call], Library | None]:
-    """Return the work of the gradients: of chosen keys, or of all where statistics of the indexer are given."""
+    """Return the work of the gradients: for chosen keys, or for all if the indexer's statistics are given."""
     is_dense = names is _DENSE
 
     def work(call: Call) -> Library | None:
@@ -194,7 +194,7 @@ def _gradient_work(names: _Names) -> Callable[[Call], Library | None]:
 
 
 def _dimensions(names: _Names, *tensors: str) -> Check:
-    """Require the dimensions of the layout, none of 0."""
+    """Require the rank of the layout, and no empty dimension."""
 
     def complain(call: Call, name: str) -> str | None:
         layout, got = _layout(names, call), call[name].shape
@@ -206,7 +206,7 @@ def _dimensions(names: _Names, *tensors: str) -> Check:
 
 
 def _ends(names: _Names) -> tuple[Check, ...]:
-    """Require rising ends of packed sequences, up to the tokens, as many of keys as of queries."""
+    """Require increasing ends of packed sequences within the tokens, equally many for keys and queries."""
 
     def of(which: int) -> Callable[[Call], str | None]:
         name = names.lengths[which]
@@ -227,7 +227,7 @@ def _ends(names: _Names) -> tuple[Check, ...]:
 
 
 def _indexer(names: _Names) -> tuple[Check, ...]:
-    """The rules of layouts and of the indexer's tensors."""
+    """Return the checks of layouts and of the indexer's tensors."""
     query, key, weights = names.indexer
 
     def heads(call: Call) -> str | None:
@@ -261,7 +261,7 @@ def _tokens_of(names: _Names, call: Call) -> tuple[int, ...]:
 
 
 def _attention(names: _Names, elements: int) -> tuple[Check, ...]:
-    """The rules of the tensors of attention: of as many heads of keys, or of one."""
+    """Return the checks of attention's tensors, with one head of keys or as many as the queries."""
     is_dense = names is _DENSE
 
     def query(call: Call) -> str | None:
@@ -319,7 +319,7 @@ def _numbers(call: Call) -> str | None:
 
 
 def _columns(halves: int, further: tuple[D, ...], outputs: bool) -> Callable[[Product], list[tuple[D, ...]]]:
-    """Return the columns: tensors of 16 bits, weights, others, and the gradients with the loss."""
+    """Return the combinations of data types: 16-bit tensors, weights, others, then gradients and loss."""
 
     def columns(product: Product) -> list[tuple[D, ...]]:
         return [
@@ -356,7 +356,7 @@ _MASK = (
 
 
 def _gradients(name: str, names: _Names, has_sinks: bool = False) -> Operator:
-    """Declare the loss and its gradients: of all keys, or of chosen ones, with sinks or without."""
+    """Declare the loss and its gradients: for all keys, or for chosen ones, with or without sinks."""
     is_dense = names is _DENSE
     sinks = (optional_in(_SINKS, "a score for each head of attention; FLOAT"),) if has_sinks else ()
     beside = "(B, S, N, 64), or (T, N, 64) with TND"

@@ -1,4 +1,4 @@
-"""Elements by their indices, read and written (aclnnIndex, aclnnGather …); where a tensor is not zero."""
+"""Indexing, reads and writes (aclnnIndex, aclnnGather …); and positions of nonzero elements."""
 
 from __future__ import annotations
 
@@ -74,17 +74,17 @@ _INDEXED = on_950({D.COMPLEX64}, REAL)
 _FILLED = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT64, D.BOOL)
 _FILLED_BY_TENSOR = on_950(REAL, _FILLED)
 _FAST = (D.FLOAT, D.FLOAT16, D.BF16, D.INT32, D.INT16)
-"""Data types that aclnnIndexAddV2 takes in its fast mode."""
+"""Data types of aclnnIndexAddV2's fast mode."""
 
 
 _KINDS = frozenset({D.INT32, D.INT64, D.BOOL, D.UINT8})
 
 
 def _given(call: Call) -> dict[int, Any]:
-    """The index tensors by dimension.
+    """Return the index tensors by dimension.
 
-    torch_npu gives a tensor of shape [0] and the elements' data type for a dimension that is not indexed. So one of
-    another type is an index that selects nothing, and so is any where there are no others.
+    torch_npu passes a tensor of shape [0] and of the elements' data type for a dimension that is not indexed. So a
+    tensor of shape [0] of another type is an empty index, as is any if there are no other indices.
     """
     elements = call[call.operator.parameters[0].name].dtype
     listed = {at: tensor for at, tensor in enumerate(call["indices"]) if tensor is not None}
@@ -110,7 +110,7 @@ def _public_index(call: Call, name: str, at: int) -> str | None:
 
 
 def _selector(call: Call) -> Callable[..., tuple[Any, ...]]:
-    """From the arrays of indices what NumPy selects by, as PyTorch does."""
+    """Convert arrays of indices to NumPy's index, with PyTorch's semantics."""
     places, count = list(_given(call)), len(call["indices"])
 
     def select(*arrays: Any) -> tuple[Any, ...]:
