@@ -1,7 +1,7 @@
-"""Products of experts whose rows ranks exchange: aclnnAlltoAllvGroupedMatMul and aclnnGroupedMatMulAlltoAllv.
+"""Expert products with exchange of rows between ranks: aclnnAlltoAllvGroupedMatMul and aclnnGroupedMatMulAlltoAllv.
 
-Counts have a number for each expert of each rank, those of a rank together. Rows that ranks exchange lie in the same
-order; those that experts multiply lie by expert, and of each expert by rank.
+Counts hold a number per rank and expert, ordered by rank. Exchanged rows are in the same order; rows to be multiplied
+are ordered by expert, and for each expert by rank.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _ENGINES = {
 
 
 def _weight(call: Call) -> Shape:
-    """Experts, rows and columns that multiply."""
+    """Return the number of experts, and of rows and columns of their matrices."""
     experts, rows, columns = call["gmmWeight"].shape
     return (experts, columns, rows) if call["transGmmWeight"] else (experts, rows, columns)
 
@@ -107,7 +107,7 @@ def _shared_fits(call: Call) -> str | None:
 
 
 def _direct(call: Call) -> bool:
-    """Return True where cores exchange rows themselves, for which other limits hold."""
+    """Return True if cores exchange rows themselves, with different limits."""
     return call.arguments.get("commMode") == _DIRECT
 
 
@@ -159,7 +159,7 @@ def _ranks(call: Call) -> str | None:
 
 
 def _blocks(counts: Any) -> list[list[slice]]:
-    """Return for each rank the rows of each expert, where those of an expert lie together."""
+    """Return, for each rank, the rows of each expert in an order by expert."""
     ends = np.cumsum(counts.T.reshape(-1)).reshape(counts.T.shape)
     return [
         [slice(end - count, end) for end, count in zip(*pair, strict=True)] for pair in zip(ends.T, counts, strict=True)
@@ -167,7 +167,7 @@ def _blocks(counts: Any) -> list[list[slice]]:
 
 
 def _multiply(rows: Any, weights: Any, counts: Any) -> Any:
-    """Multiply rows, by expert, with the expert's matrix."""
+    """Multiply rows, ordered by expert, by the experts' matrices."""
     ends = np.cumsum(counts.sum(0))
     found = np.empty((len(rows), weights.shape[2]), np.float32)
     for begin, end, weight in zip((0, *ends), ends, weights, strict=False):
@@ -207,7 +207,7 @@ def _work(before: bool) -> Callable[[Call], Library]:
 
 
 def _operator(before: bool, version: str) -> Operator:
-    """Declare a product before or after which ranks exchange rows; the second version names an engine."""
+    """Declare a product before or after an exchange of rows; the second version names an engine."""
     name = f"{'allto_allv_grouped_mat_mul' if before else 'grouped_mat_mul_allto_allv'}{version}"
     ranks = (
         _RANKS

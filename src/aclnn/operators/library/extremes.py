@@ -1,4 +1,4 @@
-"""The least, the greatest, the middle elements, of all or along dimensions, and where they are."""
+"""Minima, maxima and medians, of all elements or along dimensions, with their indices."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _extreme(name: str, summary: str, function: Callable[[Any], Any]) -> Operato
 def _extreme_place(
     name: str, header: str, word: str, more: Collection[D] = (), checks: tuple[Check, ...] = ()
 ) -> Operator:
-    """Declare an operator that returns the places of the greatest or the least elements; ``more`` types on 950."""
+    """Declare an operator that returns indices of maxima or minima; ``more`` lists further types on the 950 class."""
 
     def work(call: Call) -> Library | None:
         if call["self"].size * call["out"].size == 0:
@@ -93,7 +93,7 @@ def _extreme_place(
 
 
 def _along(place: Callable[..., Any]) -> Callable[..., tuple[Any, Any]]:
-    """The elements at the indices that ``place`` returns, and the indices."""
+    """Return the elements at the indices that ``place`` returns, and the indices."""
 
     def find(values: Any, axes: Shape) -> tuple[Any, Any]:
         if not axes:
@@ -118,12 +118,12 @@ _BOTH_TYPES = same_dtype("minOut", "self"), same_dtype("maxOut", "self")
 
 
 def _ranked(values: Any, axes: Shape, rank: int) -> tuple[Any, Any]:
-    """The elements of a rank from 0 on along a dimension, NaN the greatest, and where they are."""
+    """Return the elements of a 0-based rank along a dimension, with NaN as the largest, and their indices."""
     return _along(lambda array, dim: np.argsort(array, dim, kind="stable").take(rank, dim))(values, axes)
 
 
 def _middle(values: Any, axes: Shape) -> tuple[Any, Any]:
-    """The lower of two middle elements, NaN where there is one, and where they are."""
+    """Return the lower median, NaN if there is any, and its index."""
 
     def place(array: Any, dim: int) -> Any:
         middle = np.argsort(array, dim, kind="stable").take((array.shape[dim] - 1) // 2, dim)
@@ -134,7 +134,7 @@ def _middle(values: Any, axes: Shape) -> tuple[Any, Any]:
 
 
 def _middle_number(values: Any, axes: Shape) -> tuple[Any, Any]:
-    """The lower of two middle elements of those that are numbers, NaN where there is none, and where they are."""
+    """Return the lower median of the elements that are not NaN, NaN if there is none, and its index."""
 
     def place(array: Any, dim: int) -> Any:
         middle = np.maximum((~np.isnan(array)).sum(dim, keepdims=True) - 1, 0) // 2
@@ -146,7 +146,7 @@ def _middle_number(values: Any, axes: Shape) -> tuple[Any, Any]:
 def _kth(call: Call) -> str | None:
     shape = call["self"].shape or (1,)
     if not -len(shape) <= call["dim"] < len(shape):
-        return None  # a later check tells
+        return None  # reported by a later check
     most = shape[call["dim"]]
     return None if 1 <= call["k"] <= most else f"k: expected from 1 to {most} (the elements along dim), got {call['k']}"
 
@@ -154,7 +154,7 @@ def _kth(call: Call) -> str | None:
 def _medians(
     prefix: str, out: str, what: str, nan: str, function: Callable[[Any, Shape], tuple[Any, Any]]
 ) -> tuple[Operator, Operator]:
-    """The middle element of all, and those along a dimension."""
+    """Declare the median of all elements, and that along a dimension."""
     return (
         library_operator(
             f"{prefix}median",
@@ -188,7 +188,7 @@ def _medians(
 
 
 OPERATORS = (
-    # NaN is both the least and the greatest number.
+    # NaN is both the smallest and the largest number.
     _extreme("min", "Least element.", np.min),
     _extreme("max", "Greatest element.", np.max),
     _extreme_place("arg_max", "argmax", "greatest", (D.UINT16,)),

@@ -137,14 +137,14 @@ def _has_mask(call: Call) -> bool:
 
 
 def _selection(call: Call) -> tuple[int, ...] | None:
-    """The shape of what indices select, no masks among them; None if they do not broadcast."""
+    """Return the shape selected by indices, without masks among them; None if they do not broadcast."""
     try:
-        # Views of one element have the shape that NumPy gives the selection.
+        # Views of a single element have the shapes from which NumPy derives the selection's.
         arrays = {at: np.broadcast_to(np.intp(0), tensor.shape) for at, tensor in _given(call).items()}
         chosen = tuple(arrays.get(at, slice(None)) for at in range(len(call["indices"])))
         elements = call[call.operator.parameters[0].name].shape
         return np.broadcast_to(np.int8(0), tuple(n or 1 for n in elements))[chosen].shape
-    except (IndexError, ValueError):  # they do not broadcast, or an extent is negative
+    except (IndexError, ValueError):  # no broadcasting, or a negative extent
         return None
 
 
@@ -160,7 +160,7 @@ _TOGETHER = rule("shapes that broadcast: indices", _together)
 
 def _selected_shape(call: Call) -> str | None:
     if _has_mask(call):
-        return None  # how many there are depends on data
+        return None  # the number of elements depends on data
     expected, got = _selection(call), call["out"].shape
     assert expected is not None
     selects_nothing = any(tensor is not None and tensor.shape == (0,) for tensor in call["indices"])
@@ -174,7 +174,7 @@ def _new_values(call: Call) -> str | None:
         return None
     expected, got = _selection(call), call["values"].shape
     assert expected is not None
-    more = max(len(got) - len(expected), 0)  # dimensions, which may be there if they are of extent 1
+    more = max(len(got) - len(expected), 0)  # additional dimensions, which may have extent 1
     fits = got[:more] == (1,) * more and broadcast_shape(got[more:], expected) == expected
     if fits or 0 in expected:
         return None
@@ -209,7 +209,7 @@ def _put_work(call: Call) -> Library | None:
 
 
 def _within(name: str, *others: str) -> Check:
-    """An index has as many dimensions as the tensor, and no greater extents than it but along dim, nor than others."""
+    """Require an index with the tensor's rank, and extents within its own (except along dim) and the others'."""
 
     def complain(call: Call) -> str | None:
         shape, got = call[name].shape or (1,), call["index"].shape or (1,)
@@ -230,7 +230,7 @@ def _within(name: str, *others: str) -> Check:
 
 
 def _corner(values: Any, shape: tuple[int, ...], along: int | None = None) -> Any:
-    """The first elements along each dimension but one."""
+    """Return the leading elements, as many as in a shape, along each dimension except one."""
     return values[tuple(slice(None) if at == along else slice(n) for at, n in enumerate(shape))]
 
 
@@ -242,7 +242,7 @@ def _gather(self: Any, index: Any, dim: int) -> Any:
 
 
 def _open(index: Any, dim: int) -> tuple[Any, ...]:
-    """Indices of all dimensions, those along one given."""
+    """Return open-mesh indices of all dimensions, with those along one given."""
     grid: list[Any] = list(np.ogrid[tuple(slice(n) for n in index.shape)])
     grid[dim % index.ndim] = index
     return tuple(grid)
@@ -360,7 +360,7 @@ def _added(self: Any, index: Any, source: Any, alpha: Any, dim: int) -> Any:
     result = np.array(np.atleast_1d(self), dtype=wide, order="C")
     along = dim % result.ndim
     expect_within("index", index, 0, result.shape[along] - 1, "indices")
-    # The scalar has a type of its own.
+    # The scalar has its own type.
     factor = convert(np.asarray(alpha), result.dtype)
     values = np.atleast_1d(source).astype(wide) * factor if result.dtype != np.bool_ else np.atleast_1d(source) & factor
     _add_chosen(result, (slice(None),) * along + (index.reshape(-1),), values)
@@ -463,7 +463,7 @@ def _rows(
     products: Collection[Product] = WITH_INFERENCE,
     dtypes: Collection[D] = NUMBERS,
 ) -> Operator:
-    """A function that selects along a dimension by one tensor of indices."""
+    """Declare a function that selects along a dimension by an index tensor."""
     return library_operator(
         name,
         formula,
@@ -560,7 +560,7 @@ def _filled(self: Any, value: Any, dim: int, index: Any) -> Any:
 
 
 def _filled_within(self: Any, index: Any, value: Any, dim: int) -> Any:
-    """Indices outside are skipped."""
+    """Fill at indices, ignoring those out of range."""
     extent = np.atleast_1d(self).shape[dim]
     return _filled(self, value, dim, index[(-extent <= index) & (index < extent)])
 

@@ -1,10 +1,9 @@
-"""aclnnFusedInferAttentionScore and what does parts of it: attention of inference, of 16-bit tensors.
+"""aclnnFusedInferAttentionScore and related functions: attention for inference on 16-bit tensors.
 
-Samples may have fewer queries and keys than their tensors, padding in front of them, keys in common, and others in
-tensors of their own or in pages. A row that is masked as a whole is zeros whatever ``innerPrecise``, and its
-softmaxLse infinite.
+Samples may have fewer queries and keys than their tensors, left padding, a common prefix of keys, and other keys in
+separate tensors or in pages. An entirely masked row is zeros whatever ``innerPrecise``, and its softmaxLse is infinite.
 
-Checks and work know arguments by the names of aclnnFusedInferAttentionScoreV5, which has all of them.
+Checks and work use the argument names of aclnnFusedInferAttentionScoreV5, which has all of them.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from aclnn.operators.library.lists import each_of, not_null, of_same_shape, publ
 from aclnn.operators.library.scores import ALL, BAND, GIVEN, ROOTS, SLOPES, Form, Shape, attend
 
 _LAYOUTS = {"BSH": "BSH", "BSND": "BSND", "BNSD": "BNSD", "BNSD_BSND": "BNSD"}
-"""Dimensions of query, keys and values; ``BNSD_BSND`` has those of BSND in its output."""
+"""Layout of query, keys and values; ``BNSD_BSND`` is BSND in the output."""
 _TYPES = (D.FLOAT16, D.BF16)
 _BIAS, _MASK, _TABLE = "pseShiftOptional", "attenMaskOptional", "blockTableOptional"
 _LENGTHS = "actualSeqLengthsOptional", "actualSeqLengthsKvOptional"
@@ -67,24 +66,24 @@ _FARTHEST = 1 << 20
 """By how much the first key may lie ahead of the first query, or behind."""
 _DEQUANTIZATIONS = "antiquantMode", "keyAntiquantMode", "valueAntiquantMode"
 _COMPRESSED = 2048
-"""Rows and columns of the masks of modes 2 to 4, which are not read: the mode itself says what is masked."""
+"""Rows and columns of the masks of modes 2 to 4, whose values are ignored: the mode determines what is masked."""
 _MOST = {"B": 65536, "N": 256, "D": 512, "S": 20971520}
-"""Largest extents of query."""
+"""Maximum extents of the query."""
 _MOST_TENSORS = 256
 _MOST_HEADS = 2**32 - 1
 _SUNK = (64, 128)
-"""Elements of heads that a sink may stand beside."""
+"""Head dimensions that support a sink."""
 _MOST_SHARED = 64
-"""Heads of queries for one of keys."""
+"""Maximum number of query heads per key head."""
 _LARGEST_BLOCK, _LARGEST_LATEST_BLOCK = 512, 1024
 _LARGEST_TOKEN = 65535
-"""Elements of all heads of a token in pages of whole tokens; aclnnPromptFlashAttention takes fewer."""
+"""Maximum elements of all heads of a token in token-wise pages; aclnnPromptFlashAttention allows fewer."""
 _MOST_UNALIGNED = 128
-"""Samples of aclnnPromptFlashAttention where heads are no multiple of 16 elements."""
+"""Maximum samples of aclnnPromptFlashAttention if the head dimension is not a multiple of 16."""
 _FUSED, _PROMPT, _INCREMENT = "fused_infer_attention_score", "prompt_flash_attention", "incre_flash_attention"
 _LATEST = f"{_FUSED}_v5"
 _WITHDRAWN = with_code(ACLNN_ERR_RUNTIME_ERROR, *on(CLASS_950, KERNEL_OF_THE_PRODUCT))
-"""What all but aclnnFusedInferAttentionScoreV5 answer on Ascend 950, whatever they are given."""
+"""Error on Ascend 950 of all functions but aclnnFusedInferAttentionScoreV5, whatever the arguments."""
 
 
 def _sizes(call: Call) -> dict[str, int]:
@@ -96,7 +95,7 @@ def _sizes(call: Call) -> dict[str, int]:
 
 
 def _is_single(call: Call) -> bool:
-    """Tell whether there is one query and rules of its own for it."""
+    """Return True if there is a single query, and the function has special rules for that."""
     return not _is_prompt(call) and not _is_latest(call) and _sizes(call)["S"] == 1
 
 
@@ -105,7 +104,7 @@ def _is_prompt(call: Call) -> bool:
 
 
 def _is_latest(call: Call) -> bool:
-    """Tell whether it is aclnnFusedInferAttentionScoreV5, with the rules of Ascend 950."""
+    """Return True for aclnnFusedInferAttentionScoreV5, with the rules of Ascend 950."""
     return call.operator.name == _LATEST
 
 
@@ -118,21 +117,21 @@ def _is_paged(call: Call) -> bool:
 
 
 def _page_layout(call: Call) -> str:
-    """The dimensions of keys: those of query, or of pages as if each were a sample."""
+    """Return the layout of keys: the query's, or that of pages as if each were a sample."""
     if not _is_paged(call):
         return _LAYOUTS[call["inputLayout"]]
     return "BSH" if len(call["key"][0].shape) == 3 else "BNSD"
 
 
 def _places(call: Call, at: int) -> int:
-    """The number of keys that a sample has room for."""
+    """Return the capacity of a sample in keys."""
     keys = call["key"]
     size = keys[at if len(keys) > 1 else 0].shape[_page_layout(call).index("S")]
     return int(size * call[_TABLE].shape[1] if _is_paged(call) else size)
 
 
 def _shared(call: Call) -> int:
-    """The number of keys before those of every sample."""
+    """Return the number of keys in the common prefix."""
     if not given(call, _PREFIXES[0]):
         return 0
     lengths = call[_PREFIX_LENGTH]
@@ -140,7 +139,7 @@ def _shared(call: Call) -> int:
 
 
 def _lengths(call: Call, which: int) -> list[int]:
-    """The queries, or the keys, of each sample."""
+    """Return the number of queries, or of keys, of each sample."""
     sizes, lengths = _sizes(call), call[_LENGTHS[which]]
     if not lengths or (which == 0 and _is_single(call)):
         return [_places(call, at) if which else sizes["S"] for at in range(sizes["B"])]
@@ -148,19 +147,19 @@ def _lengths(call: Call, which: int) -> list[int]:
 
 
 def _blocks(call: Call) -> list[int]:
-    """The pages of each sample."""
+    """Return the number of pages of each sample."""
     return [-(-length // call["blockSize"]) for length in _lengths(call, 1)]
 
 
 def _columns(call: Call) -> int:
-    """The columns that a mask and a bias have at least."""
+    """Return the minimum number of columns of a mask and a bias."""
     if _is_paged(call):
         return int(max(_blocks(call), default=0) * call["blockSize"])
     return max((_places(call, at) for at in range(len(call["key"]))), default=0) + _shared(call)
 
 
 def _padded(call: Call) -> tuple[str, ...]:
-    """Return the tensors that say by how much queries or keys end before their tensors' ends."""
+    """Return the names of the tensors with the amounts of left padding."""
     possible = _sizes(call)["S"] > 1, len(call["key"]) == 1
     return tuple(
         name
@@ -203,26 +202,26 @@ def _form(call: Call) -> Form:
 
 
 def _heads_first(x: Any, layout: str, heads: int) -> Any:
-    """Return a view (samples, heads, sequence, elements) of a tensor."""
+    """View a tensor as (samples, heads, sequence, elements)."""
     if layout == "BSH":
         x = x.reshape(*x.shape[:2], heads, x.shape[2] // heads)
     return x if layout == "BNSD" else x.swapaxes(1, 2)
 
 
 def _mask_of_rows(mask: Any, is_single: bool) -> Any:
-    """Return a view (samples or 1, 1, queries, keys) of a mask."""
+    """View a mask as (samples or 1, 1, queries, keys)."""
     if mask.ndim == 2:
         return mask[:, None, None] if is_single else mask[None, None]
     return mask[:, None] if mask.ndim == 3 else mask
 
 
 def _of_sample(x: Any, at: int) -> Any:
-    """Return a sample of a tensor whose first dimension is that of samples, or 1."""
+    """Return a sample of a tensor whose first dimension is the number of samples, or 1."""
     return x if len(x) == 1 else x[at : at + 1]
 
 
 def _keys(x: list[Any], at: int, pages: Any, length: int) -> Any:
-    """Return the keys or values (1, heads, sequence, elements) of a sample, the padding among them."""
+    """Return the keys or values (1, heads, sequence, elements) of a sample, including padding."""
     if pages is None:
         return x[at] if len(x) > 1 else x[0][at : at + 1]
     _, heads, size, elements = x[0].shape
@@ -247,7 +246,7 @@ def _work(call: Call) -> Library | None:
     names = [*(name for name in (_BIAS, _MASK, _TABLE, _SINK) if given(call, name)), *_padded(call), *prefixes]
 
     def span(which: int, at: int, tensors: dict[str, Any]) -> slice:
-        """Return which queries or keys of its tensor a sample has."""
+        """Return the range of a sample's queries or keys in its tensor."""
         length, padding = lengths[which][at], tensors.get(_PADDINGS[which])
         start = 0 if padding is None else room[which] - max(0, int(padding[0])) - length
         return slice(start, start + length)
@@ -403,7 +402,7 @@ def _prefixes(call: Call) -> str | None:
 
 
 def _block_sizes(call: Call) -> tuple[int, int]:
-    """Return what the size of a block is a multiple of, and the largest."""
+    """Return the divisor and the maximum of the block size."""
     if not _is_latest(call):
         return 1 if _is_single(call) else 128, _LARGEST_BLOCK
     if _sizes(call)["D"] in _SUNK:
@@ -508,7 +507,7 @@ def _mask_shape(call: Call) -> str | None:
 
 
 def _covers(got: Shape, shape: Shape) -> bool:
-    """Tell whether a shape has at least the extents of another in its last two dimensions."""
+    """Return True if the last two extents of a shape are at least those of another."""
     return (
         len(got) == len(shape)
         and got[:-2] == shape[:-2]
@@ -641,7 +640,7 @@ def _checks(
     further_types: Sequence[Check] = (),
     unpaired: int = ACLNN_ERR_PARAM_INVALID,
 ) -> Iterator[Check]:
-    """Yield the requirements; ``unpaired`` is the code of keys and values in lists of unlike lengths."""
+    """Yield the checks; ``unpaired`` is the status for key and value lists of different lengths."""
     yield present("query", "key", "value", "inputLayout", "attentionOut")
     yield rule("as many tensors: key, value", _pairs, unpaired)
     yield each_of("no null among them", ("key", "value"), not_null, ACLNN_ERR_PARAM_NULLPTR)
@@ -706,9 +705,9 @@ def _operator(
     products: Collection[Product] = A2_CLASS,
     ignored: Collection[str] = (),
 ) -> Operator:
-    """Declare a function that has some of V5's parameters, by V5's names and its own, and no checks of some titles.
+    """Declare a function by the parameters it has, with V5's names and its own, omitting some checks by title.
 
-    Without lists its keys and its values are one tensor. The tensors ``ignored``, by V5's names, count as null.
+    Without lists, its keys and its values are one tensor each. The tensors ``ignored``, by V5's names, count as null.
     """
     others = {of: name for of, name in own.items() if of != name}
     spelt = others if lists else others | {"key[0]": "key", "value[0]": "value"}
@@ -717,7 +716,7 @@ def _operator(
         return re.sub(r"\w+(\[0\])?", lambda word: spelt.get(word[0], word[0]), text)
 
     def as_v5(call: Call) -> Call:
-        if not spelt:  # V2 to V5, called for every token, lack only what their checks do not read
+        if not spelt:  # V2 to V5, called for every token, lack only parameters that their checks do not read
             return call
         arguments = {**_ABSENT, **call.arguments, **{of: call[name] for of, name in others.items()}}
         arguments |= dict.fromkeys(ignored)

@@ -47,12 +47,12 @@ def _taken(product: Product) -> frozenset[D]:
 
 
 def _conversion(dtype: D) -> D | None:
-    """Return the type to convert to; HIFLOAT8 stays what it is, which NumPy moves without knowing it."""
+    """Return the type to convert to; HIFLOAT8 is moved as bytes without conversion."""
     return None if dtype == D.HIFLOAT8 else dtype
 
 
 def _joined(call: Call) -> dict[str, Any]:
-    """The tensors by name, but for those of shape [0], which may stand among others of any shape."""
+    """Return the tensors by name, without those of shape [0], which are allowed among any others."""
     return {f"tensors[{at}]": tensor for at, tensor in enumerate(call["tensors"]) if tensor.shape != (0,)}
 
 
@@ -73,7 +73,7 @@ def _type(call: Call) -> D:
 
 
 def _common(dtypes: list[D]) -> D:
-    """Return what types promote to; those of eight bits promote with themselves only, which all then are."""
+    """Return the promoted type; 8-bit types promote only with themselves."""
     return dtypes[0] if len(set(dtypes)) == 1 else reduce(promoted_dtype, dtypes)
 
 
@@ -183,7 +183,7 @@ _ADDED = (D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32)
 
 
 def _together(call: Call) -> tuple[int, ...] | None:
-    """The shape to which all tensors broadcast, if there is one."""
+    """Return the shape to which all tensors broadcast, None if they do not."""
     shape: tuple[int, ...] | None = ()
     for tensor in call["tensors"]:
         shape = None if shape is None else broadcast_shape(shape, tensor.shape)
@@ -205,7 +205,7 @@ def _sum_work(call: Call) -> Library | None:
 
 
 def _sum_type(call: Call) -> D:
-    """Return what 16-bit sums are taken in, or the type that all promote to."""
+    """Return the accumulation type of 16-bit sums, or the type to which all promote."""
     found = _stack_type(call)
     return D.FLOAT if found == D.FLOAT16 else found
 

@@ -1,4 +1,4 @@
-"""Keys and values of attention, normalised, turned, quantised and put into caches: aclnnKvRmsNormRopeCache …"""
+"""Keys and values of attention: RMSNorm, RoPE, quantisation, and caching: aclnnKvRmsNormRopeCache …"""
 
 from __future__ import annotations
 
@@ -47,16 +47,16 @@ _QUANTIZATION = ("kRopeScaleOptional", "cKvScaleOptional", "kRopeOffsetOptional"
 _MODE = "cacheModeOptional"
 _OF_SAMPLES, _OF_BLOCKS, _IN_COLUMNS = "Norm", ("PA", "PA_BNSD", "PA_BLK_BNSD"), ("PA_NZ", "PA_BLK_NZ")
 _BY_BLOCK = ("PA_BLK_BNSD", "PA_BLK_NZ")
-"""Modes whose index is of blocks instead of tokens."""
+"""Modes with an index of blocks instead of tokens."""
 _VALUES = "vOptional"
 _UNIT = 32
-"""Bytes that divide the tokens of a block; with PA_NZ also the elements of a token, of which a column has so many."""
+"""Bytes that divide the tokens of a block; with PA_NZ also a token's elements, whose columns have this many."""
 _COLUMNS = (512, 64)
-"""Numbers of a row that are normalised and turned, before Ascend 950."""
+"""Numbers of a row that are normalized and rotated, before Ascend 950."""
 _APART = (192, 192, 64, 128)
-"""Numbers of a key, those of it that are normalised and turned, and of a value, where values are given apart."""
+"""Numbers of a key, of its normalized and its rotated part, and of a value, if values are given separately."""
 _HEADS = (1, 2, 4, 8)
-"""How many there may be where values are given apart."""
+"""Allowed number of heads if values are given separately."""
 
 
 def _mode(call: Call) -> str:
@@ -64,23 +64,23 @@ def _mode(call: Call) -> str:
 
 
 def _apart(call: Call) -> bool:
-    """Whether kv has keys alone; on Ascend 950 values are not looked at."""
+    """Return True if kv holds keys only; on Ascend 950 values are not considered."""
     return call.arguments.get(_VALUES) is not None and call.product not in CLASS_950
 
 
 def _sizes(call: Call) -> tuple[int, ...]:
-    """How many of a row's numbers are normalised, and how many are turned."""
+    """Return how many of a row's numbers are normalized, and how many are rotated."""
     columns = call["gamma"].shape[0]
     return columns, call["cos"].shape[3] if _apart(call) else call["kv"].shape[3] - columns
 
 
 def _kept(call: Call) -> tuple[int, ...]:
-    """How many numbers of a key and of a value the caches have."""
+    """Return how many numbers of a key and of a value the caches hold."""
     return (call["kv"].shape[3], call[_VALUES].shape[3]) if _apart(call) else _sizes(call)[::-1]
 
 
 def _types(product: Product) -> list[tuple[D, ...]]:
-    """Tensors of one type, but for caches that are quantised."""
+    """Return the combinations of data types: one for all tensors, except quantised caches."""
     return [
         (d, d, d, d, D.INT64, key, value, d, d)
         for d in (D.FLOAT16, D.BF16)
@@ -142,7 +142,7 @@ def _quantized(call: Call, cache: str) -> bool:
 
 
 def _factors_of(cache: str) -> tuple[str, ...]:
-    """The scale and the offset of a cache."""
+    """Return the names of a cache's scale and offset."""
     return _QUANTIZATION[_CACHES.index(cache) :: 2]
 
 
@@ -210,7 +210,7 @@ def _written(*checks: Check) -> tuple[Check, ...]:
 
 
 def _put(cache: Array, rows: Array, index: Array, mode: str, unit: int) -> Array:
-    """The cache with rows (samples, heads, tokens, columns) in places; one below 0 takes nothing."""
+    """Return the cache with rows (samples, heads, tokens, columns) stored at indices; negative ones are skipped."""
     written = np.array(cache)
     samples, _, tokens, columns = rows.shape
     given = rows.swapaxes(1, 2)
@@ -237,7 +237,7 @@ def _put(cache: Array, rows: Array, index: Array, mode: str, unit: int) -> Array
 
 
 def _quantize(rows: Array, *factors: Array) -> Array:
-    """Numbers of heads as integers; the scale and an offset are of each head and column, or of columns."""
+    """Quantise the numbers of heads; scale and offset are per head and column, or per column."""
     scale, *offset = (factor[:, None] if factor.ndim == 2 else factor for factor in factors)
     return quantized(np.rint(rows * scale.astype(np.float64) + sum(offset)), D.INT8)
 
@@ -248,7 +248,7 @@ def _work(call: Call) -> Library | None:
     epsilon, mode, wanted = float32(call["epsilon"]), _mode(call), _RESULTS if call["isOutputKv"] else ()
     apart, (columns, turned) = _apart(call), _sizes(call)
     units = [_unit(call, name) for name in _CACHES]
-    # Before Ascend 950 offsets change nothing where kv has both.
+    # Before Ascend 950, offsets have no effect if kv holds both.
     shifted = apart or call.product in CLASS_950
     factors = [[name for name in _factors_of(cache)[: 1 + shifted] if call[name] is not None] for cache in _CACHES]
     others = (*((_VALUES,) if apart else ()), *factors[0], *factors[1])

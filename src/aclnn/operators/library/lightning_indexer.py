@@ -1,4 +1,4 @@
-"""Which keys a query attends to: aclnnLightningIndexer, with its gradients, aclnnQuantLightningIndexer."""
+"""Selection of the keys a query attends to: aclnnLightningIndexer, its gradients, aclnnQuantLightningIndexer."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
 _ELEMENTS, _MOST_HEADS, _HEADS_950 = 128, 64, (8, 16, 24, 32, 64)
 _LARGEST_COUNT, _LARGE_COUNT, _COUNT_STEP = 8192, 2048, 1024
-"""Of sparseCount: the largest, from where on it is a multiple of a step."""
+"""Limits of sparseCount: the maximum, and the value from which it must be a multiple of a step."""
 _BLOCK = 1 << 19
-"""Products of queries and keys that are computed at a time, at most, but for those of one query."""
+"""Maximum number of products of queries and keys computed at a time, unless a single query has more."""
 _COUNT, _VALUES, _SCALES = "sparseCount", "sparseValuesOut", ("queryDequantScale", "keyDequantScale")
 _FORWARD = Sequences(
     ("query", "key"),
@@ -117,17 +117,17 @@ def _weights_shape(call: Call) -> tuple[int, ...]:
 
 
 def best_keys(queries: Array, keys: Array, weights: Array, mode: int, count: int) -> tuple[Array, Array]:
-    """Return the numbers of the keys with the largest scores for each query of a sample, and their scores.
+    """Return the indices of the keys with the largest scores for each query of a sample, and the scores.
 
-    The scores are weighted sums of what is positive of products. Where there are fewer keys, numbers are -1 and scores
-    -Inf; of equal scores the first comes first.
+    Scores are weighted sums of the positive parts of products. If there are fewer keys, the remaining indices are -1
+    and the scores -Inf; among equal scores the first comes first.
 
     Args:
         queries: (queries, heads, elements).
         keys: (keys, elements).
-        weights: of the heads, (queries, heads).
-        mode: which keys a query sees.
-        count: how many numbers are returned.
+        weights: weights of the heads, (queries, heads).
+        mode: which keys are visible to a query.
+        count: number of indices to return.
     """
     seen = visible(mode, len(queries), len(keys))
     indices, values = np.full((len(queries), count), -1), np.full((len(queries), count), -np.inf, queries.dtype)

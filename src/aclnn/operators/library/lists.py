@@ -10,14 +10,14 @@ from aclnn.core.operator import Call, Check
 from aclnn.core.products import Product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 
-#: From a call, a list's name and a place in it: what is wrong with the tensor there.
+#: Function of a call, a list's name and an index: returns an error text about that tensor, or None.
 Complaint = Callable[[Call, str, int], str | None]
 
 
 def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """The complaint about a tensor of a list, by the list's name and its place, about all of them in order.
+    """Make a check that applies to each tensor of each list in order; error texts name the list and index.
 
-    A list that is null has none.
+    Null lists are skipped.
     """
 
     def complain(call: Call) -> str | None:
@@ -31,17 +31,17 @@ def each_of(title: str, names: tuple[str, ...], complaint: Complaint, code: int 
 
 
 def not_null(call: Call, name: str, at: int) -> str | None:
-    """Complain of a null tensor."""
+    """Return an error text for a null tensor."""
     return "expected an object, got null" if call[name][at] is None else None
 
 
 def real_number(call: Call, name: str, at: int) -> str | None:
-    """Complain of a number that is none."""
+    """Return an error text for a number that is not real."""
     return unless_real(call[name][at].dtype)
 
 
 def of_types(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Complaint:
-    """Complain of a data type that is none of these, which the product may decide."""
+    """Require one of these data types, which may depend on the product."""
     taken = dtypes if callable(dtypes) else where_supported(dtypes)
 
     def complain(call: Call, name: str, at: int) -> str | None:
@@ -54,14 +54,14 @@ def of_types(dtypes: Collection[D] | Callable[[Product], Collection[D]]) -> Comp
 
 
 def supported(call: Call, name: str, at: int) -> str | None:
-    """Complain of a data type that the function does not take."""
+    """Return an error text for a data type that the function does not support."""
     support = call.operator.support
     taken = support[call.product] if call.product in support else frozenset().union(*support.values())
     return of_types(taken)(call, name, at)
 
 
 def alike(first: str) -> Complaint:
-    """Complain of another data type than that of the first tensor of a list."""
+    """Require the data type of the first tensor of a list."""
 
     def complain(call: Call, name: str, at: int) -> str | None:
         expected, got = call[first][0].dtype, call[name][at].dtype
@@ -73,7 +73,7 @@ def alike(first: str) -> Complaint:
 
 
 def few_dims(call: Call, name: str, at: int) -> str | None:
-    """Complain of too many dimensions."""
+    """Return an error text for too many dimensions."""
     shape = call[name][at].shape
     if len(shape) <= MOST_DIMS:
         return None
@@ -81,7 +81,7 @@ def few_dims(call: Call, name: str, at: int) -> str | None:
 
 
 def of_same_shape(first: str) -> Complaint:
-    """Complain of another shape than that of the tensor at the same place of a list."""
+    """Require the shape of the tensor at the same index of another list."""
 
     def complain(call: Call, name: str, at: int) -> str | None:
         expected, got = call[first][at].shape, call[name][at].shape
@@ -95,19 +95,19 @@ def of_same_shape(first: str) -> Complaint:
 
 
 def public(call: Call, name: str, at: int) -> str | None:
-    """Complain of a private format."""
+    """Return an error text for a private format."""
     got = call[name][at].format
     return f"expected a format such as ACL_FORMAT_ND, got the private {got.c_name}" if got.private else None
 
 
 def single(call: Call, name: str, at: int) -> str | None:
-    """Complain of more or less than one element."""
+    """Return an error text unless there is one element."""
     shape = call[name][at].shape
     return None if call[name][at].size == 1 else f"expected one element, got shape {extents(shape)}"
 
 
 def as_many(first: str, names: tuple[str, ...], code: int = ACLNN_ERR_PARAM_INVALID) -> Check:
-    """Require lists of as many elements as another."""
+    """Require lists of the same length as another."""
 
     def complain(call: Call) -> str | None:
         expected = len(call[first])

@@ -168,7 +168,7 @@ def _bag_work(call: Call) -> Library | None:
         starts = offsets[:count]
         bags = np.searchsorted(starts, np.arange(len(indices)), "right") - 1
         chosen = (indices != padding) & (not last or np.arange(len(indices)) < offsets[-1])
-        # On Ascend 950 there is one for the last offset too.
+        # On Ascend 950 the last offset counts too.
         sizes = np.bincount(bags[chosen], minlength=max(count, call["bagSize"].size))
         rows = weight[indices].astype(np.float64) * (1 if factors is None else factors[:, None])
         total, places = np.zeros((count, weight.shape[1])), np.zeros((count, weight.shape[1]), np.int64)

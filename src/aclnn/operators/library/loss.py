@@ -1,4 +1,4 @@
-"""Losses and their gradients: the negative log-likelihood of classes, and losses of pairs of elements."""
+"""Losses and their gradients: negative log-likelihood, and losses of pairs of elements."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _classes(call: Call) -> str | None:
 
 
 def class_weights(target: Any, weight: Any, ignored: int) -> tuple[Any, Any]:
-    """The class of each sample, 0 for one that is ignored, and its weight, 0 for such a one."""
+    """Return the class and weight of each sample, both 0 for an ignored one."""
     target = target.reshape(-1)
     counts = target != ignored
     expect_within("target", target[counts], 0, weight.size - 1, f"{ignored} or classes")
@@ -207,7 +207,7 @@ def _common(call: Call, names: Sequence[str]) -> tuple[int, ...] | None:
 
 
 def _divisor(call: Call, names: Sequence[str]) -> int:
-    """The number by which the reduction divides a sum over the common shape."""
+    """Return the divisor that the reduction applies to a sum over the common shape."""
     shape = _common(call, names) or ()
     return {_MEAN: math.prod(shape), _BATCH_MEAN: (*shape, 1)[0]}.get(call["reduction"], 1)
 
@@ -229,24 +229,24 @@ def _pairwise(
     may_be_1d: bool = False,
     dtypes: Collection[D] = _DTYPES,
 ) -> tuple[Operator, Operator]:
-    """A loss of pairs of elements and its gradient.
+    """Declare a loss of pairs of elements and its gradient.
 
     Args:
-        name: of the loss.
-        title: what it is.
-        formula: of one pair.
-        loss: of self and target as float64, then weights (None for absent ones), then numbers.
-        slope: its derivative for self.
+        name: name of the loss.
+        title: description of the loss.
+        formula: formula for one pair.
+        loss: function of self and target as float64, then weights (None for absent ones), then numbers.
+        slope: derivative with respect to self, with the same arguments.
         weights: optional tensors.
-        numbers: after the reduction.
-        most: the greatest reduction: 3, the sum divided by the first extent, for one that has it.
-        types: of the loss's tensors, in the place of floating-point ones.
-        checks: further ones of the loss.
-        shapes: those of its shapes but out's.
-        gradient_checks: further ones of the gradient.
-        gradient_shapes: those of its shapes, in the place of the broadcast shape of all.
-        may_be_1d: the mean or sum may have one dimension of 1.
-        dtypes: what the loss's kernel takes.
+        numbers: parameters after the reduction.
+        most: largest value of reduction; 3 is the sum divided by the first extent.
+        types: checks of the loss's tensor types, in place of floating-point ones.
+        checks: additional checks of the loss.
+        shapes: checks of the loss's shapes except out's.
+        gradient_checks: additional checks of the gradient.
+        gradient_shapes: checks of the gradient's shapes, in place of the common broadcast shape.
+        may_be_1d: True if the mean or sum may have shape [1].
+        dtypes: data types of the loss's kernel.
     """
     pair = (tensor_in("self", "the first"), tensor_in("target", "the second"))
     tensors = ("self", "target", *(each.name for each in weights))
@@ -396,7 +396,7 @@ def _smooth_slope(self: Any, target: Any, beta: float) -> Any:
 
 
 def _entropy(self: Any, target: Any, weight: Any) -> Any:
-    """Logarithms of at least -100, as PyTorch's."""
+    """Return logarithms of at least -100, as PyTorch does."""
     yes, no = np.maximum(np.log(self), -100), np.maximum(np.log1p(-self), -100)
     return _weighted((target - 1) * no - target * yes, weight)
 
@@ -418,7 +418,7 @@ def _logit_entropy_slope(self: Any, target: Any, weight: Any, positive: Any) -> 
 def _divergence(self: Any, target: Any, log_target: bool) -> Any:
     if log_target:
         return np.exp(target) * (target - self)
-    # 0 log 0 is 0.
+    # 0·log 0 is 0.
     return np.where(target == 0, 0, target * np.log(target)) - target * self
 
 
@@ -427,12 +427,12 @@ def _divergence_slope(self: Any, target: Any, log_target: bool) -> Any:
 
 
 def _target_slope(self: Any, target: Any, log_target: bool) -> Any:
-    """The derivative for target."""
+    """Return the derivative with respect to target."""
     return np.exp(target) * (target + 1 - self) if log_target else np.log(target) + 1 - self
 
 
 def _summed_to(shape: Sequence[int], values: Any) -> Any:
-    """Sums over the dimensions along which a shape was broadcast."""
+    """Sum over the dimensions along which a shape was broadcast."""
     added = values.ndim - len(shape)
     dims = tuple(dim for dim in range(values.ndim) if dim < added or shape[dim - added] != values.shape[dim])
     return values.sum(dims).reshape(shape)
@@ -486,7 +486,7 @@ def _labelled(call: Call) -> str | None:
 
 def _labels(call: Call) -> str | None:
     expected, got = call["self"].shape, call["target"].shape
-    # A single sample's classes may have a dimension or not.
+    # A single sample's classes may be 0-dim or 1-dim.
     if got == expected or (len(expected) < 2 and len(got) < 2 and math.prod(got) == math.prod(expected)):
         return None
     return f"target: expected shape {extents(expected)} (that of self), got {extents(got)}"

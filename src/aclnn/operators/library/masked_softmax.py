@@ -34,13 +34,13 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-#: What the kernel puts in the place of a masked score, which leaves equal shares where all are masked.
+#: Value of masked scores in the kernel, which gives equal results for an entirely masked row.
 _MASKED = -10000.0
 
 
 def _shares(x: Any, mask: Any, scale: float) -> Any:
     scores = np.where(mask, _MASKED, x.astype(np.float64) * scale)
-    with np.errstate(invalid="ignore"):  # of infinite scores
+    with np.errstate(invalid="ignore"):  # infinite scores
         shares = np.exp(scores - scores.max(-1, keepdims=True))
     return shares / shares.sum(-1, keepdims=True)
 
@@ -98,7 +98,7 @@ def _window_columns(product: Product) -> list[tuple[D, ...]]:
 
 
 def _windows(call: Call) -> int:
-    """The number of windows, whose scores have masks of their own: 1 without."""
+    """Return the number of windows, whose scores have separate masks; 1 without windows."""
     mask = call[_WINDOW_MASK]
     return 1 if mask is None else int(mask.shape[1 if len(mask.shape) == 5 else 0])
 

@@ -1,6 +1,6 @@
 """Products of matrices and vectors: aclnnMm, aclnnMatmul, aclnnBatchMatMul, aclnnAddmm, aclnnGemm, aclnnMv, aclnnDot …
 
-NumPy's BLAS multiplies in float32, reads transposed operands in place, and 16-bit types are rounded once, at the end.
+NumPy's BLAS multiplies in float32 and reads transposed operands in place; 16-bit results are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ _OUT = tensor_out()
 _HALVES = (D.FLOAT16, D.BF16)
 _MULTIPLIED = support(FLOATING)
 _WEIGHED = {**support(FLOATING, A2_CLASS), **support(_HALVES, LAID_OUT - A2_CLASS)}
-"""Data types that aclnnMatmulWeightNz takes."""
+"""Data types of aclnnMatmulWeightNz."""
 _USE_FP32_ADD, _INTERNAL = 4, -1
 
 Shape = tuple[int, ...]
@@ -108,7 +108,7 @@ def _types(first: str, second: str) -> tuple[Check, ...]:
 
 
 def _padded(first: Shape, second: Shape) -> tuple[Shape, Shape]:
-    """The operands of a product as matrices: a vector is a row on the left, a column on the right."""
+    """Return the operands' shapes as matrices: a vector is a row on the left, a column on the right."""
     return (1, *first) if len(first) == 1 else first, (*second, 1) if len(second) == 1 else second
 
 
@@ -148,7 +148,7 @@ def _shape_of_product(first: str, second: str) -> Check:
 def _shape_of(
     first: str, second: str, shape: Callable[[Call], Shape], out: str = "out", or_empty: bool = False
 ) -> Check:
-    """Require the shape of a product; where that is empty, any empty one may do."""
+    """Require the shape of a product; if that is empty, some functions accept any empty shape."""
 
     def complain(call: Call) -> str | None:
         expected, got = shape(call), call[out].shape
@@ -182,7 +182,7 @@ _FITS_OUT = _broadcasts_to("out", lambda call: call["out"].shape)
 
 
 def _of_three(call: Call) -> int:
-    """The dimension of the vectors that aclnnLinalgCross multiplies, from the end; a number from 0 on counts self's."""
+    """Return the dimension of aclnnLinalgCross's vectors, counted from the end; an argument of 0 or more counts self's."""
     rank, dim = len(call["self"].shape), call["dim"]
     return int(dim - rank if dim >= 0 else dim)
 
@@ -205,7 +205,7 @@ def _cross_work(call: Call) -> Library | None:
 
 
 def _batches_of(first: str, second: str, of_first: bool = False) -> Check:
-    """Require as many matrices in two batches, or one: of the second only where the first has those of the result."""
+    """Require equally many matrices in two batches, or one: in the second only if the first has the result's."""
 
     def complain(call: Call) -> str | None:
         expected, got = call[first].shape[0], call[second].shape[0]
@@ -246,26 +246,26 @@ def _narrowed(operand: Any, cube: int) -> Any:
 
 
 def _product(self: Any, mat2: Any, cube: int, out: Any = None) -> Any:
-    # BLAS writes nothing with gaps.
+    # BLAS cannot write arrays with gaps.
     into = out if out is not None and out.flags.c_contiguous else None
     return np.matmul(_narrowed(self, cube), _narrowed(mat2, cube), out=into)
 
 
 def _sum(self: Any, mat1: Any, mat2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
     beta, alpha = float(beta), float(alpha)
-    if alpha == 0:  # the matrices may be NaN
+    if alpha == 0:  # the matrices may contain NaN
         return 0 if beta == 0 else np.float32(beta) * self
     product = _product(mat1, mat2, cube, None if out is None or np.may_share_memory(self, out) else out)
     if alpha != 1:
         product *= np.float32(alpha)
-    if beta == 0:  # self may be NaN
+    if beta == 0:  # self may contain NaN
         return product
     product += self if beta == 1 else np.float32(beta) * self
     return product
 
 
 def _sum_of_batches(self: Any, batch1: Any, batch2: Any, beta: Any, alpha: Any, cube: int, out: Any = None) -> Any:
-    """One product of all matrices side by side and all below one another."""
+    """Return the sum of a batch of products as one product of concatenated matrices."""
     count = max(len(batch1), len(batch2))
     left = np.broadcast_to(batch1, (count, *batch1.shape[1:])).swapaxes(0, 1)
     right = np.broadcast_to(batch2, (count, *batch2.shape[1:]))
@@ -280,7 +280,7 @@ def _outer_shape(call: Call) -> Shape:
 
 
 def _outer_sum(form: Form) -> Operator:
-    """aclnnAddr, of numbers of any real type; booleans are multiplied by "and" and added by "or"."""
+    """Declare aclnnAddr, for any real type; booleans are multiplied by "and" and added by "or"."""
     first, out = form.first, form.out
     tensors = tuple(dict.fromkeys((first, "vec1", "vec2", out)))
 
@@ -305,7 +305,7 @@ def _outer_sum(form: Form) -> Operator:
             whole, left, right = (each.astype(wide) for each in (self, vec1, vec2))
             beta, alpha = (convert(factor, wide) for factor in factors)
             product = alpha * np.multiply.outer(left, right)
-            return product + beta * whole if beta else product  # with beta 0 self may be NaN
+            return product + beta * whole if beta else product  # with beta 0 self may contain NaN
 
         return Library(compute, (first, "vec1", "vec2"), (out,), joint(call))
 
@@ -338,7 +338,7 @@ def _outer_sum(form: Form) -> Operator:
 
 
 def _vector_sum_dtype(call: Call) -> D:
-    """The type of aclnnAddmv's result, to which factors other than 1 contribute."""
+    """Return the type of aclnnAddmv's result, to which factors other than 1 contribute."""
 
     def scaled(factor: str, dtype: D) -> D:
         return dtype if float(call[factor].value) == 1 else promoted_dtype(call[factor].dtype, dtype)
@@ -354,14 +354,14 @@ def _alone(call: Call) -> str | None:
 
 
 def _vector_sum_work(call: Call) -> Library | None:
-    """aclnnAddmv, of numbers of any real type; booleans are multiplied by "and" and added by "or"."""
+    """Compute aclnnAddmv, for any real type; booleans are multiplied by "and" and added by "or"."""
     product_type = promoted(call, "mat", "vec")
     beta, alpha = (np.asarray(call[name].value) for name in ("beta", "alpha"))
     cube = call["cubeMathType"] if product_type in FLOATING else KEEP_DTYPE
 
     def compute(self: Any, mat: Any, vec: Any) -> Any:
         terms = [convert(beta, self.dtype) * self] if beta else []
-        if alpha:  # the matrix may be NaN
+        if alpha:  # the matrix may contain NaN
             if product_type == D.BOOL:
                 mat, vec = mat.astype(bool), vec.astype(bool)
             terms.append(convert(alpha, self.dtype) * _product(mat, vec, cube).astype(self.dtype))
@@ -419,7 +419,7 @@ def _added(
     products: Collection[Product] = WITH_INFERENCE,
     forms: Sequence[Form] = FORMS,
 ) -> Iterator[Operator]:
-    """The sum of a tensor and products of that many dimensions, of which ``summed`` adds all; and that in place."""
+    """Declare the sum of a tensor and products of a rank (added up with ``summed``), also in place."""
     left, right = factors
 
     def shape(call: Call) -> Shape:
@@ -504,7 +504,7 @@ OPERATORS = (
         _inner("self", "mat2"),
         rule("leading dimensions that broadcast: mat2", _batches),
         public_format("self", "mat2", "out"),
-        # CANN's source reshapes the product: callers give [1] for that of two vectors.
+        # CANN's source reshapes the product: callers pass [1] for that of two vectors.
         size_is("the product", lambda call: math.prod(_product_of_two(call)), "out"),
     ),
     _of_two(

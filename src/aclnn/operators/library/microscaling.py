@@ -1,7 +1,7 @@
-"""Blocks of numbers with a common scale of eight bits, a power of two, as the OCP specification of MX formats has them.
+"""Microscaling (MX) formats of the OCP specification: blocks of numbers with a common 8-bit scale, a power of two.
 
-What becomes of a block follows the kernels: with a NaN or an infinity its scale is NaN and its numbers are 0; a scale
-of 2^-127 leaves zeros where it is the power of two of the largest number.
+Special blocks follow the kernels: with a NaN or an infinity, the scale is NaN and the numbers are 0; a scale of 2^-127
+leaves zeros if it is the power of two of the largest number.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from aclnn.operators.library.four_bits import packed, unpacked
 
 
 class Element(NamedTuple):
-    """The numbers of a format: multiples of 2^(exponent - fraction) that saturate."""
+    """Element format: multiples of 2^(exponent - fraction), with saturation."""
 
     most: float
     exponent: int
-    """That of the largest number."""
+    """Exponent of the largest number."""
     least: int
-    """The exponent of the least normal number."""
+    """Exponent of the smallest normal number."""
     fraction: int
     """Bits of the fraction."""
 
@@ -37,7 +37,7 @@ ELEMENTS = {
 FOUR_BITS = (D.FLOAT4_E2M1, D.FLOAT4_E1M2)
 BLOCK = 32
 PAIR = 2
-"""Scales come in twos, which lie next to one another."""
+"""Scales are stored in adjacent pairs."""
 ROUNDINGS: Mapping[str, Callable[[Any], Any]] = {
     "rint": np.rint,
     "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
@@ -49,7 +49,7 @@ _NAN, _BIAS, _SIGN = 255, 127, 8
 _INFINITY, _FRACTION, _SHIFT = 0x7F80_0000, 0x7F_FFFF, 23
 
 Rule = Callable[[Any], tuple[Any, Any]]
-"""Return the scales of blocks, as biased exponents, and their reciprocals, from float32 of the largest numbers."""
+"""Function from float32 of blocks' largest magnitudes to the scales, as biased exponents, and their reciprocals."""
 
 
 def _bits(largest: Any) -> Any:
@@ -57,7 +57,7 @@ def _bits(largest: Any) -> Any:
 
 
 def _shared(exponents: Any, bits: Any, nothing: Any) -> tuple[Any, Any]:
-    """Finish a rule: what is not finite becomes NaN, and the numbers of some blocks nothing."""
+    """Finish a rule: non-finite blocks get NaN, and the blocks marked by ``nothing`` get zeros."""
     reciprocals = np.where(nothing, 0, np.ldexp(1.0, _BIAS - exponents))
     infinite = bits >= _INFINITY
     scales = np.where(infinite, _NAN, exponents).astype(np.uint8)
@@ -65,7 +65,7 @@ def _shared(exponents: Any, bits: Any, nothing: Any) -> tuple[Any, Any]:
 
 
 def floored(element: Element) -> Rule:
-    """The power of two of the largest number, less that of the format's, as in the specification."""
+    """Return the OCP rule: the power of two of the largest number, divided by that of the format's largest number."""
 
     def rule(largest: Any) -> tuple[Any, Any]:
         bits = _bits(largest)
@@ -76,11 +76,11 @@ def floored(element: Element) -> Rule:
 
 
 def carried(most: float, rounds: bool) -> Rule:
-    """The next power of two where the fraction of the largest number exceeds that of ``most``, as seven bits have it.
+    """Return the rule with the next power of two if the largest number's 7-bit fraction exceeds that of ``most``.
 
     Args:
-        most: what stands for the format's largest number.
-        rounds: the largest number is rounded to seven bits of fraction, and cut off otherwise.
+        most: number taken as the format's largest.
+        rounds: True to round the largest number to seven fraction bits, False to truncate it.
     """
     threshold = (_bits(most) & _FRACTION) >> 16
     exponent = math.frexp(most)[1] - 1
@@ -95,12 +95,12 @@ def carried(most: float, rounds: bool) -> Rule:
 
 
 def ceiled(most: float, subnormal: bool, least: float = 0.0) -> Rule:
-    """The least power of two by which the largest number, divided, does not exceed ``most``.
+    """Return the rule with the smallest power of two by which the largest number, divided, does not exceed ``most``.
 
     Args:
-        most: what the largest number may become.
-        subnormal: quotients below 2^-126 are rounded up, too, above 2^-127.
-        least: the least value of the largest number, but of blocks of zeros.
+        most: limit of the quotient.
+        subnormal: True to round up quotients below 2^-126, too, above 2^-127.
+        least: lower limit of the largest number, except in blocks of zeros.
     """
     reciprocal = np.float32(1 / most)
 
@@ -118,7 +118,7 @@ def ceiled(most: float, subnormal: bool, least: float = 0.0) -> Rule:
 
 
 def rounded(numbers: Any, element: Element, to_integer: Callable[[Any], Any] = np.rint) -> Any:
-    """Return the format's numbers nearest to these, or as another function of multiples has it; NaN becomes 0."""
+    """Round to the format's numbers, to nearest or by another function of multiples; NaN becomes 0."""
     _, exponents = np.frexp(numbers)
     steps = np.maximum(exponents - 1, element.least) - element.fraction
     found = np.ldexp(to_integer(np.ldexp(numbers, -steps)), steps)
@@ -126,7 +126,7 @@ def rounded(numbers: Any, element: Element, to_integer: Callable[[Any], Any] = n
 
 
 def stored(numbers: Any, dtype: D) -> Any:
-    """Return numbers of a format as a tensor of that type holds them."""
+    """Return numbers of a format in the storage of a tensor of that type."""
     if dtype not in FOUR_BITS:
         return numbers.astype(dtype.numpy)
     codes = np.searchsorted(_MAGNITUDES[dtype], np.abs(numbers)) | np.where(np.signbit(numbers), _SIGN, 0)
@@ -134,7 +134,7 @@ def stored(numbers: Any, dtype: D) -> Any:
 
 
 def restored(tensor: Any, dtype: D, shape: tuple[int, ...]) -> Any:
-    """Return the numbers that a tensor of a format holds, in float64."""
+    """Return the numbers stored in a tensor of a format, in float64."""
     if dtype not in FOUR_BITS:
         return tensor.astype(np.float64)
     magnitudes = np.array(_MAGNITUDES[dtype])
@@ -142,18 +142,18 @@ def restored(tensor: Any, dtype: D, shape: tuple[int, ...]) -> Any:
 
 
 def powers(scales: Any) -> Any:
-    """Return the powers of two that scales are, in float64; NaN for what is none."""
+    """Return the powers of two that scales encode, in float64; NaN for the NaN encoding."""
     exponents = scales.view(np.uint8).astype(np.int64)
     return np.where(exponents == _NAN, math.nan, np.ldexp(1.0, exponents - _BIAS))
 
 
 def factors(scales: Any, count: int) -> Any:
-    """Return the factors of so many numbers in each row, from the scales of their blocks in twos."""
+    """Return a factor for each number of each row, from paired scales of blocks."""
     return np.repeat(powers(scales).reshape(*scales.shape[:-2], -1), BLOCK, -1)[..., :count]
 
 
 def in_blocks(numbers: Any, axis: int, size: int = BLOCK) -> Any:
-    """Return the blocks along an axis, which becomes two, blocks and their numbers, with zeros at the end."""
+    """Split an axis into blocks and their numbers, padded with zeros."""
     extent = numbers.shape[axis]
     count = -(-extent // size)
     padding = [(0, 0)] * numbers.ndim
@@ -163,13 +163,13 @@ def in_blocks(numbers: Any, axis: int, size: int = BLOCK) -> Any:
 
 
 def in_pairs(scales: Any, axis: int) -> Any:
-    """Return scales as tensors have them: two along the axis become the last dimension, with a zero at the end."""
+    """Return scales as stored in tensors: pairs along the axis become the last dimension, padded with a zero."""
     pairs = in_blocks(scales, axis, PAIR)
     return np.moveaxis(pairs, axis + 1, -1).view(D.FLOAT8_E8M0.numpy)
 
 
 def pairs_shape(shape: tuple[int, ...], axis: int, size: int = BLOCK) -> tuple[int, ...]:
-    """Return the shape of ``in_pairs`` of the scales of a tensor's blocks."""
+    """Return the shape of ``in_pairs`` for the scales of a tensor's blocks."""
     axis %= len(shape)
     return (*shape[:axis], -(-shape[axis] // (size * PAIR)), *shape[axis + 1 :], PAIR)
 
@@ -182,7 +182,7 @@ def quantized(
     to_integer: Callable[[Any], Any] = np.rint,
     size: int = BLOCK,
 ) -> tuple[Any, Any]:
-    """Quantise blocks along some axes, in ascending order; return the tensor and its scales, one for each block."""
+    """Quantise blocks along some axes, in ascending order; return the tensor and one scale per block."""
     blocks = x
     for axis in reversed(axes):
         blocks = in_blocks(blocks, axis, size)

@@ -1,4 +1,4 @@
-"""aclnnModulate: sequences scaled and shifted, each sample by vectors of its own."""
+"""aclnnModulate: scale and shift of sequences, with vectors per sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SwiGLU quantised to MX formats: aclnnSwigluMxQuant along one dimension, aclnnSwigluMxQuantWithDualAxis along two."""
+"""SwiGLU quantised to MX formats: aclnnSwigluMxQuant along one axis, aclnnSwigluMxQuantWithDualAxis along two."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from aclnn.operators.library.quantized_gates import gated
 _GROUPS = "groupIndexOptional"
 _MOST_GROUPS = 256
 _EVEN_AND_ODD, _HALVES_TWO, _HALVES_THREE = 1, 2, 3
-"""Ways to multiply that have further numbers; 0 has none."""
+"""Modes of multiplication with additional numbers; mode 0 has none."""
 
 _LEFT = attribute("activateLeft", Kind.BOOL, "the first half is the gate, not the second")
 _ALGORITHM = attribute(
@@ -127,7 +127,7 @@ def _rows_of_groups(call: Call) -> str | None:
 
 
 def _along(call: Call, axis: int) -> Shape:
-    """The shape of the scales along an axis of the result."""
+    """Return the shape of the scales along an axis of the result."""
     shape = _half(call)
     if axis == len(shape) - 1 or not _is_grouped(call):
         return pairs_shape(shape, axis)
@@ -135,7 +135,7 @@ def _along(call: Call, axis: int) -> Shape:
 
 
 def _product(call: Call, x: Any) -> Any:
-    """The product of the halves, rounded to the type of x, in float32."""
+    """Return the product of the halves, rounded to x's type, in float32."""
     halved, mode = _halved(call), call.arguments.get("swigluMode", 0)
     numbers = (float32(call[name]) for name in ("clampLimit", "gluAlpha", "gluBias") if name in call.arguments)
     lines = np.moveaxis(x.astype(np.float64), halved, -1)
@@ -150,7 +150,7 @@ def _ends(call: Call, index: Any, rows: int) -> Any:
 
 
 def _find(call: Call, product: Any, axis: int, output: str, ends: Any) -> tuple[Any, Any]:
-    """Quantise along an axis, rows of groups apart; return the numbers and the scales as tensors have them."""
+    """Quantise along an axis, separately for groups of rows; return numbers and scales as stored in tensors."""
     dtype, how = call[output].dtype, (rule_of(call, output), to_integer(call))
     if ends is None:
         y, scales = quantized(product, (axis,), dtype, *how)

@@ -1,4 +1,4 @@
-"""RMSNorm quantised to MX formats: aclnnRmsNormDynamicMxQuant, of a sum aclnnAddRmsNormDynamicMxQuant and V2."""
+"""RMSNorm quantised to MX formats: aclnnRmsNormDynamicMxQuant; of a sum, aclnnAddRmsNormDynamicMxQuant and V2."""
 
 from __future__ import annotations
 

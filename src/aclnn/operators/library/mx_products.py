@@ -1,4 +1,4 @@
-"""Products in MX formats added in place: aclnnQuantBatchMatmulInplaceAdd and aclnnQuantGroupedMatmulInplaceAdd."""
+"""MX products accumulated in place: aclnnQuantBatchMatmulInplaceAdd and aclnnQuantGroupedMatmulInplaceAdd."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _MOST_GROUPS = 1024
 
 
 def _added(y: Any, x1: Any, x2: Any, scale1: Any, scale2: Any) -> Any:
-    """Add the product of two matrices, whose terms are their rows, with the scales of each."""
+    """Add the product of two matrices, contracted over their rows, with the scales of each."""
     left, right = (
         x.astype(np.float64) * factors(scale.swapaxes(0, 1), len(x)).T for x, scale in ((x1, scale1), (x2, scale2))
     )
@@ -49,7 +49,7 @@ def _added(y: Any, x1: Any, x2: Any, scale1: Any, scale2: Any) -> Any:
 
 
 def _is_turned(call: Call, name: str) -> bool:
-    """Tell whether a matrix, or scales in twos, lie in memory as those whose first two dimensions change places."""
+    """Return True if a matrix, or paired scales, are stored with the first two dimensions swapped."""
     rows, *_ = shape = call[name].shape
     if len(shape) == 2:
         return bool(call[name].is_transposed)
@@ -57,7 +57,7 @@ def _is_turned(call: Call, name: str) -> bool:
 
 
 def _stored(call: Call, name: str) -> Shape:
-    """The shape of a matrix, or of scales, as memory has them."""
+    """Return the shape of a matrix, or of scales, in storage order."""
     first, second, *rest = call[name].shape
     return (second, first, *rest) if _is_turned(call, name) else (first, second, *rest)
 
@@ -67,7 +67,7 @@ def _product_shape(call: Call) -> Shape:
 
 
 def _pairs(name: str, x: str) -> Check:
-    """Require scales of the columns that a matrix has in memory."""
+    """Require scales of the columns of a matrix in storage order."""
 
     def complain(call: Call) -> str | None:
         expected, got = pairs_shape(_stored(call, x), 0), _stored(call, name)
@@ -79,7 +79,7 @@ def _pairs(name: str, x: str) -> Check:
 
 
 def _transposition(x: str, expected: bool) -> Check:
-    """Require a flag that says whether a matrix is transposed; a view that transposes it says so too."""
+    """Require a transposition flag; a transposed view counts as well."""
     name = f"transpose{x.upper()}"
 
     def complain(call: Call) -> str | None:
@@ -92,7 +92,7 @@ def _transposition(x: str, expected: bool) -> Check:
 
 
 def _objects(*names: str) -> Check:
-    """Require objects of what an invalid argument stands for where there is none."""
+    """Require non-null objects; null is an invalid argument here."""
 
     def complain(call: Call) -> str | None:
         missing = next((name for name in names if call[name] is None), None)
@@ -107,7 +107,7 @@ def _as_many_rows(call: Call) -> str | None:
 
 
 def _group(call: Call) -> str | None:
-    """Complain of another size of blocks; one that is 0 is what the scales have."""
+    """Return an error text for another block size than that of the scales, which 0 stands for."""
     got, k = call["groupSize"], _stored(call, "x1")[0]
     given = tuple(got >> shift & (1 << _GROUP_BITS) - 1 for shift in (2 * _GROUP_BITS, _GROUP_BITS, 0))
     found = (given[0] or 1, given[1] or 1, given[2] or (BLOCK if k % (BLOCK * PAIR) == 0 else 0))

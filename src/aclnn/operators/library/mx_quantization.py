@@ -1,4 +1,4 @@
-"""Numbers quantised to MX formats by aclnnDynamicMxQuant and its kin, and restored by aclnnAntiMxQuant."""
+"""Quantisation to MX formats by aclnnDynamicMxQuant and related functions, and dequantisation by aclnnAntiMxQuant."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ from aclnn.operators.library.quantization import given, is_dtype, whole_bytes
 HALVES = (D.FLOAT16, D.BF16)
 ROUNDING = "roundModeOptional"
 OCP, CEILED, RANGED = range(3)
-"""How scales are found: as in the specification, so that nothing saturates, for a range of FLOAT4_E2M1."""
+"""Rules for scales: as in the specification; so that nothing saturates; for a range of FLOAT4_E2M1."""
 WITHOUT_RANGE = {D.FLOAT8_E5M2: (OCP, CEILED), D.FLOAT8_E4M3FN: (OCP, CEILED)} | dict.fromkeys(FOUR_BITS, (OCP,))
 _OF_AXES = {**WITHOUT_RANGE, D.FLOAT4_E2M1: (OCP, RANGED)}
 _OF_SQUARES = {**dict.fromkeys(ELEMENTS, (OCP,)), D.FLOAT4_E2M1: (OCP, RANGED)}
@@ -93,12 +93,12 @@ DST_TYPE_MAX = attribute(
 
 
 def scales_out(name: str, axis: str) -> Parameter:
-    """An output of scales."""
+    """Declare an output of scales."""
     return tensor_out(name, f"the scales of blocks along {axis}, in twos; FLOAT8_E8M0", const=True)
 
 
 def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, ...]:
-    """Require a way to round that numbers of so many bits have; it may be null if ``absent`` has None."""
+    """Require a rounding mode that the output's format supports; null is accepted if ``absent`` contains None."""
 
     def complain(call: Call) -> str | None:
         got, of = call[name], call[output].dtype
@@ -110,7 +110,7 @@ def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, .
 
 
 def algorithm(output: str, allowed: Mapping[D, tuple[int, ...]]) -> Check:
-    """Require a way to find scales that a format has."""
+    """Require a rule for scales that the output's format supports."""
 
     def complain(call: Call) -> str | None:
         got, of = call["scaleAlg"], call[output].dtype
@@ -130,7 +130,7 @@ RANGE = rule("a range: dstTypeMax", _range)
 
 
 def even(call: Call, name: str) -> str | None:
-    """Complain of an odd last dimension beside four bits."""
+    """Return an error text for an odd last dimension with 4-bit types."""
     output = next(p.name for p in call.operator.parameters if p.kind is Kind.OUTPUT)
     got = call[name].shape[-1]
     return (
@@ -139,7 +139,7 @@ def even(call: Call, name: str) -> str | None:
 
 
 def rule_of(call: Call, output: str) -> Rule:
-    """Return how the scales of a call's blocks are found."""
+    """Return the rule for the scales of a call's blocks."""
     dtype, way = call[output].dtype, call["scaleAlg"]
     if way == OCP:
         return floored(ELEMENTS[dtype])
@@ -150,12 +150,12 @@ def rule_of(call: Call, output: str) -> Rule:
 
 
 def to_integer(call: Call, name: str = ROUNDING) -> Callable[[Any], Any]:
-    """Return how a call rounds."""
+    """Return the rounding function of a call."""
     return ROUNDINGS[call[name] or "rint"]
 
 
 def columns(inputs: Sequence[D], outputs: int) -> Callable[[Any], list[tuple[D, ...]]]:
-    """The data types that go together: any format beside any input, one for all outputs, each with scales."""
+    """Return the combinations of data types: any format with any input, one for all outputs, each with scales."""
     return lambda product: [(x, *(y, D.FLOAT8_E8M0) * outputs) for x in inputs for y in ELEMENTS]
 
 

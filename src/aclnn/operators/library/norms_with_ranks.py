@@ -1,4 +1,4 @@
-"""RMSNorm of what is added to the sum of all ranks' products: aclnnMatmulAllReduceAddRmsNorm and those of few bits."""
+"""RMSNorm of an addend plus the all-reduced product: aclnnMatmulAllReduceAddRmsNorm and its quantised variants."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ _Multiply = Callable[[Any, Any, Mapping[str, Any]], Any]
 
 @dataclass(frozen=True)
 class _Form:
-    """Factors of some types: what they have beside, their checks and their product."""
+    """Variant for some data types of the factors: additional tensors, checks and product."""
 
     prefix: str
     formula: str
@@ -113,7 +113,7 @@ def _columns(call: Call) -> tuple[int]:
 
 
 def _operator(form: _Form, in_place: bool) -> Operator:
-    """Declare a function whose sum is a tensor of its own, or replaces what is added."""
+    """Declare a function whose sum is an output of its own, or replaces the addend."""
     total = "residual" if in_place else "y"
     outputs = (total, "normOut")
     name = f"{'inplace_' * in_place}{form.prefix}matmul_all_reduce_add_rms_norm"

@@ -1,4 +1,4 @@
-"""Which of a row's logits a sampler may choose from, and which it chooses: aclnnApplyTopKTopP, aclnnTopKTopPSample …"""
+"""Top-k and top-p filtering of logits, and sampling: aclnnApplyTopKTopP, aclnnTopKTopPSample …"""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from aclnn.operators.library.quantization import given
 
 
 def _apply(logits: Any, p: Any = None, k: Any = None) -> Any:
-    """Logits without those below the k-th, and without the least whose probabilities add up to 1 - p at most."""
+    """Remove logits below the k-th largest, and the smallest ones whose probabilities add up to at most 1 - p."""
     columns = logits.shape[1]
     if columns == 1:
         return logits
@@ -95,7 +95,7 @@ def _sorted_wanted(call: Call) -> bool:
 
 
 def _candidates(row: Any, k: int, p: float, least: float, most: int, unscaled: bool) -> tuple[Any, Any]:
-    """The words of a row from which one is chosen, and their probabilities, the greatest first if any are left out."""
+    """Return the candidate words of a row and their probabilities, in descending order if any word is excluded."""
     logits = row.astype(np.float64)
     order = np.arange(len(row))
     limited = 1 <= k <= min(most, len(row))
