@@ -182,7 +182,7 @@ _FITS_OUT = _broadcasts_to("out", lambda call: call["out"].shape)
 
 
 def _of_three(call: Call) -> int:
-    """Return the dimension of aclnnLinalgCross's vectors, counted from the end; an argument of 0 or more counts self's."""
+    """Return the dimension of aclnnLinalgCross's vectors, from the end; an argument of 0 or more counts self's."""
     rank, dim = len(call["self"].shape), call["dim"]
     return int(dim - rank if dim >= 0 else dim)
 

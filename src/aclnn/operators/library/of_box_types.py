@@ -1,4 +1,4 @@
-"""Operators of boxes that have a type in CANN's graphs and no ``aclnn`` function, as in ``of_types``."""
+"""Operators on boxes that have a type in CANN's graphs but no ``aclnn`` function; see ``of_types``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from aclnn.operators.library.roi_align import align, align_back
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
 _TINY, _LEAST_HEIGHT, _LARGEST_RATIO = 1e-16, 1e-9, 1e4
-"""The kernels' guards against boxes without area: added to lengths, least height, largest ratio of sides."""
+"""The kernels' guards against degenerate boxes: added to lengths, minimum height, maximum aspect ratio."""
 
 
 def _typed(
@@ -49,7 +49,7 @@ def _typed(
 
 
 def _floats(*names: str) -> tuple[Check, ...]:
-    """The first tensor's type, and that the others have it too."""
+    """Require a floating-point type of the first tensor, and the same type of the others."""
     return dtype_in(_FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
 
 
@@ -58,13 +58,13 @@ def _attribute(name: str, kind: Kind) -> Parameter:
 
 
 def _corners(boxes: Array, by_centre: bool) -> tuple[Array, Array]:
-    """The lower and the upper corners of boxes in columns, which hold both or a centre and a size."""
+    """Return the lower and the upper corners of boxes in columns, given as corners or as centre and size."""
     first, second = boxes[:2].astype(np.float64), boxes[2:].astype(np.float64)
     return (first - second / 2, first + second / 2) if by_centre else (first, second)
 
 
 def _compared(boxes: Array, others: Array, by_centre: bool, crossed: bool, mode: str) -> tuple[Array, ...]:
-    """Of pairs of boxes the share that both cover, the area of one or both, and what else the measures are made of."""
+    """Return the overlap of pairs of boxes, the area of one or both, and the measures' other terms."""
     (low, high), (other_low, other_high) = (_corners(each, by_centre) for each in (boxes, others))
     if crossed:
         other_low, other_high = other_low[:, :, None], other_high[:, :, None]
@@ -94,7 +94,7 @@ def _by_distance(*given: Any) -> Array:
 
 
 def complete(*given: Any) -> tuple[Array, Array]:
-    """The last attribute says whether the difference of angles is asked for, which is there anyway."""
+    """Compute the complete IoU; the last attribute requests the angles' difference, which is returned anyway."""
     shared, _, _, _, turned = _compared(*given[:-1])
     unlike = 4 / np.pi**2 * turned**2
     weight = np.where(unlike > 0, unlike / (1 - shared + unlike), 0.0)
@@ -102,7 +102,7 @@ def complete(*given: Any) -> tuple[Array, Array]:
 
 
 def _shared(boxes: Array, others: Array, mode: str, eps: float, aligned: bool) -> Array:
-    """The share of areas, of which ``eps`` makes the sides longer, that boxes in rows both cover."""
+    """Return the overlap ratios of boxes in rows, with sides extended by ``eps``."""
     (low, high), (other_low, other_high) = (_corners(each.T, False) for each in (boxes, others))
     if not aligned:
         other_low, other_high = other_low[:, :, None], other_high[:, :, None]
@@ -166,7 +166,7 @@ def _overlap(op_type: str, formula: str, function: Callable[..., Any], second: s
 
 
 def _centred(boxes: Array) -> tuple[Array, Array]:
-    """Centres and sizes of boxes in rows whose corners' pixels belong to them."""
+    """Return centres and sizes of boxes in rows whose corner pixels are included."""
     boxes = boxes.astype(np.float64)
     return (boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2] + 1
 
@@ -234,13 +234,13 @@ def _box_rows(
 
 
 _LIST = Kind.INT_ARRAY
-"""Of numbers: a call by type has a kind of its own for lists of floats, which no ``aclnn`` function takes."""
+"""Kind of a list of numbers: calls by type have a kind for float lists, which no ``aclnn`` function uses."""
 
 
 def _suppressed(
     boxes: Array, scores: Array, most: Array, threshold: Array, least: Array, pad: bool
 ) -> tuple[Array, int]:
-    """Places of the boxes with the highest scores of which none covers too much of another; zeros after them."""
+    """Return the indices of the boxes with the highest scores by non-maximum suppression, padded with zeros."""
     corners = boxes.astype(np.float64).reshape(-1, 2, 2)
     low, high = corners.min(1), corners.max(1)
     areas = (high - low).prod(1)
@@ -268,7 +268,7 @@ def _pooled_planes(call: Call) -> tuple[int, ...]:
 
 
 def _responsible(boxes: Array, extent: Sequence[int], strides: Sequence[int], anchors: int) -> Array:
-    """Flag, for each anchor of a grid's cells, the cells that hold the centre of a box."""
+    """Mark, for each anchor, the grid cells that contain the centre of a box."""
     centres = (boxes[:, :2].astype(np.float64) + boxes[:, 2:]) / 2
     places = np.clip(np.floor(centres / strides).astype(np.int64), 0, np.array(extent[::-1]) - 1)
     flags = np.zeros(tuple(extent), np.uint8)
@@ -288,11 +288,11 @@ def _a_grid(call: Call) -> str | None:
 
 
 _LEAST = 1e-6
-"""Least distance of YOLO's encoded coordinates from 0 and from 1, and least ratio of sizes."""
+"""Minimum distance of YOLO's encoded coordinates from 0 and 1, and minimum ratio of sizes."""
 
 
 def _encode_for_yolo(anchors: Array, boxes: Array, stride: Array) -> Array:
-    """Return the offsets of centres from their cells in strides, and the logarithms of the ratios of sizes."""
+    """Return the offsets of centres from their cells in strides, and the logarithms of size ratios."""
     (low, high), (to_low, to_high) = (_corners(each.T, False) for each in (anchors, boxes))
     moved = (to_low + to_high - low - high) / 2 / stride + 0.5
     ratio = np.log(np.maximum((to_high - to_low) / (high - low), _LEAST))

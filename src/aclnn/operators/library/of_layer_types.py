@@ -1,4 +1,4 @@
-"""Operators of layers that have a type in CANN's graphs and no ``aclnn`` function, as MindSpore calls them.
+"""Operators of layers that have a type in CANN's graphs but no ``aclnn`` function, as used by MindSpore.
 
 Channels are the second dimension.
 """
@@ -41,7 +41,7 @@ from aclnn.operators.library.pooling import maxima, scattered
 Array = np.ndarray[Any, Any]
 Shape = Callable[[Call], Sequence[int]]
 
-#: What the kernel of LayerNorm's gradient adds to the variance, whatever was added before.
+#: Epsilon of LayerNorm's gradient in its kernel, whatever the forward operator used.
 _LAYER_NORM_GRADIENT = 1e-12
 
 
@@ -58,16 +58,16 @@ def _operator(
     attributes: Mapping[str, Kind] | None = None,
     shapes: Mapping[str, Shape] | None = None,
 ) -> Operator:
-    """An operator whose function takes the inputs, then the attributes.
+    """Declare an operator whose function takes the inputs, then the attributes.
 
     Args:
-        op_type: the type, which is the name too.
-        formula: as text.
-        inputs: their names.
-        outputs: their names, and the shapes that they must have.
-        function: of arrays, float32 for 16-bit types.
-        attributes: their names and kinds.
-        shapes: those that inputs must have.
+        op_type: the type, which is also the name.
+        formula: formula as text.
+        inputs: names of the inputs.
+        outputs: names of the outputs, with their required shapes.
+        function: function of arrays, with 16-bit types as float32.
+        attributes: names and kinds of the attributes.
+        shapes: required shapes of inputs.
     """
     attributes, names = attributes or {}, inputs.split()
     return replace(
@@ -98,7 +98,7 @@ def _operator(
 
 
 def _rows(name: str) -> Shape:
-    """One number for each row of x that is normalized."""
+    """Return the shape of one number per normalized row of x."""
 
     def shape(call: Call) -> Sequence[int]:
         x, first = call["x"].shape, call["begin_norm_axis"] % max(1, len(call["x"].shape))
@@ -124,7 +124,7 @@ def _layer_norm_gradient(dy: Array, x: Array, variance: Array, mean: Array, gamm
 
 
 def _elements(x: Array) -> int:
-    """The elements of a channel."""
+    """Return the number of elements per channel."""
     return x.size // x.shape[1]
 
 
@@ -133,7 +133,7 @@ def _of_channels(values: Array, x: Array) -> Array:
 
 
 def _sums(x: Array, *factors: Array) -> list[Array]:
-    """Sums over a channel's elements of x, and of x times each factor."""
+    """Return the sums of x, and of x times each factor, over a channel's elements."""
     axes = (0, *range(2, x.ndim))
     wide = x.astype(np.float64)
     return [wide.sum(axes), *((wide * factor).sum(axes) for factor in factors)]
@@ -193,7 +193,7 @@ def _inferred(x: Array, scale: Array, offset: Array, mean: Array, variance: Arra
 
 
 def _windows(x: Sequence[int], ksize: Sequence[int], strides: Sequence[int], padding: str) -> Windows:
-    """Windows over the last two dimensions, all inside (VALID) or as many as steps (SAME)."""
+    """Return windows over the last two dimensions: only complete ones (VALID) or one per step (SAME)."""
     margins = []
     for n, k, s in zip(x[2:], ksize[2:], strides[2:], strict=True):
         missing = max(0, (-(-n // s) - 1) * s + k - n) if padding == "SAME" else 0
@@ -202,7 +202,7 @@ def _windows(x: Sequence[int], ksize: Sequence[int], strides: Sequence[int], pad
 
 
 def _extents(call: Call, name: str) -> Sequence[int]:
-    """A tensor's shape, or a shape that is an attribute."""
+    """Return a tensor's shape, or a shape given as an attribute."""
     return getattr(call[name], "shape", call[name])
 
 
@@ -237,7 +237,7 @@ def _pooling(
     gradient: Mapping[str, Shape] | None = None,
     more: Mapping[str, Kind] | None = None,
 ) -> Operator:
-    """An operator of windows; shapes are looked at once its attributes are known to fit."""
+    """Declare an operator on windows; shapes are checked after its attributes have been found valid."""
     attributes = {**(more or {}), "ksize": Kind.INT_ARRAY, "strides": Kind.INT_ARRAY, "padding": Kind.STRING}
     made = _operator(op_type, formula, inputs, {"y": shape}, function, attributes, gradient)
     first = next(place for place, check in enumerate(made.checks) if "shape is" in check.name)
@@ -256,7 +256,7 @@ def _max_pool_gradient(x1: Array, x2: Array, grad: Array, *attributes: Any) -> A
 
 
 def _inside(shape: Sequence[int], windows: Windows, count: Sequence[int]) -> Array:
-    """The number of elements that each window has inside."""
+    """Return the number of elements inside each window."""
     ones = np.ones((1, 1, *shape[2:]))
     axes = tuple(range(1 + len(windows.kernel)))
     return np.asarray(windows.columns(ones, count).sum(axes))
@@ -302,7 +302,7 @@ def _alike(call: Call) -> str | None:
 
 
 def _segment_sums(x: Array, ids: Array, count: int) -> Array:
-    """Sum the parts of x of each number; those of numbers below 0 are left out."""
+    """Sum the slices of x by segment ID; negative IDs are skipped."""
     parts = x.reshape(ids.size, x.size // max(1, ids.size))
     y = np.zeros((count, parts.shape[1]))
     expect_within("segment_ids", ids, -ids.size, count - 1)
@@ -312,7 +312,7 @@ def _segment_sums(x: Array, ids: Array, count: int) -> Array:
 
 
 def _descended(parameters: Array, gradient: Array, *given: Any) -> tuple[Array, Array, Array]:
-    """Parameters, momentum and state after a step; a state above 0 says that it is the first."""
+    """Return parameters, momentum and state after a step; a positive state marks the first step."""
     rate, accum, momentum, stat, dampening, weight_decay, nesterov = given
     share, step = _one(momentum), gradient + weight_decay * parameters
     if share > 0:
@@ -345,7 +345,7 @@ def _adaptive(var: Array, accum: Array, lr: Array, grad: Array) -> tuple[Array, 
 
 
 def _decayed_adam(grad: Array, v: Array, m: Array, var: Array, *numbers: Array) -> tuple[Array, Array, Array]:
-    """Moments and parameters after a step of Adam, whose moments are not corrected, with decay of the weights."""
+    """Return moments and parameters after a step of Adam with weight decay and without bias correction."""
     rate, beta1, rest1, beta2, rest2, decay, epsilon = map(_one, numbers)
     v, m = grad * grad * rest2 + v * beta2, m * beta1 + grad * rest1
     return v, m, var - rate * (m / (np.sqrt(v) + epsilon) + var * decay)

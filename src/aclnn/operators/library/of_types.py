@@ -1,4 +1,4 @@
-"""Operators that have a type in CANN's graphs and no ``aclnn`` function: ``capi.op_types`` alone calls them."""
+"""Operators that have a type in CANN's graphs but no ``aclnn`` function: only ``capi.op_types`` calls them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _typed(
     function: Callable[..., Array],
     shape: Callable[[Call], Sequence[int]],
 ) -> Operator:
-    """An operator of one output, ``y``; ``function`` takes the inputs, then the attributes."""
+    """Declare an operator with one output, ``y``; ``function`` takes the inputs, then the attributes."""
     names = inputs.split()
     operator = library_operator(
         op_type,
@@ -72,7 +72,7 @@ def _typed(
 
 
 def _distance_gradient(grad: Array, x1: Array, x2: Array, distance: Array, p: float) -> Array:
-    """The gradient of distances with respect to x1, summed over the vectors of x2."""
+    """Return the gradient of distances with respect to x1, summed over the vectors of x2."""
     difference, length = (x1 - x2).astype(np.float64), distance.astype(np.float64)
     return np.asarray(np.sum(grad * slope(difference, length, p, x1.dtype), -2))
 
@@ -101,7 +101,7 @@ def _as_x(call: Call) -> tuple[int, ...]:
     return call["x"].shape
 
 
-#: The function's, of which CANN documents only Ascend 950; the type is older.
+#: Products of the type; CANN documents the function for Ascend 950 only, but the type is older.
 APPLY_ADAM_W = replace(
     next(operator for operator in optimizer.OPERATORS if operator.name == "apply_adam_w"),
     function="ApplyAdamW",
@@ -157,7 +157,7 @@ def _one_hot(x: Array, on: Array, off: Array, depth: int, axis: int) -> Array:
 
 
 def _adam(var: Array, m: Array, v: Array, *given: Any) -> tuple[Array, Array, Array]:
-    """Parameters and state after a step of Adam; the powers are those of this step."""
+    """Return parameters and state after a step of Adam; the powers are those of this step."""
     *numbers, grad, nesterov = given
     beta1_power, beta2_power, lr, beta1, beta2, epsilon = (each.reshape(()) for each in numbers)
     m, v = m + (1 - beta1) * (grad - m), v + (1 - beta2) * (grad * grad - v)
@@ -167,7 +167,7 @@ def _adam(var: Array, m: Array, v: Array, *given: Any) -> tuple[Array, Array, Ar
 
 
 def _fill_ranges(x: Array, start: Array, end: Array, value: Array, axis: int) -> Array:
-    """Fill ranges along an axis, along the last one those of each element of the first dimension."""
+    """Fill ranges along an axis; along the last one, with separate ranges per index of the first dimension."""
     out = x.copy()
     axis %= x.ndim
     for at, number in np.ndenumerate(start):
@@ -251,7 +251,7 @@ APPLY_ADAM = replace(
 )
 _VALUES = (*_TYPES, D.INT32, D.INT8, D.UINT8)
 
-#: Of integers, with values of another type.
+#: Integer indices, with values of another type.
 ONE_HOT = replace(
     library_operator(
         "OneHotD",
@@ -291,7 +291,7 @@ ONE_HOT = replace(
     ),
     function="OneHotD",
 )
-#: The depth is one of this type's inputs.
+#: This type takes the depth as an input.
 ONE_HOT_OF_DEPTH = replace(
     ONE_HOT,
     name="OneHot",

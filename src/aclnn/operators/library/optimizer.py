@@ -1,6 +1,6 @@
-"""Steps of optimisers: aclnnApplyAdam, aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam, aclnnFusedSgd.
+"""Optimiser steps: aclnnApplyAdam, aclnnApplyAdamW, aclnnApplyAdamWV2, aclnnFusedAdam, aclnnFusedSgd.
 
-aclnnAmpUpdateScale finds the scale of losses.
+aclnnAmpUpdateScale updates the loss scale.
 """
 
 from __future__ import annotations
@@ -61,10 +61,10 @@ def _adam(
     epsilon: float,
     *largest: Any,
 ) -> tuple[Any, ...]:
-    """Return what Adam subtracts from the parameters, the new moments, and the largest second one if given.
+    """Return Adam's update of the parameters, the new moments, and the maximum second moment if given.
 
     Args:
-        powers: of the betas, before this step.
+        powers: powers of the betas before this step.
     """
     rest1, rest2 = (1.0 - power * beta for power, beta in zip(powers, (beta1, beta2), strict=True))
     m = m + (1.0 - beta1) * (gradient - m)
@@ -169,7 +169,7 @@ def _fused_work(call: Call) -> Library | None:
 _BUFFERS = "momentumBufferListOptionalRef"
 _SCALE = "gradScaleOptional"
 _LEAST = 1e-6
-"""Less counts as 0."""
+"""Smaller numbers count as 0."""
 
 
 def _has_buffers(call: Call) -> bool:

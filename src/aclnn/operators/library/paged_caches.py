@@ -1,4 +1,4 @@
-"""Keys and values of tokens put into caches of blocks: aclnnScatterPaKvCache, aclnnQkvRmsNormRopeCache …"""
+"""Storing of tokens' keys and values in block caches: aclnnScatterPaKvCache, aclnnQkvRmsNormRopeCache …"""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _COMPRESSED = ("compressLensOptional", "compressSeqOffsetOptional", "seqLensOpti
 _MODE, _SCATTER = "cacheModeOptional", "scatterModeOptional"
 _IN_COLUMNS_MODE = "PA_NZ"
 _WIDTH = 32
-"""Bytes of a column with PA_NZ."""
+"""Width of a column in bytes with PA_NZ."""
 _MOST_TOKENS = 2**16 - 1
-"""Of a block with PA_NZ."""
+"""Maximum number of tokens per block with PA_NZ."""
 
 
 def _types_of(product: Product) -> tuple[D, ...]:
@@ -59,7 +59,7 @@ def _types_of(product: Product) -> tuple[D, ...]:
 
 
 def _in_columns(call: Call) -> bool:
-    """Whether a block has its tokens' numbers in columns of one width, as PA_NZ says."""
+    """Return True if a block stores its tokens in columns of fixed width, as PA_NZ does."""
     return bool(call[_MODE] == _IN_COLUMNS_MODE)
 
 
@@ -107,7 +107,7 @@ def _narrow_keys(call: Call) -> str | None:
 
 
 def _size(call: Call) -> int:
-    """Tokens of a block."""
+    """Return the number of tokens per block."""
     return int(call["keyCacheRef"].shape[-2 if _in_columns(call) else 1])
 
 
@@ -163,8 +163,8 @@ def _work(call: Call) -> Library | None:
 
 
 def _put(cache: Array, rows: Array, slots: Array, in_columns: bool, name: str) -> Array:
-    """The cache with rows in their slots; one below 0 takes nothing."""
-    # A view with blocks and tokens first, whose changes are the cache's.
+    """Return the cache with rows stored in their slots; negative slots are skipped."""
+    # A view with blocks and tokens first, which shares the cache's memory.
     written = np.array(cache, order="C")
     columns = written.reshape(len(written), -1, *written.shape[-2:])
     places = columns.swapaxes(1, 2) if in_columns else written
@@ -200,11 +200,11 @@ _FACTORS = ("kScaleOptional", "vScaleOptional", "kOffsetOptional", "vOffsetOptio
 _GIVEN = ("qkv", "qGamma", "kGamma", "cos", "sin", "index")
 _HALVES = (D.FLOAT16, D.BF16)
 _HEAD = 128
-"""Numbers of a head that the kernel of normalised and turned projections takes."""
+"""Head dimension of the kernel for normalized and rotated projections."""
 
 
 def _sizes(call: Call) -> str | None:
-    """Samples, tokens, heads and their numbers in positive numbers, as qkv has them."""
+    """Return an error text unless samples, tokens, heads and head dimension are positive and match qkv."""
     got, shape = call["qkvSize"], call["qkv"].shape
     if len(got) == 4 and min(got) > 0 and shape == (got[0] * got[1], got[2] * got[3]) and got[3] == _HEAD:
         return None

@@ -1,6 +1,6 @@
-"""Functions of two numbers beyond arithmetic: angles, sums of logarithms, x ln y, common divisors, shifts of bits.
+"""Binary functions beyond arithmetic: angles, logaddexp, x ln y, greatest common divisors, bit shifts.
 
-Complex numbers of two parts, or of size and angle: aclnnComplex, aclnnPolar.
+Complex numbers from real and imaginary parts, or from modulus and angle: aclnnComplex, aclnnPolar.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from aclnn.operators.library.common import (
 
 
 def _shifted(x: Any, bits: Any) -> Any:
-    """x / 2^bits, rounded down; less than no bits count as none, and more than there are as one less than those."""
+    """Return x / 2^bits, rounded down; negative shifts count as 0, and too large ones as the width minus one."""
     return np.right_shift(x, np.clip(bits, 0, 8 * x.dtype.itemsize - 1))
 
 
 def _floating(dtype: D) -> D:
-    """Integers and BOOL are computed as FLOAT."""
+    """Return FLOAT for integers and BOOL, in which they are computed."""
     return dtype if is_floating(dtype) else D.FLOAT
 
 
 def _wide(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Compute floating numbers in float64: NumPy's functions of float32 are off by several units."""
+    """Compute floating-point numbers in float64: NumPy's float32 functions are off by several ULP."""
     return lambda x, y: function(np.asarray(x, np.float64), np.asarray(y, np.float64))
 
 
@@ -113,7 +113,7 @@ def _with_scalar(
     dtypes: Collection[D] = REAL,
     dtype: Callable[[D], D] = _floating,
 ) -> Operator:
-    """A function of a tensor and a number, in the order of its formula; in place of a tensor called ``selfRef``."""
+    """Declare a function of a tensor and a number, in the formula's order; in place for a tensor ``selfRef``."""
     in_place = tensor == "selfRef"
     out = tensor if in_place else "out"
     given = [replaced() if in_place else tensor_in(tensor, "the tensor"), scalar(number, "the number")]
@@ -150,7 +150,7 @@ _DIVISIBLE = (D.INT16, D.INT32, D.INT64)
 
 
 def _integers(product: Product) -> Collection[D]:
-    """The data types in which common divisors are computed."""
+    """Return the data types in which common divisors are computed."""
     if product is Product.ATLAS_TRAINING:
         return (D.INT32,)
     return INTEGERS if product in CLASS_950 else _DIVISIBLE
@@ -174,13 +174,13 @@ _COMPLEX_OF = {D.FLOAT16: D.COMPLEX32, D.FLOAT: D.COMPLEX64, D.DOUBLE: D.COMPLEX
 def _of_parts(call: Call) -> str | None:
     part, got = call["real"].dtype, call["out"].dtype
     expected = _COMPLEX_OF.get(part)
-    if expected is None or got == expected:  # of what is empty, parts may have any type
+    if expected is None or got == expected:  # the parts of an empty result may have any type
         return None
     return f"out: expected data type {expected.c_name} (of parts of {part.c_name}), got {got.c_name}"
 
 
 def _complex(real: Any, imag: Any) -> Any:
-    """Return numbers of these parts; a sum would make NaN of the real part where the other is infinite."""
+    """Assemble complex numbers; a sum would turn the real part into NaN if the imaginary part is infinite."""
     found = np.empty(np.broadcast_shapes(real.shape, imag.shape), np.result_type(real, np.complex64))
     found.real, found.imag = real, imag
     return found

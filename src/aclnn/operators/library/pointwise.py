@@ -1,4 +1,4 @@
-"""Functions of three operands: aclnnAddcmul, aclnnAddcdiv, aclnnLerp, bounds, aclnnSWhere, masks."""
+"""Functions of three operands: aclnnAddcmul, aclnnAddcdiv, aclnnLerp, clamps, aclnnSWhere, masks."""
 
 from __future__ import annotations
 
@@ -58,12 +58,12 @@ _VALUE = scalar("value", "the factor of the product or quotient")
 
 
 def _joint(*names: str) -> Callable[[Call], D]:
-    """The type to which tensors promote, null ones left away; DT_UNDEFINED if there is none."""
+    """Return a function for the promoted type of tensors, skipping null ones; DT_UNDEFINED if there is none."""
     return lambda call: reduce(promoted_dtype, [call[name].dtype for name in names if call[name] is not None])
 
 
 def _broadcast_to(out: str, *names: str) -> Check:
-    """Check that the tensors broadcast to the shape of out together; null ones do not count."""
+    """Require the tensors, except null ones, to broadcast together to the shape of out."""
 
     def complain(call: Call) -> str | None:
         given = [name for name in names if call[name] is not None]
@@ -102,7 +102,7 @@ def _fused(
             (
                 present(*tensors, "value", out),
                 dtype_in(taken, *tensors),
-                # Of floating types and INT64 any three do.
+                # Any three of floating types and INT64 are supported.
                 *([rule("promotable to one that is taken: tensor2", known)] if D.UINT8 in dtypes else []),
                 castable_from(joint, out),
                 *([public_format(*tensors, out)] if public else []),
@@ -157,7 +157,7 @@ def _lerps() -> Iterator[Operator]:
 
 
 def _lerp(self: Any, end: Any, weight: Any) -> Any:
-    """Interpolate as PyTorch does, exactly at both ends."""
+    """Interpolate as PyTorch does, exact at both ends."""
     weight = np.float32(weight) if weight.ndim == 0 else weight
     return np.where(np.abs(weight) < 0.5, self + weight * (end - self), end - (end - self) * (1 - weight))
 
@@ -180,7 +180,7 @@ def _bounds(call: Call) -> Iterator[Any]:
 
 
 def _clamp_type(call: Call) -> D:
-    """Return the type of the comparison: FLOAT for integers between floating bounds on the 950 class, else out's."""
+    """Return the type of the comparison: FLOAT for integers with floating bounds on the 950 class, else out's."""
     dtype: D = call[call.operator.parameters[0].name].dtype
     if call.product not in CLASS_950:
         return call[call.operator.outputs[0].name].dtype
@@ -189,7 +189,7 @@ def _clamp_type(call: Call) -> D:
 
 
 def _nearest(bound: Any, dtype: np.dtype[Any]) -> Any:
-    """Return a bound in the type of what it bounds, at the nearer end where it is beyond the range."""
+    """Convert a bound to the type of the clamped numbers, saturating at its range."""
     value = np.asarray(bound)
     if {value.dtype.kind, dtype.kind} <= set("iu"):
         limits = np.iinfo(dtype)
@@ -198,9 +198,9 @@ def _nearest(bound: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _bounded_by(name: str, summary: str, bounds: tuple[Parameter, ...], header: str = "clamp") -> Operator:
-    """Bounds that are numbers or tensors. The upper one wins where the lower exceeds it, as in the kernels.
+    """Declare a clamp with numbers or tensors as bounds. The upper one wins if the lower exceeds it, as in the kernels.
 
-    An operator whose name begins with ``inplace`` replaces its argument.
+    An operator whose name begins with ``inplace`` overwrites its argument.
     """
     in_place, by_tensors = name.startswith("inplace"), bounds[0].is_tensor
     first = "selfRef" if in_place else "self"

@@ -1,7 +1,7 @@
 """Max, average and adaptive pooling, with gradients, over the last two or three dimensions.
 
-A maximum's index counts the elements of a channel's plane, or volume; of equal ones the first is taken, and NaN before
-any number.
+A maximum's index refers to the channel's plane or volume; of equal elements the first is taken, and NaN exceeds any
+number.
 """
 
 from __future__ import annotations
@@ -75,36 +75,36 @@ def _rank(call: Call) -> int:
 
 
 def _all(call: Call, numbers: Sequence[int]) -> Numbers:
-    """Return one number for each dimension; a single one stands for all."""
+    """Return one number per dimension; a single number applies to all."""
     return tuple(numbers) * (_rank(call) if len(numbers) == 1 else 1)
 
 
 def _has_channels_last(call: Call) -> bool:
-    """Return true where the formats of the operator's tensors say so; others are labels that do not count."""
+    """Return True if the tensors' formats imply it; other formats are ignored labels."""
     return call.operator.name in _BY_FORMAT and call["self"].format in _CHANNELS_LAST
 
 
 def _plane(call: Call) -> Numbers:
-    """The extents of the pooled dimensions."""
+    """Return the extents of the pooled dimensions."""
     shape, rank = call["self"].shape, _rank(call)
     return tuple(shape[-rank - 1 : -1] if _has_channels_last(call) else shape[-rank:])
 
 
 def _pooled_shape(call: Call) -> Numbers:
-    """The shape of one element for each window."""
+    """Return the shape of one element per window."""
     shape, rank = call["self"].shape, _rank(call)
     if _has_channels_last(call):
         return (*shape[: -rank - 1], *_count(call), shape[-1])
     return (*shape[:-rank], *_count(call))
 
 
-#: Channels of which a word of a mask has bits.
+#: Number of channels with bits in a word of a mask.
 _WORD = 16
 _BITS = np.left_shift(1, np.arange(_WORD)).astype(np.uint16)
 
 
 def _channels_first(function: Callable[..., Any], rank: int) -> Callable[..., Any]:
-    """Make a function of arrays whose channels are last from one of arrays whose channels come before the plane."""
+    """Adapt a function of channels-first arrays to channels-last arrays."""
 
     def compute(*arrays: Any) -> Any:
         found = function(*(np.moveaxis(array, -1, -1 - rank) for array in arrays))
@@ -116,7 +116,7 @@ def _channels_first(function: Callable[..., Any], rank: int) -> Callable[..., An
 
 
 def _windows(call: Call) -> Windows:
-    """The windows, with as many elements after the plane as the last of them need."""
+    """Return the windows, with as much padding at the end as the last of them need."""
     if "kernelShape" in call.arguments:
         kernel, stride, margins = _all(call, call["kernelShape"]), _all(call, call["strides"] or (1,)), _pads(call)
     else:
@@ -129,14 +129,14 @@ def _windows(call: Call) -> Windows:
         reach = d * (k - 1) + 1
         last = n + before + behind - reach
         count = -(-last // s) if call["ceilMode"] else last // s
-        if count * s >= n + before:  # it would begin in the padding behind
+        if count * s >= n + before:  # the window would begin in the trailing padding
             count -= 1
         padding.append((before, max(count * s + reach - n - before, behind)))
     return Windows(kernel, stride, tuple(padding), dilation)
 
 
 def _count(call: Call) -> Numbers:
-    # Of padding that reaches further than the last window nothing more is taken.
+    # Padding beyond the last window is ignored.
     return _windows(call).counts(_plane(call))
 
 
@@ -145,7 +145,7 @@ def _planes(x: Any, rank: int) -> Any:
 
 
 def maxima(x: Any, windows: Windows, count: Numbers) -> tuple[Any, Any]:
-    """The maxima of windows over the last dimensions, and their indices in the plane."""
+    """Return the maxima of windows over the last dimensions, and their indices in the plane."""
     size = x.shape[-len(count) :]
     planes = _planes(x, len(count))
     least = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -math.inf
@@ -168,7 +168,7 @@ def _largest(x: Any, windows: Windows, count: Numbers) -> Any:
 
 
 def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
-    """The index in the plane of each place of each window, -1 in the padding: (places, windows)."""
+    """Return the index in the plane of each position of each window, -1 in the padding: (positions, windows)."""
     rows, columns = (
         np.arange(k)[:, None] * d + np.arange(n) * s - p
         for k, d, n, s, (p, _) in zip(
@@ -181,16 +181,16 @@ def _positions(windows: Windows, count: Numbers, size: Numbers) -> Any:
 
 
 def _blocks_of_channels(x: Any) -> tuple[int, int, int]:
-    """The number of images, of blocks of channels that a word of a mask has bits for, and of channels."""
+    """Return the number of images, of channel blocks (one word of a mask each), and of channels."""
     channels = x.shape[-3]
     return math.prod(x.shape[:-3]), -(-channels // _WORD), channels
 
 
 def _masked(x: Any, windows: Windows, count: Numbers, shape: Sequence[int]) -> tuple[Any, Any]:
-    """The maxima, and a mask as the kernel writes it to the beginning of its memory.
+    """Return the maxima, and a mask as the kernel writes it to the beginning of its memory.
 
-    For each image, block of channels and place of a window it has a word for each window, and room behind; of the
-    word, the bits of the channels whose maximum is there.
+    For each image, channel block and window position, the mask holds a word per window, followed by unused space; the
+    bits of a word mark the channels whose maximum is at that position.
     """
     best, chosen = maxima(x, windows, count)
     positions, (images, blocks, channels) = _positions(windows, count, x.shape[-2:]), _blocks_of_channels(x)
@@ -219,7 +219,7 @@ def _unmasked(dy: Any, x: Any, mask: Any, windows: Windows, count: Numbers) -> A
 
 
 def scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
-    """Add dy up at indices in the planes of an array of x's shape."""
+    """Accumulate dy at indices in the planes of an array of x's shape."""
     size = math.prod(x.shape[-rank:])
     expect_within("indices", indices, 0, size - 1, "indices")
     total = np.zeros((x.size // size, size))
@@ -229,7 +229,7 @@ def scattered(dy: Any, x: Any, indices: Any, rank: int = 2) -> Any:
 
 
 def _divisors(call: Call) -> Any:
-    """The number that each window's sum is divided by."""
+    """Return the divisor of each window's sum."""
     if call["divisorOverride"]:
         return np.float64(call["divisorOverride"])
     windows, count, plane, sizes = _windows(call), _count(call), call["self"].shape[-_rank(call) :], []
@@ -241,7 +241,7 @@ def _divisors(call: Call) -> Any:
 
 
 def _covered(call: Call) -> list[Any]:
-    """The matrices (count, n) of ones where a window covers an element of a line, one for each dimension."""
+    """Return matrices (count, n), one per dimension, with ones where a window covers an element of a line."""
     windows, lines = _windows(call), []
     plane, many = call["self"].shape[-_rank(call) :], _count(call)
     for n, k, s, (before, _), count in zip(plane, windows.kernel, windows.stride, windows.padding, many, strict=True):
@@ -259,7 +259,7 @@ def _spread(dy: Any, covered: Sequence[Any], divisors: Any) -> Any:
 
 
 def along_axes(x: Any, matrices: Sequence[Any]) -> Any:
-    """Multiply by a matrix along each of the last dimensions, in float64; what has weight 0 does not count."""
+    """Multiply by a matrix along each of the last dimensions, in float64; weights of 0 ignore infinities and NaN."""
     result = x.astype(np.float64)
     for axis, matrix in enumerate(matrices, -len(matrices)):
         finite = np.isfinite(result)
@@ -276,7 +276,7 @@ def _along(x: Any, matrix: Any, axis: int) -> Any:
 
 
 def _of_no_numbers(x: Any, matrix: Any, axis: int) -> Any:
-    """The products of infinities and NaN, between zeros, with what has other weights than 0."""
+    """Return the products of infinities and NaN, with other elements as 0, ignoring weights of 0."""
     signs = np.sign(matrix)
     nan = _along(np.isnan(x).astype(np.float64), np.abs(signs), axis) > 0
     above, below = (
@@ -292,7 +292,7 @@ def _bounds(n: int, count: int) -> list[slice]:
 
 
 def _adaptive(n: int, count: int) -> Any:
-    """The matrix (count, n) that averages a line."""
+    """Return the matrix (count, n) of averages along a line."""
     weights = np.zeros((count, n))
     for row, part in zip(weights, _bounds(n, count), strict=True):
         row[part] = 1 / (part.stop - part.start)
@@ -318,7 +318,7 @@ def _adaptive_maxima(x: Any, plane: Sequence[int]) -> tuple[Any, Any]:
     for cell, part in zip(np.ndindex(*plane), itertools.product(*parts), strict=True):
         taken, elements = (..., *part), (..., *cell)
         window = x[taken].reshape(*before, -1)
-        best = window.argmax(-1)  # NaN before any number
+        best = window.argmax(-1)  # the first NaN if there is any
         values[elements] = np.take_along_axis(window, best[..., None], -1)[..., 0]
         indices[elements] = places[part].reshape(-1)[best]
     return values, indices
@@ -326,7 +326,7 @@ def _adaptive_maxima(x: Any, plane: Sequence[int]) -> tuple[Any, Any]:
 
 def _ranks(call: Call) -> str | None:
     shape, rank = call["self"].shape, _rank(call)
-    # Channels may be none where volumes are averaged.
+    # Averaged volumes may have no channels.
     extents_that_are = shape[-rank:] if call.operator.name.startswith("avg_pool3d") else shape[1:]
     if len(shape) - rank in (1, 2) and 0 not in extents_that_are:
         return None
@@ -399,7 +399,7 @@ def _channels_are_first(call: Call, name: str) -> str | None:
 
 
 def _alike(*names: str) -> tuple[Check, ...]:
-    """Require one format, which is not private."""
+    """Require the same format of all tensors, which is not private."""
     return public_format(*names), *(same_format(name, names[0]) for name in names[1:])
 
 
@@ -415,7 +415,7 @@ def _padding_within_kernel(call: Call) -> str | None:
 
 
 def _pads(call: Call) -> tuple[tuple[int, int], ...]:
-    """The padding before and after each dimension; four numbers are those before, then those behind."""
+    """Return the padding before and after each dimension; four numbers are those before, then those after."""
     given = tuple(call["pads"]) or (0,)
     top, left, bottom, right = given if len(given) == 4 else (given * 2 if len(given) == 2 else given * 4)
     return (top, bottom), (left, right)
@@ -476,7 +476,7 @@ def _operator(
     types: tuple[Check, ...] | None = None,
     formats: tuple[Check, ...] | None = None,
 ) -> Operator:
-    """Make an operator of one data type and one format, where ``types`` and ``formats`` do not say otherwise."""
+    """Declare an operator with one data type and one format, unless ``types`` and ``formats`` say otherwise."""
     outputs = tuple(parameter.name for parameter in parameters if parameter.kind is Kind.OUTPUT)
     tensors = tuple(p.name for p in parameters if p.is_tensor)
     indices = tuple(each for each in tensors if each.startswith("indices"))
@@ -514,7 +514,7 @@ _X = tensor_in("self", "planes, of channels, of samples")
 _DY = tensor_in("gradOutput", "the gradient arriving at the output")
 _DX = Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of self")
 _SIZE = _array("outputSize", "output_size", "how many, along each dimension")
-#: Functions that look at the format to tell which dimension the channels are.
+#: Functions that use the format to determine the channel dimension.
 _BY_FORMAT = ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_argmax")
 _INDICES = Parameter("indices", "indices", Kind.OUTPUT, "the index in the plane of each")
 _AVERAGE = (
@@ -527,7 +527,7 @@ _AVERAGE = (
     CUBE,
 )
 
-#: What functions that look at the format take, before Ascend 950.
+#: Formats accepted by such functions before Ascend 950.
 _BEFORE_950 = elsewhere(CLASS_950, each("channels before the plane", ("self",), _channels_are_first))
 _UNDILATED = elsewhere(CLASS_950, _undilated("dilation"))
 _DEPRECATED = on(CLASS_950, rule("product before Ascend 950", _for_older_products))
@@ -539,7 +539,7 @@ def _indices(product: Product) -> Collection[D]:
 
 
 def _stride_of_gradient(parameter: Parameter, rank: str) -> Parameter:
-    """Of planes the stride may be null, for that of the kernel."""
+    """Allow null for the stride of planes, which then equals the kernel's extent."""
     return replace(parameter, optional=True) if rank == "2d" and parameter is _STRIDE else parameter
 
 

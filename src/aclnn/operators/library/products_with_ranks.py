@@ -1,6 +1,6 @@
-"""Products of matrices whose factors or results ranks exchange: aclnnMatmulAllReduce, aclnnAllGatherMatmul …
+"""Matrix products with communication of factors or results: aclnnMatmulAllReduce, aclnnAllGatherMatmul …
 
-What ranks send one another is float32, float64 of products of integers; sums are rounded once, at the end.
+Ranks exchange float32, or float64 for integer products; sums are rounded once, at the end.
 """
 
 from __future__ import annotations
@@ -63,12 +63,12 @@ REDUCING = {_A2: (1, 2, 4, 8), **dict.fromkeys(CLASS_950, (1, *_OF_950))}
 _GATHERING = {_A2: (2, 4, 8), _A3: (2, 4, 8, 16, 32), **dict.fromkeys(CLASS_950, _OF_950)}
 _SCALING = {_A2: (2, 4, 8), _A3: (2, 4, 8), **dict.fromkeys(CLASS_950, _OF_950)}
 _CROSSING = {_A2: (2, 4, 8), **dict.fromkeys((_A3, *CLASS_950), (2, 4, 8, 16))}
-"""Numbers of ranks."""
+"""Supported numbers of ranks."""
 _ENGINES = {_A2: ("aiv",), _A3: ("aiv",), **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu"))}
 REDUCING_ENGINES = {_A2: ("ai_cpu",), **dict.fromkeys(CLASS_950, ("ai_cpu", "ccu"))}
 _TERMS, _SCALES = ("bias", "x3", "biasOptional"), ("x1Scale", "x2Scale")
 _LEAST, _MOST = 256, 65534
-"""Columns of x1 whose rows are gathered, or of whose products rows are scattered."""
+"""Limits on the columns of x1 whose rows are gathered, or whose products' rows are scattered."""
 
 X1, X2 = tensor_in("x1", "the left factor"), tensor_in("x2", "the right factor")
 _BIAS = optional_in("bias", "what is added to each row")
@@ -83,7 +83,7 @@ MODE = constant_text(
 
 
 def known(name: str, *values: object, of: Mapping[Product, Collection[object]] | None = None) -> Check:
-    """Require one of these values, or of a product's, as ``one_of``; null is none of them."""
+    """Require one of these values, or of a product's values, as ``one_of`` does; null is not among them."""
 
     def complain(call: Call) -> str | None:
         allowed, got = values if of is None else of.get(call.product, (call[name],)), call[name]
@@ -93,12 +93,12 @@ def known(name: str, *values: object, of: Mapping[Product, Collection[object]] |
 
 
 def in_tiling(*checks: Check) -> tuple[Check, ...]:
-    """Require what CANN finds out when it divides the work among cores."""
+    """Give checks the status of CANN's tiling, which makes them when it divides the work among cores."""
     return tuple(replace(check, name=f"in tiling, {check.name}", code=ACLNN_ERR_INNER_TILING_ERROR) for check in checks)
 
 
 def no_null(name: str, code: int = ACLNN_ERR_PARAM_NULLPTR, title: str = "a text") -> Check:
-    """Require a text."""
+    """Require a non-null text."""
 
     def complain(call: Call) -> str | None:
         return f"{name}: expected a text, got null" if call[name] is None else None
@@ -111,7 +111,7 @@ def _is_turned(call: Call) -> str | None:
 
 
 def is_laid(call: Call) -> str | None:
-    """Complain of an x2 that is neither contiguous nor transposed."""
+    """Return an error text for an x2 that is neither contiguous nor transposed."""
     x2 = call["x2"]
     if x2.size == 0 or x2.is_contiguous or x2.is_transposed:
         return None
@@ -138,7 +138,7 @@ def _columns_of_output(call: Call) -> str | None:
 
 
 def product_shape(call: Call) -> Shape:
-    """The shape of x1 @ x2."""
+    """Return the shape of x1 @ x2."""
     return (*call["x1"].shape[:-1], call["x2"].shape[1])
 
 
@@ -151,17 +151,17 @@ _NARROW = rule(f"{_LEAST} to {_MOST} columns: x1", _in_range)
 
 
 def column(name: str) -> Check:
-    """Require a number for each column of the output."""
+    """Require one number per column of the output."""
     return shape_is("one for each column", lambda call: (call["output"].shape[-1],), name)
 
 
 def _plain_types(*names: str) -> tuple[Check, ...]:
-    """Require FLOAT16 or BF16, of all tensors the same."""
+    """Require FLOAT16 or BF16, the same for all tensors."""
     return dtype_in(where_supported(HALVES), "x1", *names), *(same_dtype(name, "x1") for name in names)
 
 
 def product_of(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
-    """Multiply matrices, of integers with the factors of their columns and rows, and add what is to be added."""
+    """Multiply matrices, apply the scales of columns and rows to integer products, and add the addends."""
     if x1.dtype == np.int8:
         total, scale = integer_product(x1, x2, (len(x1), x2.shape[1])), operands["x2Scale"]
         total *= product_scale(scale)[0] if scale.dtype.kind == "i" else scale
@@ -176,7 +176,7 @@ def product_of(x1: Any, x2: Any, operands: Mapping[str, Any]) -> Any:
 def _with_operands(
     call: Call, function: Callable[[Ranks, Any, Any, dict[str, Any]], Any], *outputs: str, of: Sequence[str] = ()
 ) -> Library:
-    """Compute with x1, x2 and the optional tensors that are given, by name."""
+    """Return the computation with x1, x2 and the given optional tensors, by name."""
     optional = given(call, *_TERMS, *of)
 
     def compute(ranks: Ranks, x1: Any, x2: Any, *further: Any) -> Any:
@@ -408,7 +408,7 @@ def _empty(call: Call, name: str) -> str | None:
 
 
 def _types_of(integers: Collection[D], output: Sequence[str]) -> tuple[Check, ...]:
-    """Require types that the second versions take; products of floats of eight bits or fewer are not computed here."""
+    """Require types of the second versions that are supported here: products of 8-bit and narrower floats are not."""
     floats = (*EIGHT_BITS, D.FLOAT4_E2M1)
     halves = where_supported(HALVES)
     return (
@@ -519,7 +519,7 @@ _REDUCE_SCATTER_V2 = Operator(
 
 
 def _second(call: Call) -> Shape:
-    """The rows and columns that a product takes of x2."""
+    """Return the shape of x2 in the product."""
     rows, columns = call["x2"].shape
     return (columns, rows) if call["transposeX2"] else (rows, columns)
 
@@ -552,7 +552,7 @@ def _axes(*expected: int) -> Check:
 
 
 def has_length(call: Call) -> str | None:
-    """Complain of a name that no communicator has."""
+    """Return an error text for a name that no communicator can have."""
     got = call["group"]
     if got is not None and 0 < len(got) < _LONGEST:
         return None
@@ -567,7 +567,7 @@ def _inner_fits(call: Call) -> str | None:
 
 
 def _crossed_shapes(call: Call) -> str | None:
-    """Of rows that are exchanged before the product."""
+    """Check the shapes if rows are exchanged before the product."""
     size, (rows, columns), (inner, outer) = communicator(call).size, call["x1"].shape, _second(call)
     if rows % size:
         return f"x1: expected a multiple of {size} rows (as many as ranks), got {rows}"
@@ -581,7 +581,7 @@ def _crossed_shapes(call: Call) -> str | None:
 
 
 def _parted_shapes(call: Call) -> str | None:
-    """Of columns that are exchanged after the product."""
+    """Check the shapes if columns are exchanged after the product."""
     size, rows, (_, columns), got = communicator(call).size, call["x1"].shape[0], _second(call), call["output"].shape
     if columns % size:
         return f"x2: expected a multiple of {size} columns to multiply (as many as ranks), got {columns}"
@@ -626,7 +626,7 @@ _OWN_ENGINES = {_A2: ("aiv",), _A3: ("ai_cpu",), **dict.fromkeys(CLASS_950, ("ai
 
 
 def _exchange(version: str, before: bool) -> Operator:
-    """Declare a product before or after which ranks exchange parts; the second version names an engine."""
+    """Declare a product with an exchange of parts before or after it; the second version names an engine."""
     crossed = (_CROSSED,) * before
     tensors = ("x1", "x2", "biasOptional", "output", *crossed)
     name = f"{'allto_all_matmul' if before else 'matmul_allto_all'}{version}"

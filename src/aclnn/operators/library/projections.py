@@ -1,4 +1,4 @@
-"""What follows the projections of an attention layer: aclnnTransformBiasRescaleQkv and aclnnAddLora."""
+"""Operations after an attention layer's projections: aclnnTransformBiasRescaleQkv and aclnnAddLora."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Array = np.ndarray[Any, Any]
 _PARTS = ("qOut", "kOut", "vOut")
 _A = "weightAOptional"
 _MOST_GROUPS, _MOST_RANK, _MOST_COLUMNS, _UNIT = 32, 128, 131072, 16
-"""Of low-rank weights and their layers, of their ranks, of y; what divides ranks and columns."""
+"""Limits on the number of low-rank weights, their rank and y's columns; divisor of rank and columns."""
 
 
 def _three_parts(call: Call) -> str | None:

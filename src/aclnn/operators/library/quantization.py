@@ -1,6 +1,6 @@
-"""Integers of few bits: aclnnQuantize, aclnnAscendQuant, aclnnDynamicQuant make them, aclnnAscendAntiQuant undoes it.
+"""Quantisation by aclnnQuantize, aclnnAscendQuant, aclnnDynamicQuant, and dequantisation by aclnnAscendAntiQuant.
 
-aclnnTransQuantParamV2 makes the scales with which a device leaves the products of such integers.
+aclnnTransQuantParamV2 encodes the scales that a device applies to integer products.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from aclnn.operators.library.four_bits import IN_INT32, packed, unpacked, unpack
 
 ROUNDINGS = {"round": np.rint, "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc}
 MOST = {D.INT8: 127, D.INT4: 7, D.INT32: 7}
-"""The largest integers; INT32 holds eight of INT4."""
+"""Largest integers; an INT32 holds eight INT4."""
 
 _SMOOTH, _GROUPS = "smoothScalesOptional", "groupIndexOptional"
 _PER_TOKEN, _PER_CHANNEL, _PER_TENSOR = "pertoken", "perchannel", "pertensor"
@@ -61,17 +61,17 @@ _INFERENCE = frozenset({Product.ATLAS_INFERENCE})
 
 
 def given(call: Call, *names: str) -> tuple[str, ...]:
-    """The arguments that are not null."""
+    """Return the names of the arguments that are not null."""
     return tuple(name for name in names if call.arguments.get(name) is not None)
 
 
 def quantized_types(product: Product) -> set[D]:
-    """The integers into which numbers are quantised on a product."""
+    """Return the integer types into which numbers are quantised on a product."""
     return {D.INT8} if product in _INFERENCE else set(MOST)
 
 
 def quantized(numbers: Any, dtype: D) -> Any:
-    """Return integers as a tensor of that type holds them: the nearer end where there is none, 0 for NaN."""
+    """Round to integers in the storage of a tensor of that type; saturates, and NaN becomes 0."""
     if dtype == D.INT8:
         return convert(numbers, np.dtype(np.int8))
     stored = packed(convert(np.clip(numbers, -8, 7), np.dtype(np.int8)))
@@ -79,21 +79,21 @@ def quantized(numbers: Any, dtype: D) -> Any:
 
 
 def rows_of_groups(factors: Any, ends: Any, rows: int) -> Any:
-    """Return for each of so many rows the row of its group, which ends where ``ends`` says.
+    """Return the factors' row of each row's group, given the groups' ends.
 
-    No document says what becomes of rows after the last group: they count as its own.
+    Rows after the last group, which no document specifies, belong to it.
     """
     return factors[np.minimum(np.searchsorted(ends, np.arange(rows), side="right"), len(ends) - 1)]
 
 
 def dynamically(numbers: Any, axis: int | None, dtype: D) -> tuple[Any, Any]:
-    """Quantise symmetrically along an axis, or all numbers alike; return the integers and their scales."""
+    """Quantise symmetrically along an axis, or with one scale; return integers and scales."""
     scale = (np.max(np.abs(numbers), axis, keepdims=True) / MOST[dtype]).astype(np.float32)
     return quantized(np.rint(numbers / scale), dtype), scale
 
 
 def quantized_shape(x: str, *names: str) -> Check:
-    """Require the shape of another tensor; the last dimension of INT32 is an eighth."""
+    """Require the shape of another tensor; INT32 has an eighth of its last dimension."""
 
     def complain(call: Call, name: str) -> str | None:
         words, expected, got = call[name].dtype == D.INT32, call[x].shape, call[name].shape
@@ -107,7 +107,7 @@ def quantized_shape(x: str, *names: str) -> Check:
 
 
 def whole_bytes(*names: str) -> Check:
-    """Require that tensors of four bits fill the bytes of each row, which lie one after another."""
+    """Require rows of 4-bit tensors to fill whole bytes, contiguously."""
 
     def complain(call: Call, name: str) -> str | None:
         tensor = call[name]
@@ -127,7 +127,7 @@ def _dtype_of_scale(call: Call, name: str) -> str | None:
 
 
 def is_dtype(attribute: str, name: str) -> Check:
-    """Require that an attribute is the number of a tensor's data type."""
+    """Require an attribute to equal a tensor's data type."""
 
     def complain(call: Call) -> str | None:
         expected, got = call[name].dtype, call[attribute]
@@ -159,7 +159,7 @@ def _scale_shape(call: Call) -> str | None:
 
 
 def _along(factor: Any, axis: int) -> Any:
-    """A factor for each index of an axis; one of all dimensions is as it is."""
+    """Broadcast a factor along an axis; one with all dimensions is unchanged."""
     return factor.reshape(-1, *(1,) * (-1 - axis)) if factor.ndim == 1 else factor
 
 
@@ -220,7 +220,7 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
 
 
 _ZERO = "zeroPoints"
-#: What aclnnQuantize makes, INT32 of 32 bits.
+#: Types produced by aclnnQuantize; INT32 holds one number here.
 _WHOLE = (D.INT8, D.UINT8, D.INT32)
 
 
@@ -383,7 +383,7 @@ def _dynamic(version: int) -> Operator:
             dtype_in({D.FLOAT}, "offsetOut"),
         ]
         groups = [dims_between(1, 1, _GROUPS), *unless_empty(("x",), each("few groups", (_GROUPS,), _few_groups))]
-        # Of the later versions, tiling finds it.
+        # For the later versions, the tiling function makes this check.
         title, code = (
             ("with", ACLNN_ERR_PARAM_INVALID) if version == 2 else ("tiled with", ACLNN_ERR_INNER_TILING_ERROR)
         )
@@ -445,7 +445,7 @@ def _restored_work(call: Call) -> Library | None:
         return None
     x, y, scale = call["x"], call["y"].shape, call["scale"].shape
     dtype, square = x.dtype, call["sqrtMode"]
-    # One for each row is one-dimensional too.
+    # A factor per row is one-dimensional too.
     axis = -2 if len(scale) == 1 and scale[0] not in (1, y[-1] if y else 1) else -1
 
     def restore(x: Any, scale: Any, offset: Any = None) -> Any:
@@ -475,7 +475,7 @@ def offset_bits(offset: Any) -> Any:
 
 
 def product_scale(stored: Any) -> tuple[Any, Any]:
-    """Return the scale and the offset of each 64 bits."""
+    """Decode the scale and the offset of each 64-bit word."""
     stored = stored.view(np.uint64)
     scale = (stored & 0xFFFFE000).astype(np.uint32).view(np.float32)
     offset = ((stored >> 37 & 0x1FF).astype(np.int64) ^ 0x100) - 0x100

@@ -1,4 +1,4 @@
-"""SwiGLU with a quantised result: aclnnSwiGluQuant; aclnnDequantSwigluQuant starts from the integers of a product."""
+"""SwiGLU with a quantised result: aclnnSwiGluQuant; aclnnDequantSwigluQuant takes the integers of a product."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ _GROUPED_COLUMNS = 64
 
 
 def _swish(x: Any, alpha: float = 1.0) -> Any:
-    with np.errstate(over="ignore"):  # exp is infinite where the result is 0
+    with np.errstate(over="ignore"):  # the result is 0 where exp overflows
         return x / (1 + np.exp(-alpha * x))
 
 
 def gated(x: Any, left: bool, mode: int = 0, limit: float = 0.0, alpha: float = 0.0, bias: float = 0.0) -> Any:
-    """Multiply the two halves of rows, in mode 1 their even and odd columns, one of them through a swish."""
+    """Multiply the halves of rows, or in mode 1 their even and odd columns, with a Swish of one of them."""
     half = x.shape[-1] // 2
     halves = (x[..., ::2], x[..., 1::2]) if mode == 1 else (x[..., :half], x[..., half:])
     gate, up = halves if left else halves[::-1]
@@ -99,12 +99,12 @@ def _half(call: Call) -> Shape:
 
 
 def _by_rows(factors: Any, ends: Any, rows: int) -> Any:
-    """Return the factors of each row, those of its group if there are groups."""
+    """Return the factors of each row, by group if there are groups."""
     return factors.reshape(1, -1) if ends is None else rows_of_groups(factors.reshape(len(ends), -1), ends, rows)
 
 
 def _multiple(what: str, of: Callable[[Call], int], only: str = "") -> Check:
-    """Require a multiple in the last dimension of x."""
+    """Require x's last dimension to be a multiple."""
 
     def complain(call: Call) -> str | None:
         shape, number = call["x"].shape, of(call)
@@ -116,7 +116,7 @@ def _multiple(what: str, of: Callable[[Call], int], only: str = "") -> Check:
 
 
 def _one_or_columns(*names: str) -> Check:
-    """Require one number, or one for each column of the result, of each group."""
+    """Require one number, or one per column of the result, for each group."""
 
     def complain(call: Call, name: str) -> str | None:
         groups, columns, got = _group_count(call), _half(call)[-1], call[name].size
@@ -189,7 +189,7 @@ def _counts(call: Call) -> bool:
 
 
 def _in_bytes(call: Call) -> bool:
-    """Tell whether each number of yOut is two integers, as torch_npu has it."""
+    """Return True if each element of yOut holds two integers, as torch_npu declares it."""
     return bool(_integers(call) == D.INT4 and call["yOut"].dtype == D.INT8)
 
 

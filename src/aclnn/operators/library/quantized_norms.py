@@ -1,4 +1,4 @@
-"""RMSNorm with a quantised result: aclnnRmsNormQuant, of a sum aclnnAddRmsNormQuant, aclnnAddRmsNormDynamicQuant."""
+"""RMSNorm with a quantised result: aclnnRmsNormQuant; of a sum, aclnnAddRmsNormQuant, aclnnAddRmsNormDynamicQuant."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ _MASK = "outputMask"
 
 
 def reciprocal_rms(x: Any, axes: tuple[int, ...], epsilon: float) -> Any:
-    """Return the reciprocal root mean square along axes, which keep an extent of 1."""
+    """Return the reciprocal root mean square along axes, keeping their dimensions."""
     return 1 / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon)
 
 
 def _norm(x: Any, gamma: Any, epsilon: float) -> Any:
-    """Divide rows by their root mean square; gamma has the dimensions of a row."""
+    """Normalize rows by their root mean square; gamma has the shape of a row."""
     axes = tuple(range(x.ndim - gamma.ndim, x.ndim))
     return x / np.sqrt(np.mean(x * x, axes, keepdims=True) + epsilon) * gamma
 
@@ -73,7 +73,7 @@ def _inputs(product: Product) -> frozenset[D]:
 
 
 def _quotients(call: Call) -> str | None:
-    """Complain of data types of scales and zero points that have no kernel beside x1."""
+    """Return an error text for data types of scales and zero points without a kernel for x1's type."""
     x, scale = call["x1"].dtype, call[_SCALES[0]].dtype
     if call.product in CLASS_950:
         scales: tuple[D, ...] = (x, D.FLOAT)
@@ -327,7 +327,7 @@ _THIRD = Operator(
 
 
 def _written(call: Call) -> tuple[bool, bool]:
-    """Tell which of the two results are wanted."""
+    """Return which of the two results are wanted."""
     mask = call.arguments.get(_MASK)
     return (bool(mask[0]), bool(mask[1])) if mask is not None else (True, len(given(call, *_SMOOTH)) == 2)
 
@@ -378,7 +378,7 @@ def _dynamic_work(call: Call) -> Library | None:
 
 
 def _where_written(*checks: Check) -> tuple[Check, ...]:
-    """Restrict two checks, of the first and the second result, to calls in which it is written."""
+    """Restrict two checks, of the first and the second result, to calls that write it."""
     conditions = (lambda call: _written(call)[0], lambda call: _written(call)[1])
     return tuple(only_if(check, "where it is written", when) for check, when in zip(checks, conditions, strict=True))
 

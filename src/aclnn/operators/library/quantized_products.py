@@ -1,7 +1,7 @@
 """Products of quantised matrices: aclnnQuantMatmul, its V2 to V5, and aclnnQuantMatmulWeightNz.
 
-Products of integers are exact: BLAS multiplies as many numbers at a time in float32 as leave it no fraction. Those of
-MX formats are summed in float64.
+Integer products are exact: BLAS multiplies in float32 as many terms at a time as stay exact. Products of MX formats are
+accumulated in float64.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ from aclnn.operators.library.quantization import given, product_scale, scale_bit
 _FOUR_BITS = (D.INT4, D.INT32)
 _IN_BLOCKS = "quant_matmul_weight_nz"
 _BITS = (D.UINT64, D.INT64)
-#: How many products of INT8 float32 sums exactly, and columns that stay in the cache beside them.
+#: Number of INT8 products that float32 sums exactly, and number of columns that fit into the cache with them.
 _EXACT, _COLUMNS = 1 << (24 - 14), 1 << 8
 
 
 class _Names(NamedTuple):
-    """A function's names for the scales and the offset of columns, and for the scales of rows."""
+    """A function's names for the scales and offset of columns, and for the scales of rows."""
 
     scale: str
     offset: str
@@ -91,18 +91,18 @@ def _swapped(shape: Shape) -> Shape:
 
 
 class _Matrices(NamedTuple):
-    """The layout of the matrices of x1 or x2 in memory."""
+    """Storage of the matrices of x1 or x2."""
 
     shape: Shape
-    """The shape in memory, in elements."""
+    """Shape in memory, in elements."""
     turned: bool
-    """True where a program sees them transposed."""
+    """True if the tensor is a transposed view."""
     transposed: bool
-    """True where a product takes them transposed."""
+    """True if the product takes the matrices transposed."""
 
     @property
     def factors(self) -> Shape:
-        """The shape that a product takes."""
+        """Shape in the product."""
         return _swapped(self.shape) if self.transposed else self.shape
 
 
@@ -132,11 +132,11 @@ def _reader(call: Call, name: str) -> Callable[[Any], Any]:
 
 
 BLOCK = (16, 32)
-"""Rows and columns of a block of INT8 in FRACTAL_NZ."""
+"""Rows and columns of an INT8 block in FRACTAL_NZ."""
 
 
 def integer_product(x1: Any, x2: Any, shape: Shape) -> Any:
-    """Multiply integers of eight bits or fewer exactly; return float64."""
+    """Multiply integers of at most eight bits exactly; return float64."""
     total = np.zeros(shape)
     left = x1.astype(np.float32)
     for inner in range(0, left.shape[-1], _EXACT):
@@ -148,7 +148,7 @@ def integer_product(x1: Any, x2: Any, shape: Shape) -> Any:
 
 
 def _product_shape(call: Call) -> Shape | None:
-    """The shape of the products, None where leading dimensions do not broadcast."""
+    """Return the shape of the products, None if leading dimensions do not broadcast."""
     left, right = (_matrices(call, name).factors for name in ("x1", "x2"))
     batch = broadcast_shape(left[:-2], right[:-2])
     return None if batch is None else (*batch, left[-2], right[-1])
@@ -274,7 +274,7 @@ def _bias_shape(call: Call, name: str) -> str | None:
 
 def _out_shape(call: Call) -> str | None:
     shape, got = _shape(call), call["out"].shape
-    # That of two matrices may have one dimension more.
+    # A bias for a 2-D product may have one more dimension.
     if got == shape or (len(shape) == 2 and got == (shape[0], 1, shape[1])):
         return None
     return f"out: expected shape {extents(shape)} (that of the product), got {extents(got)}"
@@ -304,7 +304,7 @@ def _work(call: Call) -> Library | None:
             total += bias
         if dtype == D.INT32:
             return total.reshape(dims)
-        # A device has the offset in the bits of the scale and reads no other.
+        # A device takes the offset from the scale's bits and reads no other.
         factors, offset = product_scale(scale) if has_bits else (scale, 0)
         total *= factors
         if names.rows in operands:
@@ -319,7 +319,7 @@ def _work(call: Call) -> Library | None:
 _EIGHT_BITS = (D.FLOAT8_E4M3FN, D.FLOAT8_E5M2)
 _MX_FORMATS = (*_EIGHT_BITS, D.FLOAT4_E2M1)
 _MX_SCALES = ("x1Scale", "x2Scale")
-#: How many rows, columns and terms of a product have a scale, as ``groupSize`` has them, and the bits of each.
+#: Number of rows, columns and terms of a product per scale, as in ``groupSize``, and their bit widths.
 _MX_GROUP, _GROUP_BITS = (1, 1, MX_BLOCK), 16
 
 
@@ -333,7 +333,7 @@ def _is_plain(call: Call) -> bool:
 
 
 def _is_mixed(call: Call) -> bool:
-    """Tell whether eight bits are multiplied with four."""
+    """Return True for products of 8-bit and 4-bit types."""
     return _is_mx(call) and call["x1"].dtype == D.FLOAT8_E4M3FN and call["x2"].dtype == D.FLOAT4_E2M1
 
 
@@ -367,7 +367,7 @@ def _mx_pairs(extent: int) -> int:
 
 
 def _mx_shape(name: str) -> Callable[[Call], Shape]:
-    """The shape of the scales of x1 or x2, which lie as its matrices do."""
+    """Return the shape of the scales of x1 or x2, stored like its matrices."""
     last = {"x1": True, "x2": False}[name]
 
     def find(call: Call) -> Shape:
@@ -379,7 +379,7 @@ def _mx_shape(name: str) -> Callable[[Call], Shape]:
 
 
 def _group(call: Call) -> str | None:
-    """Complain of another size of groups; one that is 0 is what the scales have."""
+    """Return an error text for another group size than that of the scales, which 0 stands for."""
     got = call["groupSize"]
     given = tuple(got >> shift & (1 << _GROUP_BITS) - 1 for shift in (2 * _GROUP_BITS, _GROUP_BITS, 0))
     if _is_mixed(call):
@@ -435,7 +435,7 @@ def _mx_work(call: Call) -> Library | None:
 
 
 def _mx_checks(*further: Check) -> tuple[Check, ...]:
-    """What is demanded of operands with scales of MX formats."""
+    """Return the checks of operands with scales of MX formats."""
     checks = restricted(
         "with FLOAT8_E8M0",
         _is_mx,
@@ -480,11 +480,11 @@ def _operator(
     """Declare a function.
 
     Args:
-        name: its name.
-        further: what it demands beside other scales than those of MX formats.
-        rows: rows may have scales.
-        code: that of V5's reserved tensors.
-        mx: what it demands beside scales of MX formats.
+        name: name of the function.
+        further: additional checks without MX scales.
+        rows: True if rows may have scales.
+        code: status for V5's reserved tensors.
+        mx: additional checks with MX scales.
     """
     is_new = code is not None
     names = _NEW if is_new else _OLD

@@ -1,6 +1,6 @@
-"""Products of factors of few bits that all ranks add up: aclnnQuantMatmulAllReduce, aclnnWeightQuantMatmulAllReduce.
+"""All-reduced quantised products: aclnnQuantMatmulAllReduce, aclnnWeightQuantMatmulAllReduce.
 
-Ranks send one another float32, float64 of products of integers; where V3 has factors for what they send, INT8's values.
+Ranks exchange float32, or float64 for integer products; INT8 values if V3 has communication scales.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from aclnn.runtime.collectives import Ranks
 
 SCALE, _ROWS, _SENT = "dequantScale", "pertokenScaleOptional", ("commQuantScale1Optional", "commQuantScale2Optional")
 _SCALES, _OF_ROWS = (SCALE, "x2Scale"), (_ROWS, "x1ScaleOptional")
-"""By versions before the fourth, and from it on."""
+"""Names of the scales of columns and rows, before the fourth version and from it on."""
 BITS = (D.INT64, D.UINT64)
 FACTORS, OFFSET, GROUP_SIZE = "antiquantScale", "antiquantOffset", "antiquantGroupSize"
 _GROUP_STEP = 32
@@ -71,7 +71,7 @@ _ALIGNED = {D.INT8: 32, D.INT4: 64}
 
 
 def _scale_type(name: str, rows: str) -> Check:
-    """Of factors of columns: beside factors of rows or BF16 numbers, else the bits of some."""
+    """Check the type of column scales: plain with row scales or BF16 results, encoded ones otherwise."""
 
     def complain(call: Call) -> str | None:
         output, got = call["output"].dtype, call[name].dtype
@@ -86,7 +86,7 @@ def _scale_type(name: str, rows: str) -> Check:
 
 
 def scale_shape(call: Call, name: str) -> str | None:
-    """Complain of factors that are not those of columns."""
+    """Return an error text for scales that are not per column."""
     n, got = call["x2"].shape[1], call[name].shape
     allowed = dict.fromkeys([*(((1,),) if name not in _SENT else ()), (n,), (1, n)])
     return None if got in allowed else f"expected shape {listing(map(extents, allowed))}, got {extents(got)}"
@@ -120,14 +120,14 @@ def _has_inner(call: Call) -> str | None:
 
 
 def _integers(numbers: Any) -> Any:
-    """Return INT8's values that are nearest to numbers, which a device rounds to FLOAT16 first, as float32."""
+    """Round to INT8 values, as float32; a device rounds to FLOAT16 first."""
     with np.errstate(over="ignore"):
         halves = numbers.astype(np.float16)
     return np.clip(np.rint(np.nan_to_num(halves, copy=False, posinf=127, neginf=-128)), -128, 127).astype(np.float32)
 
 
 def product_of_integers(x1: Any, x2: Any, operands: Mapping[str, Any], shape: Shape) -> Any:
-    """Multiply, scale columns and rows and add what is to be added."""
+    """Multiply, scale columns and rows, and add the addends."""
     scale, product = operands[SCALE], integer_product(x1, x2, shape)
     product += operands.get("bias", operands.get("biasOptional", 0))
     product *= scale if scale.dtype.kind == "f" else product_scale(scale)[0]
@@ -155,7 +155,7 @@ def _quantized_work(call: Call) -> Library:
 
 
 def _reducing(*checks: Check) -> tuple[Check, ...]:
-    """Require a sum and shapes of a product."""
+    """Require reduction by sum, and shapes of a product."""
     return (
         known("reduceOp", "sum"),
         one_of("streamMode", 1),
@@ -279,11 +279,11 @@ WEIGHT = (
     each("contiguous or transposed", ("x2", FACTORS, OFFSET), laid),
     each("laid as x2", (FACTORS, OFFSET), _laid_as_weight),
 )
-"""What a weight and its factors are asked for, the last but one but on Ascend 950."""
+"""Checks of a weight and its scales; the last but one only on Ascend 950."""
 
 
 def product_with_weight(call: Call) -> Callable[[Any, Any, Mapping[str, Any]], Any]:
-    """Return what multiplies by the weight as it lies, and adds what is to be added."""
+    """Return a function that multiplies by the weight as stored, and adds the addends."""
     dtype, (k, n), strides, _ = call["x2"].layout
     shape, size = product_shape(call), call[GROUP_SIZE] or max(k, 1)
 

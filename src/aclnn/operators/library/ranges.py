@@ -1,4 +1,4 @@
-"""aclnnArange, aclnnRange, aclnnLinspace, aclnnLogSpace, aclnnEye: numbers that a formula gives."""
+"""Sequences and matrices given by formulas: aclnnArange, aclnnRange, aclnnLinspace, aclnnLogSpace, aclnnEye."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _LIMITS = "start", "end", "step"
 
 
 def _limits(call: Call, whole: Collection[D] = INTEGERS) -> list[Any]:
-    """Return the numbers, without fractions where out has one of these types."""
+    """Return the numbers, truncated if out has one of these types."""
     numbers = (call[name].value.item() for name in _LIMITS)
     return [int(number) if call["out"].dtype in whole else number for number in numbers]
 
 
 def _count(call: Call) -> int:
-    # PyTorch counts those of INT32 with the fractions, and CANN takes what it is given.
+    # For INT32, PyTorch counts elements with the fractions, and CANN accepts the size it is given.
     start, end, step = _limits(call, (D.INT64,))
     with_end = call.operator.name == "range"
     if all(isinstance(number, int) for number in (start, end, step)):
@@ -62,7 +62,7 @@ def _arange_work(call: Call) -> Library | None:
 
 
 def _spaced(start: float, end: float, steps: int) -> Any:
-    """Numbers from one to another, each counted from the nearer end."""
+    """Return evenly spaced numbers, each computed from the nearer end."""
     places, step = np.arange(steps), (end - start) / max(steps - 1, 1)
     return np.where(places < steps // 2, start + places * step, end - places[::-1] * step) if steps > 1 else start
 
@@ -70,7 +70,7 @@ def _spaced(start: float, end: float, steps: int) -> Any:
 def _linspace_work(call: Call) -> Library | None:
     dtype, steps = call["out"].dtype, call["steps"]
     start, end = (call[name].value.item() for name in ("start", "end"))
-    # INT64 is computed as FLOAT is.
+    # INT64 is computed in FLOAT.
     if dtype in INTEGERS and dtype != D.INT64:
         start, end = (convert(np.asarray(limit), dtype.numpy) for limit in (start, end))
     shape = call["out"].shape

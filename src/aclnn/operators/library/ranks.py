@@ -1,7 +1,7 @@
-"""Operators that exchange data with the other ranks of a group: of a communicator that HCCL has made.
+"""Operators that exchange data with the other ranks of a group, through a communicator created by HCCL.
 
-A group is found by its name in phase one, on the current device, and bound to the work; phase two queues that behind
-what other streams do for the communicator. Work that fails fails its stream's task and ends the communicator.
+Phase one finds the group by its name, on the current device, and binds it to the work; phase two queues the work after
+other streams' work for the communicator. A failure fails the stream's task and ends the communicator.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from aclnn.runtime.communicators import Communicator
 
 
 def group(name: str = "group", meaning: str = "the name of the ranks' communicator") -> Parameter:
-    """The name of a communicator, as HcclGetCommName writes it."""
+    """Declare the name of a communicator, as written by HcclGetCommName."""
     return constant_text(name, meaning)
 
 
 def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | None = None) -> Check:
-    """Require the name of a live communicator that has one rank on the current device.
+    """Require the name of a live communicator with one rank on the current device.
 
     Args:
         name: the argument.
-        counts: the numbers of ranks that products take; any by default.
+        counts: supported numbers of ranks by product; any by default.
     """
 
     def complain(call: Call) -> str | None:
@@ -51,7 +51,7 @@ def is_group(name: str = "group", counts: Mapping[Product, Collection[int]] | No
 
 
 def communicator(call: Call, name: str = "group") -> Communicator:
-    """Return the communicator of a group, which an earlier check has found to exist."""
+    """Return the communicator of a group, whose existence has been checked."""
     (found,) = communicators.named(call[name])
     return found
 

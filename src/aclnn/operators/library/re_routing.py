@@ -1,4 +1,4 @@
-"""aclnnMoeReRouting: tokens that came from several ranks, in order of experts."""
+"""aclnnMoeReRouting: reordering by expert of tokens received from several ranks."""
 
 from __future__ import annotations
 

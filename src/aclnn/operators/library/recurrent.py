@@ -1,7 +1,7 @@
-"""aclnnLSTM and aclnnGRU with their gradients: layers of cells that run along time, in one or both directions.
+"""aclnnLSTM and aclnnGRU with their gradients: layers of cells along time, in one or both directions.
 
-Gates lie in PyTorch's order, sums are taken in float64. What a cell keeps of a step for the gradient is kept by time,
-in whichever direction it runs. Where a sequence has ended its state stays and the output is 0; GRU takes none such.
+Gates are in PyTorch's order, and sums are accumulated in float64. Values saved for the gradient are ordered by time,
+whatever the direction. After the end of a sequence its state stays and the output is 0; GRU has no such sequences.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ _TYPES = (D.FLOAT, D.FLOAT16)
 
 
 class Cell(NamedTuple):
-    """A recurrent cell: what it computes of what a step gets from the input and from the state before, and back."""
+    """A recurrent cell: a step from the input's and the state's sums, and its gradient."""
 
     gates: int
     kept: tuple[str, ...]
-    """Parameters of the forward function that hold each step's values for the gradient."""
+    """Parameters of the forward function with each step's values for the gradient."""
     states: tuple[int, ...]
-    """Places of the state among ``kept``, the output first."""
+    """Indices of the state among ``kept``, the output first."""
     step: Callable[[Any, Any, Arrays, Any], Arrays]
-    """From the sums of the input and of the state, the state before, and where it changes: what is kept."""
+    """Function of the input's and the state's sums, the previous state, and an update mask; returns the kept values."""
     back: Callable[[Arrays, Arrays, Arrays], tuple[Any, Any, Arrays]]
-    """From the state's gradient, what was kept, and the state before: the gradients of both sums and of the state."""
+    """Function of the state's gradient, the kept values and the previous state; returns gradients of sums and state."""
 
 
 def _lstm_step(mine: Any, theirs: Any, state: Arrays, lasts: Any) -> Arrays:
@@ -76,7 +76,7 @@ GRU = Cell(3, ("rOut", "zOut", "nOut", "hnOut", "hOut"), (4,), _gru_step, _gru_b
 def _run(
     cell: Cell, x: Any, state: Arrays, weights: Sequence[Any], lasts: Any, reverse: bool = False
 ) -> tuple[Arrays, Arrays]:
-    """The last state, and what is kept, one after another in time; ``lasts`` says which states each step changes."""
+    """Return the last state, and the kept values over time; ``lasts`` selects the states updated in each step."""
     mine = x @ weights[0].T + (weights[2] if len(weights) > 2 else 0)
     steps: list[Arrays] = []
     for at in reversed(range(len(x))) if reverse else range(len(x)):
@@ -98,7 +98,7 @@ def _run_back(
     lasts: Any,
     reverse: bool = False,
 ) -> tuple[Any, Arrays, list[Any]]:
-    """The gradients of the input, of the first state and of the weights."""
+    """Return the gradients of the input, of the initial state and of the weights."""
     count = len(x)
     mine, theirs, before = np.empty((3, count), object)
     dy = np.where(lasts, dy, 0)
@@ -118,34 +118,34 @@ def _run_back(
 
 
 class Form(NamedTuple):
-    """The extents of a call."""
+    """Extents of a call."""
 
     layers: int
     directions: int
     per_layer: int
-    """Weights and biases of a layer in one direction."""
+    """Number of weights and biases per layer and direction."""
     time: int
     batch: int
     hidden: int
     first: bool
-    """The batch's dimension comes first."""
+    """True if the batch dimension comes first."""
     packed: bool
-    """Sequences end at times of their own; times and samples share a dimension, but in the output."""
+    """True if sequences have lengths of their own; time and batch then share a dimension, except in the output."""
 
     def sequence(self, width: int) -> Shape:
-        """The shape of so many numbers for each time and sample."""
+        """Return the shape of ``width`` numbers per time step and sample."""
         if self.packed:
             return (self.time * self.batch, width)
         return (self.batch, self.time, width) if self.first else (self.time, self.batch, width)
 
     def output(self) -> Shape:
-        """The shape of the output."""
+        """Return the shape of the output."""
         width = self.directions * self.hidden
         return (self.time, self.batch, width) if self.packed else self.sequence(width)
 
 
 def _sizes_name(call: Call) -> str:
-    """The parameter that says how many samples have each step, the longest ones first."""
+    """Return the name of the parameter with the number of active samples per step, longest sequences first."""
     return next(name for name in ("batchSizes", "batchSizesOptional") if name in call.arguments)
 
 
@@ -168,7 +168,7 @@ def _timed(x: Any, form: Form) -> Any:
 
 
 def _lasting(form: Form, sizes: Any = None) -> Any:
-    """Return the samples whose states each step changes: the first ``sizes``, or all."""
+    """Return the samples whose states each step updates: the first ``sizes``, or all."""
     lasts = True if sizes is None else sizes[:, None, None] > np.arange(form.batch)[:, None]
     return np.broadcast_to(lasts, (form.time, form.batch, form.hidden))
 
@@ -176,7 +176,7 @@ def _lasting(form: Form, sizes: Any = None) -> Any:
 def _forward(
     cell: Cell, form: Form, x: Any, states: Arrays, weights: Sequence[Any], lasts: Any
 ) -> tuple[Any, Arrays, list[Arrays]]:
-    """The output, the last states, and what is kept of each layer and direction."""
+    """Return the output, the last states, and the kept values of each layer and direction."""
     value, last, kept = _timed(x, form), [], []
     for layer in range(form.layers):
         found = []
@@ -201,7 +201,7 @@ def _backward(
     kept: list[Arrays],
     lasts: Any,
 ) -> tuple[Any, Arrays, list[Any]]:
-    """The gradients of the input, of the first states and of the weights."""
+    """Return the gradients of the input, of the initial states and of the weights."""
     value = _timed(dy, form)
     found: dict[int, list[Any]] = {}
     firsts: dict[int, Arrays] = {}
@@ -271,7 +271,7 @@ def _backward_work(cell: Cell, kept_names: tuple[str, ...]) -> Callable[[Call], 
         form, hidden, count = _form(call), _hidden_names(cell, call), len(call["params"])
         parts, cells = len(cell.states), form.layers * form.directions
         sizes = (_sizes_name(call),) if form.packed else ()
-        # Without a gradient arriving there is none to go on.
+        # Without an incoming gradient there is nothing to propagate.
         present = tuple(name for name in ("dy", *arriving) if call[name] is not None)
         zeros = np.zeros((cells, form.batch, form.hidden))
         nothing = {"dy": np.zeros(form.sequence(form.directions * form.hidden))} | dict.fromkeys(arriving, zeros)
@@ -292,7 +292,7 @@ def _backward_work(cell: Cell, kept_names: tuple[str, ...]) -> Callable[[Call], 
 
 
 def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
-    """Complain of the first tensor whose shape is not that of the layers; ``names`` are lists of what is kept."""
+    """Return an error text for the first tensor whose shape does not match the layers; ``names`` are the kept lists."""
 
     def expected(call: Call) -> Iterator[tuple[str, Any, Shape]]:
         form = _form(call)
@@ -316,7 +316,7 @@ def _shapes(cell: Cell, names: Sequence[str]) -> Callable[[Call], str | None]:
                 yield name, call[name], state
         sequences = {"output": form.output(), "dy": form.sequence(width), "dxOut": call["input"].shape}
         if form.packed and call.arguments.get("dy") is not None and len(call["dy"].shape) == 3:
-            sequences["dy"] = form.output()  # as torch_npu passes it
+            sequences["dy"] = form.output()  # the shape that torch_npu passes
         for name, shape in sequences.items():
             if name in call.arguments and call[name] is not None:
                 yield name, call[name], shape
@@ -427,7 +427,7 @@ def _recurrent(
 
 
 def _of_sizes(cell: Cell, name: str, backward: bool) -> tuple[Check, ...]:
-    """Sequences of several lengths; gradients of such are not there on Ascend 950."""
+    """Check sequences of several lengths; Ascend 950 has no gradients for them."""
     unpacked = rule(f"null: {name}", _unpacked(name))
     if cell is GRU:
         return (unpacked,)
@@ -508,7 +508,7 @@ OPERATORS = (
 
 
 _ORDERS = ("ifjo", "ijfo", "ifco", "icfo")
-"""Orders of an LSTM's gates; PyTorch's is the first. The candidate is j or c."""
+"""Orders of an LSTM's gates, PyTorch's first. The candidate is j or c."""
 
 _DIRECTIONS = ("UNIDIRECTIONAL", "REDIRECTIONAL")
 
