@@ -514,7 +514,7 @@ _DIRECTIONS = ("UNIDIRECTIONAL", "REDIRECTIONAL")
 
 
 def _from_columns(matrices: Sequence[Any], order: str) -> list[Any]:
-    """Weights in PyTorch's order and rows of those that have a column for each gate's element, in another order."""
+    """Convert weights with a column per gate element, in another gate order, to PyTorch's order and rows."""
     places = [order.replace("c", "j").index(gate) for gate in _ORDERS[0]]
     return [np.concatenate([np.split(each, 4, -1)[at] for at in places], -1).T for each in matrices]
 
@@ -537,7 +537,7 @@ def _dynamic(
 
 
 def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
-    """The gradients of both matrices, of the bias, the input and the first states."""
+    """Return the gradients of both matrices, of the bias, the input and the initial states."""
     *tensors, lasts, order, reverse = given
     x, of_input, of_state, _, h0, c0, h, c, dy, dh, dc, i, g, f, o, tanh = _wide((x, of_input, of_state, *tensors))
     state = h.shape[1:]
@@ -549,7 +549,7 @@ def _dynamic_back(x: Any, of_input: Any, of_state: Any, *given: Any) -> Arrays:
 
 
 def _parts(x: Any, w: Any) -> tuple[Any, Any]:
-    """Both matrices, of which one lies below the other."""
+    """Split the stacked weight into the matrices of the input and of the state."""
     return w[: x.shape[-1]], w[x.shape[-1] :]
 
 
@@ -568,7 +568,7 @@ _KEPT_BY_TYPE = "y init_h init_c h c dy dh dc i j f o tanhct"
 
 
 def _dynamic_shapes(call: Call) -> dict[str, Shape]:
-    """The shape of every tensor, those of other forms too."""
+    """Return the shape of every tensor, including those of the other forms."""
     (time, batch, taken), hidden = call["x"].shape, call["init_h"].shape[-1]
     state = (*call["init_h"].shape[:-2], batch, hidden)
     of_input, of_state = (taken, 4 * hidden), (hidden, 4 * hidden)

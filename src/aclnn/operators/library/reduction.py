@@ -179,7 +179,7 @@ def _norm_work(call: Call) -> Library | None:
 
 
 def _wide_moments(values: Any, axes: Shape, correction: int) -> tuple[Any, Any]:
-    """Variance and mean; nothing to divide by makes infinity, or NaN of one element or none."""
+    """Return variance and mean; with a divisor of 0 the variance is infinity, or NaN for at most one element."""
     wide = values.astype(np.float64)
     count = math.prod(values.shape[each] for each in axes)
     mean = wide.sum(axes, keepdims=True) / np.float64(count)
@@ -224,7 +224,7 @@ def _spread(
     correction: Parameter = _CORRECTION,
     newer: Collection[D] = (),
 ) -> Operator:
-    """Declare a function of distances from the mean; the ``newer`` data types are taken on the 950 class alone."""
+    """Declare a function of deviations from the mean; only the 950 class takes the data types in ``newer``."""
     dtypes = tuple(dtype for dtype in FLOATING if dtype not in newer)
     return reduction(
         name,
@@ -249,7 +249,7 @@ _SUMMED = (*FLOATING, *INTEGERS, D.BOOL)
 
 
 def _summed(product: Product) -> Collection[D]:
-    """Return what is summed: on the 950 class nothing that has no NaN."""
+    """Return the data types of aclnnReduceNansum; the 950 class takes only types that have a NaN."""
     return FLOATING if product in CLASS_950 else where_supported(_SUMMED)(product)
 
 

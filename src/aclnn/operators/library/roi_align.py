@@ -35,9 +35,9 @@ from aclnn.operators.library.common import (
 Array = np.ndarray[Any, Any]
 _FLOATS = (D.FLOAT, D.FLOAT16)
 _WHOLE, _HALF_BACK = 0, 2
-"""Positions of rectangles' corners: as given, or shifted back by half a pixel."""
+"""Values of the mode of corners: unshifted, or shifted back by half a pixel."""
 _MOST_WEIGHTS = 1 << 26
-"""Of pixels at the points of a rectangle, along one side."""
+"""Maximum number of interpolation weights of a rectangle along one side."""
 _BEFORE_950 = A2_CLASS | {Product.ATLAS_TRAINING}
 
 
@@ -50,16 +50,16 @@ def _points(
     end: int,
     starts: bool = False,
 ) -> Iterator[tuple[int, Array, Array]]:
-    """For each rectangle its image, and the weights of rows and of columns of pixels at the points in bins.
+    """Yield, for each rectangle, its image and the interpolation weights of its sampling points by row and column.
 
     Args:
-        rois: an image and two corners in each row.
-        planes: the extents of the images.
-        bins: how many there are in a column and in a row.
-        scale: from corners to planes.
-        samples: points along each side of a bin; 0 for as many as cover it.
-        end: 1 moves ends a pixel before they are scaled, 2 and 3 move corners half a pixel back after it.
-        starts: where ends are moved a pixel starts are too.
+        rois: rows of an image index and two corners.
+        planes: shape of the images.
+        bins: number of bins in a column and in a row.
+        scale: factor from the corners' coordinates to pixels.
+        samples: sampling points along each side of a bin; 0 for one per pixel.
+        end: 1 moves ends by a pixel before scaling; 2 and 3 move corners back by half a pixel after scaling.
+        starts: whether an ``end`` of 1 moves the starts too.
     """
     for image, *corners in rois.astype(np.float64):
         if not 0 <= image < planes[0]:
@@ -79,7 +79,7 @@ def _points(
 
 
 def _of_pixels(begin: float, size: float, bins: int, samples: int, extent: int) -> Array:
-    """The weights of pixels along a side at points, by bins; none at points more than a pixel outside."""
+    """Return the weights (bins, points, pixels) along one side; all are 0 for points more than a pixel outside."""
     across = samples or max(0.0, np.ceil(size))
     if not bins * across * extent <= _MOST_WEIGHTS:
         raise IndexError(f"rois: expected at most {_MOST_WEIGHTS} weights of pixels along a side, got {across} points")
@@ -95,7 +95,7 @@ def _of_pixels(begin: float, size: float, bins: int, samples: int, extent: int) 
 
 
 def _mean(weights: Array) -> Array:
-    """Return the weights of pixels in the mean of each bin's points; 0 for a bin without points."""
+    """Return the weights of pixels in the mean over each bin's points; 0 for a bin without points."""
     return np.asarray(weights.sum(1) / max(1, weights.shape[1]))
 
 
@@ -110,7 +110,7 @@ def align(
     end: int,
     pooling: str,
 ) -> Array:
-    """Pool points in the bins of rectangles, between pixels weighted by their distances."""
+    """Pool the sampling points in each bin of the rectangles; a point is interpolated linearly between pixels."""
     found = np.empty((len(rois), x.shape[1], height, width))
     for at, (image, rows, columns) in enumerate(_points(rois, x.shape, (height, width), scale, samples, end, starts)):
         planes = x[image].astype(np.float64)
@@ -125,7 +125,7 @@ def align(
 def align_back(
     dy: Array, rois: Array, shape: Sequence[int], width: int, height: int, scale: float, samples: int, end: int
 ) -> Array:
-    """The gradient of the means of points with respect to the planes."""
+    """Return the gradient of average pooling with respect to the planes."""
     found = np.zeros(tuple(shape))
     for at, (image, rows, columns) in enumerate(_points(rois, found.shape, (height, width), scale, samples, end)):
         found[image] += _mean(rows).T @ dy[at].astype(np.float64) @ _mean(columns)

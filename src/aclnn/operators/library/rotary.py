@@ -46,17 +46,17 @@ from aclnn.operators.library.common import (
 )
 
 _HALVES, _NEIGHBOURS, _QUARTERS, _NEIGHBOURS_TO_HALVES = range(4)
-"""Values of mode: which elements are a pair, and where their results are."""
+"""Values of mode: which elements form a pair, and where the pair's results go."""
 _FEW = 1000
-"""More than there may be samples or heads before the 950 products."""
+"""Exclusive bound of samples and heads before the 950 products."""
 _SUMMED = 1024
-"""Samples times heads over which cos and sin may have gradients before the 950 products."""
+"""Maximum of samples times heads for gradients of cos and sin before the 950 products."""
 _LAYOUTS = {1: "BSND", 2: "SBND", 3: "BNSD", 4: "TND"}
 _APPLIED_MODES = {"half": _HALVES, "interleave": _NEIGHBOURS, "quarter": _QUARTERS}
 _APPLIED = ("queryRef", "keyRef", "cos", "sin")
 _MOST_APPLIED = 1024
 _BUFFER = (192 << 10, 256 << 10)
-"""Bytes of a vector core's buffer, of the A2 class and of Atlas inference."""
+"""Bytes of a vector core's buffer on the A2 class and on Atlas inference."""
 
 
 def _first(call: Call) -> str:
@@ -64,7 +64,7 @@ def _first(call: Call) -> str:
 
 
 def _pairs(x: Any, mode: int) -> tuple[Any, Any]:
-    """Return views of the first elements of all pairs, and of the second."""
+    """Return a view of the pairs' first elements and a view of their second elements."""
     size = x.shape[-1]
     inner = {_HALVES: size // 2, _QUARTERS: size // 4}.get(mode, 1)
     pairs = x.reshape(*x.shape[:-1], size // 2 // inner, 2, inner)
@@ -73,7 +73,7 @@ def _pairs(x: Any, mode: int) -> tuple[Any, Any]:
 
 
 def _turned(mode: int) -> int:
-    """The mode that says where cos, sin and the results of a pair are."""
+    """Return the mode by which cos, sin and the results are paired."""
     return _HALVES if mode == _NEIGHBOURS_TO_HALVES else mode
 
 
@@ -82,7 +82,7 @@ def _wide(*arrays: Any) -> list[Any]:
 
 
 def _joined(first: Any, second: Any, shape: tuple[int, ...], mode: int) -> Any:
-    """Put the elements of pairs where they belong."""
+    """Return an array of pairs with these first and second elements."""
     result = np.empty(shape)
     for place, values in zip(_pairs(result, mode), (first, second), strict=True):
         place[...] = values
@@ -175,7 +175,7 @@ def _broadcasts(call: Call) -> str | None:
 
 
 def _lies_in(call: Call, layout: str) -> bool:
-    """Tell whether cos has fewer dimensions of a layout than x, as there may be, and none of them is too large."""
+    """Tell whether cos is broadcast along dimensions that may be missing in this layout, within the size limits."""
     shape, got, mode = call[_first(call)].shape, call["cos"].shape, call["mode"]
     sizes = dict(zip(layout, shape, strict=True))
     samples, heads = sizes.get("B", 1), sizes["N"]
@@ -278,7 +278,7 @@ def _key_shape(call: Call) -> tuple[int, ...]:
 
 
 def _angles_shape(call: Call) -> tuple[int, ...]:
-    """One head, and on 950 perhaps one sample."""
+    """Return the expected shape of cos: one head, on 950 products possibly one sample."""
     layout, got = _layout(call), call["cos"].shape
     shared = call.product in CLASS_950 and "B" in layout and got[layout.index("B")] == 1
     ones = "BN" if shared else "N"
@@ -333,11 +333,11 @@ _MODE = attribute(
 _COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines of the angles")
 
 _COLUMNS = 64
-"""Of a head that ``aclnnInterleaveRope`` turns."""
+"""Columns of a head that ``aclnnInterleaveRope`` rotates."""
 _SECTIONS = ((16, 24, 24), (24, 20, 20), (8, 12, 12), (16, 16, 16, 16))
-"""Supported splits of the angles among rows of positions; on Ascend 950 the first two."""
+"""Supported splits of the angles among rows of positions; Ascend 950 has the first two."""
 _HEAD_BYTES = 64
-"""Byte alignment of a head, and of its rotated elements, with a table of angles."""
+"""Byte alignment of a head and of its rotated elements when angles come from a table."""
 
 
 def _turned_columns(call: Call) -> str | None:
@@ -361,7 +361,7 @@ def _interleave_work(call: Call) -> Library | None:
 
 
 def _parts_of_angles(call: Call) -> tuple[int, ...]:
-    """How many angles each row of positions decides; none where there is one row."""
+    """Return the number of angles that each row of positions selects; empty for a single row."""
     section = tuple(call["mropeSection"] or ())
     return section if section and section[0] > 0 else ()
 
@@ -407,7 +407,7 @@ def _cache_work(call: Call) -> Library:
     deciding = _deciding_rows(parts, alternating=call.arguments.get("cacheMode") == 1) if parts else ()
 
     def look_up(positions: Any, cache: Any) -> list[Any]:
-        """The cosines and sines of each token, each twice, where the mode has the elements of a pair."""
+        """Return each token's cosines and sines, repeated for both elements of a pair as the mode places them."""
         expect_within("positions", positions, 0, len(cache) - 1)
         rows = cache[positions].astype(np.float64)
         found = []
@@ -430,7 +430,7 @@ def _cache_work(call: Call) -> Library:
 
 
 def _deciding_rows(parts: Sequence[int], alternating: bool) -> Any:
-    """Return the row of positions that decides each angle: rows one after another, or in turn up to a limit."""
+    """Return the row of positions that selects each angle: contiguous sections, or rows alternating up to a limit."""
     rows = np.repeat(np.arange(len(parts)), parts)
     if alternating:
         rows[:] = 0
@@ -440,7 +440,7 @@ def _deciding_rows(parts: Sequence[int], alternating: bool) -> Any:
 
 
 def _same_pairs(numbers: Any, mode: int) -> tuple[Any, Any, tuple[int, int]]:
-    """Angles as both elements of their pairs, and the shape of both together."""
+    """Return views of the angles for both elements of a pair, and the shape of the joined pairs."""
     rows, angles = numbers.shape
     pairs = numbers[:, None] if mode == _HALVES else numbers[..., None]
     return pairs, pairs, (rows, 2 * angles)

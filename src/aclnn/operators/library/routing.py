@@ -50,19 +50,19 @@ _RANGE, _SCALE, _OFFSET = "activeExpertRangeOptional", "scaleOptional", "offsetO
 _SCALES = "dynamicQuantScaleOutOptional"
 _UNQUANTISED, _STATIC, _DYNAMIC, _MOST_MODES = -1, 0, 1, 17
 _TAKEN = {**support((*FLOATING, D.INT8), A2_CLASS), **support((*FLOATING, D.INT8, D.HIFLOAT8), CLASS_950)}
-#: What counts are: of V3 sums, numbers, pairs of an expert and its number; V2 adds 1, 0 means no counts.
+#: Kinds of counts in V3: cumulative sums, counts, (expert, count) pairs. V2's values are 1 higher; its 0 means none.
 _SUMS, _NUMBERS, _PAIRS = range(3)
 
 
 def _in_order(experts: Any, first: int, last: int) -> tuple[Any, Any]:
-    """Return where experts stand in the flattened tensor, those before a range last, and in order those of it."""
+    """Return the stable sort order of experts, those before the range last, and the sorted experts in the range."""
     flat = experts.reshape(-1)
     order = np.argsort(np.where(flat < first, np.iinfo(flat.dtype).max, flat), kind="stable")
     return order, flat[order[: np.count_nonzero((flat >= first) & (flat < last))]]
 
 
 def _rows_for(experts: Any, capacity: int) -> Any:
-    """Return the rows for experts in order: one after another, or as many for each, -1 for those beyond."""
+    """Return the rows of sorted experts: consecutive, or ``capacity`` rows per expert with -1 for dropped tokens."""
     rows = np.arange(len(experts))
     if not capacity:
         return rows
@@ -71,7 +71,7 @@ def _rows_for(experts: Any, capacity: int) -> Any:
 
 
 def _spread(values: Any, rows: Any, shape: Sequence[int]) -> Any:
-    """Return values in rows of a new array, zeros elsewhere; -1 and rows beyond it get none."""
+    """Scatter values into rows of a new array of zeros; -1 and rows beyond the array are skipped."""
     result = np.zeros(shape, values.dtype)
     kept = (rows >= 0) & (rows < len(result))
     result[rows[kept]] = values[kept]
@@ -83,20 +83,20 @@ def _mode(call: Call) -> int:
 
 
 def _factors(call: Call) -> tuple[str, ...]:
-    """The tensors by which tokens are quantised or that are spread with them."""
+    """Return the given tensors of scales and offsets, by which tokens are quantised or which are routed with them."""
     asked = (_SCALE, _OFFSET) if _mode(call) == _STATIC else (_SCALE,)
     return tuple(name for name in asked if call.arguments.get(name) is not None)
 
 
 def _taken(call: Call, tokens: Any, groups: Any, scale: Any, offset: Any) -> tuple[Any, Any]:
-    """Return the rows for experts, INT8 if they are quantised, and their scales if these are computed.
+    """Return the experts' rows, INT8 if quantised, and their scales if quantised dynamically.
 
     Args:
-        call: says how rows are quantised.
-        tokens: what becomes the rows.
-        groups: for each row its expert's row of ``scale``.
-        scale: of one or of each expert; None for 1.
-        offset: what is added to static integers.
+        call: the call, whose attributes select the quantisation.
+        tokens: the values of the rows.
+        groups: row of ``scale`` for each row.
+        scale: scales with one row for all experts or one per expert; None for 1.
+        offset: zero point of static quantisation.
     """
     mode = _mode(call)
     if mode == _UNQUANTISED:
@@ -123,7 +123,7 @@ def _tokens(call: Call) -> int:
 
 
 def _chosen(call: Call) -> int:
-    """Number of experts of a token."""
+    """Return the number of experts per token."""
     shape = call["expertIdx"].shape
     return int(shape[1]) if len(shape) > 1 else 1
 
@@ -157,7 +157,7 @@ def _expanded_rows(call: Call) -> int:
 
 
 def at_least(name: str, least: int) -> Check:
-    """Require an attribute of such a size."""
+    """Require an attribute of at least this value."""
 
     def complain(call: Call) -> str | None:
         return None if call[name] >= least else f"{name}: expected at least {least}, got {call[name]}"
@@ -192,7 +192,7 @@ def _least_experts(call: Call) -> str | None:
 
 
 def _wanted_counts(call: Call) -> str | None:
-    """The tensor that V2 writes counts into."""
+    """Return the name of V2's output of counts; None if counts are not requested."""
     padded = _is_padded(call)
     if not call["expertTokensBeforeCapacityFlag" if padded else "expertTokensCountOrCumsumFlag"]:
         return None
@@ -245,7 +245,7 @@ def _second_work(call: Call) -> Library | None:
 
 
 def _range(call: Call) -> tuple[int, int]:
-    """The first of the experts whose tokens are taken, and the one after the last."""
+    """Return the range [first, last) of the experts whose tokens are routed."""
     first, last = call[_RANGE] or (0, call["expertNum"])
     return first, last
 
@@ -318,7 +318,7 @@ def _floating_tokens(call: Call) -> str | None:
 
 
 def _scale_shape(experts: Callable[[Call], int]) -> Callable[[Call], str | None]:
-    """Return a complaint about the tensor of scales, of which there may be one for each of so many experts."""
+    """Return a check of the scales' shape; dynamic scales have one row or one per expert."""
 
     def complain(call: Call) -> str | None:
         mode, scale = call["quantMode"], call[_SCALE]
@@ -453,7 +453,7 @@ _WANTED = (
 
 
 def _counted_rows(counts: str, before: str) -> tuple[Parameter, Parameter]:
-    """The tensors for numbers of rows, after these are limited and before."""
+    """Return the outputs of row counts after and before the experts' capacity is applied."""
     return (
         tensor_out(counts, "the rows of each expert; INT32", const=True, optional=True),
         tensor_out(before, "the rows of each expert with those that are dropped; INT32", const=True, optional=True),
@@ -467,7 +467,7 @@ _TO_PLACES = (
 
 
 def _second_checks(counts: str, before: str, *kept: Check) -> tuple[Check, ...]:
-    """Return the checks of V2's tiling functions; ``kept`` are those of the number of rows."""
+    """Return the checks of V2's tiling functions; ``kept`` are the checks of the number of rows kept."""
     return (
         *_OF_TOKENS,
         one_of("dropPadMode", 0, 1),

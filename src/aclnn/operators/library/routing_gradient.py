@@ -52,7 +52,7 @@ def _has_biases(call: Call) -> bool:
 
 
 def _gathered(rows: Any, places: Any, most: int) -> tuple[Any, Any]:
-    """Return which places have a row and these rows; -1 and places after the rows kept have none."""
+    """Return a mask of the places that have a row, and these rows; -1 and places past the rows have none."""
     expect_within(_PLACES, places, -1, most)
     kept = (places >= 0) & (places < len(rows))
     return kept, rows[places[kept]]

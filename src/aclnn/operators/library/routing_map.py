@@ -46,7 +46,7 @@ _FLAGS, _PLACES = (D.INT8, D.BOOL), (D.INT32,)
 
 
 def _like_tokens(tokens: str, *names: str) -> Check:
-    """The type of the tokens, or float32 beside bfloat16."""
+    """Require the tokens' data type; float32 is allowed beside bfloat16."""
 
     def complain(call: Call, name: str) -> str | None:
         theirs, got = call[tokens].dtype, call[name].dtype
@@ -58,7 +58,7 @@ def _like_tokens(tokens: str, *names: str) -> Check:
 
 
 def _given(name: str) -> Check:
-    """An argument that the tiling function misses."""
+    """Require an argument whose absence the tiling function reports."""
 
     def complain(call: Call) -> str | None:
         return f"{name}: expected an object, got null" if call[name] is None else None
@@ -71,13 +71,13 @@ def _beside(name: str, *checks: Check) -> tuple[Check, ...]:
 
 
 def _pairs(routing_map: Array) -> tuple[Array, Array]:
-    """The expert and the token of each row, without padding."""
+    """Return the expert and the token of each row, without padding."""
     experts, tokens = np.nonzero(routing_map.T)
     return experts, tokens
 
 
 def _tokens_of_rows(places: Array, tokens: int, rows: int, padded: bool) -> Array:
-    """The token of each row, -1 for a row that is not used."""
+    """Return the token of each row, -1 for an unused row."""
     if places.size and (places.min() < -1 or places.max() >= (tokens if padded else rows)):
         raise IndexError(f"sortedIndices: expected places from -1 on, below {tokens if padded else rows}")
     if padded:
@@ -89,7 +89,7 @@ def _tokens_of_rows(places: Array, tokens: int, rows: int, padded: bool) -> Arra
 
 
 def _of_pairs(values: Array, tokens: Array, experts: Array) -> Array:
-    """The values at (token, expert) of each row, 0 for one that is not used."""
+    """Gather the value at each row's (token, expert), 0 for an unused row."""
     found = np.zeros(len(tokens))
     used = np.flatnonzero(tokens[: len(experts)] >= 0)
     found[used] = values[tokens[used], experts[used]]
@@ -97,7 +97,7 @@ def _of_pairs(values: Array, tokens: Array, experts: Array) -> Array:
 
 
 def _to_pairs(values: Array, tokens: Array, experts: Array, shape: Sequence[int]) -> Array:
-    """Values of rows put at (token, expert)."""
+    """Scatter the rows' values to their (token, expert)."""
     found = np.zeros(shape)
     used = np.flatnonzero(tokens[: len(experts)] >= 0)
     found[tokens[used], experts[used]] = values[used]
@@ -105,14 +105,14 @@ def _to_pairs(values: Array, tokens: Array, experts: Array, shape: Sequence[int]
 
 
 def _experts(routing_map: Array, rows: int, padded: bool) -> Array:
-    """The expert of each row; fewer without padding, where rows at the end are not used."""
+    """Return the expert of each row; without padding, unused rows at the end are left out."""
     if padded:
         return np.arange(rows) // max(1, rows // routing_map.shape[1])
     return _pairs(routing_map)[0][:rows]
 
 
 def _sums(rows: Array, tokens: Array, shape: Sequence[int]) -> Array:
-    """The sums of the rows of each token."""
+    """Return the sum of each token's rows."""
     found = np.zeros(shape)
     used = tokens >= 0
     np.add.at(found, tokens[used], rows[used])
@@ -120,7 +120,7 @@ def _sums(rows: Array, tokens: Array, shape: Sequence[int]) -> Array:
 
 
 def _spread(gradient: Array, tokens: Array) -> Array:
-    """The row of its token for each row, zeros for one that is not used."""
+    """Gather the gradient of each row's token, zeros for an unused row."""
     return np.where(tokens[:, None] >= 0, gradient[tokens], 0.0)
 
 

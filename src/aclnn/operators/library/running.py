@@ -51,7 +51,7 @@ _DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compu
 
 
 def _number(call: Call, name: str) -> int:
-    """The dimension along which to go, given as a number or a scalar of one."""
+    """Return the dimension, given as an attribute or as a scalar."""
     given = call[name]
     return int(getattr(given, "value", given))  # of a scalar or an attribute
 
@@ -65,7 +65,7 @@ def _in_range(name: str, first: str) -> Check:
 
 
 def _own_type_or_dtype(call: Call) -> str | None:
-    """Complain of an out whose data type is not the argument dtype, where that says one."""
+    """Return an error text if the argument dtype is given and out has another data type."""
     return None if call["dtype"] == D.DT_UNDEFINED else of_dtype(call)
 
 
@@ -79,7 +79,7 @@ def _running(
     attributes: tuple[str, ...] = (),
     header: str | None = None,
 ) -> Operator:
-    """A running sum or product of the first parameter, along what the second says."""
+    """Declare a running sum or product of the first parameter along the dimension in the second."""
     first, along = (parameter.name for parameter in parameters[:2])
     out = "out" if any(parameter.name == "out" for parameter in parameters) else first
 
@@ -109,7 +109,7 @@ def _running(
 
 
 def _sums(values: Any, along: int, dtype: Any, exclusive: bool, reverse: bool) -> Any:
-    """Running sums; without each own element, from the end on."""
+    """Return cumulative sums, optionally without the element itself (exclusive) or from the end (reverse)."""
     sums = np.cumsum(np.flip(values, along) if reverse else values, along, dtype)
     if exclusive:
         sums = np.roll(sums, 1, along)
@@ -118,7 +118,7 @@ def _sums(values: Any, along: int, dtype: Any, exclusive: bool, reverse: bool) -
 
 
 def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
-    """The extremes so far and where they are, the last of equals; a NaN stays."""
+    """Declare the cumulative extremes and their indices, the last among equals; NaN propagates."""
 
     def compute(self: Any, dim: int) -> tuple[Any, Any]:
         values = np.atleast_1d(self)

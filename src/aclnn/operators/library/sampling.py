@@ -49,12 +49,12 @@ from aclnn.operators.library.upsampling import cubic, cubic_slope
 
 _LINEAR, _NEAREST, _CUBIC = 0, 1, 2
 _ZEROS, _BORDER, _REFLECTION = 0, 1, 2
-#: Beyond it, a place is as far from every element as it needs to be.
+#: Bound of coordinates, which is outside every input and fits into an index.
 _FAR = 2.0**31
 
 
 class _Tap(NamedTuple):
-    """The index, weight and slope of one element along a dimension, for each place of the grid."""
+    """Index, weight and slope of one element along a dimension, for each point of the grid."""
 
     index: Any
     weight: Any
@@ -62,7 +62,7 @@ class _Tap(NamedTuple):
 
 
 def _within(places: Any, n: int, padding: int, align: bool) -> tuple[Any, Any]:
-    """Bring places into a dimension as the padding says; with the slope of that."""
+    """Map coordinates into a dimension according to the padding mode; return them and the map's slope."""
     slope: Any = np.ones_like(places)
     if padding == _REFLECTION:
         low, span = (0.0, n - 1) if align else (-0.5, n)
@@ -77,7 +77,7 @@ def _within(places: Any, n: int, padding: int, align: bool) -> tuple[Any, Any]:
 
 
 def _taps(grid: Any, n: int, mode: int, padding: int, align: bool) -> list[_Tap]:
-    """The taps of one dimension, from its coordinates, which are -1 to 1 from end to end."""
+    """Return the taps along one dimension for coordinates normalised to -1 to 1."""
     factor = (n - 1) / 2 if align else n / 2
     places = (grid + 1) * factor - (0.0 if align else 0.5)
     if mode == _CUBIC:
@@ -104,7 +104,7 @@ def _taps(grid: Any, n: int, mode: int, padding: int, align: bool) -> list[_Tap]
 def _corners(
     grid: Any, size: Sequence[int], mode: int, padding: int, align: bool
 ) -> Iterator[tuple[Any, Any, list[_Tap]]]:
-    """The elements around each place, (N, places): their indices, which of them there are, their taps."""
+    """Yield, per neighbour of the points, flat indices and a mask of those inside, both (N, points), and taps."""
     # The grid's first coordinate is along the last dimension.
     coordinates = np.moveaxis(grid.astype(np.float64).reshape(len(grid), -1, len(size)), -1, 0)[::-1]
     lines = [_taps(at, n, mode, padding, align) for at, n in zip(coordinates, size, strict=True)]
@@ -119,17 +119,17 @@ def _corners(
 
 
 def _weight(taps: Sequence[_Tap], but: int | None = None) -> Any:
-    """The product of the taps' weights, with the slope of one of them in the place of its weight."""
+    """Return the product of the taps' weights, with the slope in place of the weight along axis ``but``."""
     return math.prod(tap.slope if axis == but else tap.weight for axis, tap in enumerate(taps))
 
 
 def _channels(x: Any) -> Any:
-    """One line of elements for each channel, in float64."""
+    """Return the elements in float64 as (N, channels, elements)."""
     return x.astype(np.float64).reshape(*x.shape[:2], -1)
 
 
 def _taken(planes: Any, index: Any, inside: Any) -> Any:
-    """The elements of each channel, 0 outside the input."""
+    """Gather elements in each channel, 0 outside the input."""
     return np.where(inside[:, None], np.take_along_axis(planes, index[:, None], 2), 0.0)
 
 
@@ -182,7 +182,7 @@ def _channels_second(x: Any, last: bool) -> Any:
 
 
 def _laid_out(x: Any, last: bool) -> Any:
-    """Channels where they lie, from the second dimension."""
+    """Move channels from the second dimension to their place in the layout."""
     return np.moveaxis(x, 1, -1) if last else x
 
 
@@ -248,7 +248,7 @@ def _cubic_is_computed(call: Call) -> str | None:
 
 
 def _sampler(rank: int) -> tuple[Operator, Operator]:
-    """The sampler of planes or volumes, and its gradients."""
+    """Declare the sampler of planes or volumes, and its gradients."""
     planar = rank == 2
     size, places = ("H, W", "h, w") if planar else ("D, H, W", "d, h, w")
     given = (
@@ -343,7 +343,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
 
 
 def _affine_grid(theta: Any, size: Sequence[int], align: bool) -> Any:
-    """The places of each sample, x first: its matrix times the centres of elements."""
+    """Return the grid of each sample, x first: its affine matrix times the centres of elements."""
     lines = [(2 * np.arange(n) + 1 - n) / max(n - 1 if align else n, 1) for n in size[2:]]
     axes = np.meshgrid(*lines, indexing="ij")[::-1]
     return np.einsum("...j,nij->n...i", np.stack([*axes, np.ones_like(axes[0])], -1), theta.astype(np.float64))

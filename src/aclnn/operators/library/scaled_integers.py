@@ -53,7 +53,7 @@ _BIASES = (D.FLOAT, D.BF16, D.FLOAT16, D.INT32)
 
 
 def _with(name: str, *checks: Check) -> tuple[Check, ...]:
-    """Restrict checks to calls in which an optional tensor has elements; one that has none counts as null."""
+    """Restrict checks to calls whose optional tensor has elements; an empty tensor counts as null."""
     return restricted(f"with {name}", lambda call: call[name] is not None and call[name].size > 0, *checks)
 
 

@@ -15,15 +15,15 @@ import numpy as np
 Shape = tuple[int, ...]
 
 LAYOUTS = {"BSH": "BSND", "SBH": "SBND", "BNSD": "BNSD", "BSND": "BSND", "TND": "TND"}
-"""Dimensions of a tensor, and those after H is split into heads and their elements."""
+"""Layouts, and the dimensions after H is split into heads (N) and elements (D)."""
 REPEATS = 8
-"""Copies of each number that a statistic holds."""
+"""Copies of each row's number in a tensor of statistics."""
 _BLOCK = 1 << 19
-"""Scores that are computed at a time, at most, but for those of one row."""
+"""Maximum number of scores computed at a time; a block has at least one row."""
 ALL, GIVEN, LEFT, RIGHT, BAND, PREFIX, SHORT_PREFIX, LAST_BAND, FIRST_BAND = range(9)
 """Values of sparseMode: which scores are masked."""
 ADD_FIRST, SLOPES, ROOTS = 1, 2, 3
-"""Values of pseType, beside 0: the bias is added before scores are scaled; it is distances times slopes, or roots."""
+"""Values of pseType, beside 0: bias added before scaling; ALiBi bias of distances, or of their square roots."""
 
 
 class Form(NamedTuple):
@@ -41,10 +41,10 @@ class Form(NamedTuple):
     mode: int
     bias_type: int
     starts: int
-    """By how much the first key lies ahead of the first query."""
+    """Distance of the first key ahead of the first query."""
     prefix: tuple[int, ...]
     transposed: bool
-    """Statistics of packed sequences lie head by head, whatever their shape."""
+    """Whether statistics of packed sequences lie head by head, regardless of their shape."""
 
 
 def _ends(form: Form, which: int) -> list[slice]:
@@ -53,7 +53,7 @@ def _ends(form: Form, which: int) -> list[slice]:
 
 
 def _groups(form: Form, query: Any, key: Any) -> list[slice]:
-    """Cut samples into groups that are computed together."""
+    """Divide the samples into groups that are computed together."""
     if form.layout == "TND":
         return [slice(at, at + 1) for at in range(len(form.ends[0]))]
     samples, sequence = (LAYOUTS[form.layout].index(dim) for dim in "BS")
@@ -81,17 +81,17 @@ def _statistics(form: Form, x: Any, groups: Sequence[slice]) -> list[Any]:
 
 
 def _joined(x: Any, heads: int) -> Any:
-    """Put the rows of heads that share a head of keys below one another."""
+    """Stack the rows of query heads that share a head of keys."""
     return x.reshape(len(x), heads, x.shape[1] // heads * x.shape[2], x.shape[-1])
 
 
 def _product(x: Any, y: Any) -> Any:
-    """Multiply matrices by those of as many heads, or of fewer, each for as many heads in sequence."""
+    """Multiply matrices head by head; a head of ``y`` may be shared by several consecutive heads of ``x``."""
     return (_joined(x, y.shape[1]) @ y).reshape(*x.shape[:3], y.shape[-1])
 
 
 def _mode(form: Form, group: slice) -> int:
-    """The mode of a group: where packed sequences are cut, one of them has a band."""
+    """Return the mode of a group; for cut packed sequences, the first or the last one has a band."""
     if form.mode not in (LAST_BAND, FIRST_BAND):
         return form.mode
     full = [at for at, own in enumerate(_ends(form, 0)) if own.stop > own.start]
@@ -101,20 +101,20 @@ def _mode(form: Form, group: slice) -> int:
 
 
 def _of_group(x: Any, group: slice) -> Any:
-    """Return a group's samples of a tensor whose first dimension is that of samples, or 1."""
+    """Return a group's samples of a tensor whose first dimension counts samples or is broadcast."""
     return x if len(x) == 1 else x[group]
 
 
 class _Block(NamedTuple):
-    """Rows of scores of a group, and the columns that are not masked in all of them by the mode itself."""
+    """Rows of a group's scores, and the columns that the mode does not mask in all of these rows."""
 
     group: slice
     rows: slice
     columns: slice
     ahead: Any
-    """Number of places by which each key lies ahead of each query."""
+    """Distance of each key ahead of each query."""
     corner: int
-    """Number of places by which the last key lies ahead of the last query."""
+    """Distance of the last key ahead of the last query."""
 
 
 def _blocks(form: Form, group: slice, q: Any, k: Any, masked: bool) -> Iterator[_Block]:
@@ -130,7 +130,7 @@ def _blocks(form: Form, group: slice, q: Any, k: Any, masked: bool) -> Iterator[
 
 
 def _masked(form: Form, block: _Block, mask: Any) -> Any:
-    """Tell which scores of a block are masked."""
+    """Return the mask of a block's scores, True where masked."""
     mode, ahead, corner = _mode(form, block.group), block.ahead, block.corner
     if mode == LEFT:
         return ahead > 0
@@ -157,7 +157,7 @@ def _bias(form: Form, block: _Block, bias: Any) -> Any:
 
 
 def _scores(form: Form, block: _Block, q: Any, k: Any, given: Mapping[str, Any]) -> Any:
-    """The scores (samples, heads, rows, columns) of a block, -Inf where masked."""
+    """Return the scores (samples, heads, rows, columns) of a block, -Inf where masked."""
     found = _product(q[:, :, block.rows], k.swapaxes(2, 3))
     bias = None if given.get("bias") is None else _bias(form, block, given["bias"])
     if bias is not None and form.bias_type == ADD_FIRST:
@@ -171,7 +171,7 @@ def _scores(form: Form, block: _Block, q: Any, k: Any, given: Mapping[str, Any])
 
 
 def _powers(scores: Any, largest: Any) -> Any:
-    """Replace scores by e^(score - largest), 0 in a row that is masked as a whole."""
+    """Replace scores by e^(score - largest), which is 0 in a fully masked row."""
     scores -= np.where(np.isneginf(largest), largest.dtype.type(0), largest)
     return np.exp(scores, out=scores)
 
@@ -185,7 +185,7 @@ def _divisor(total: Any) -> Any:
 
 
 def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> Any:
-    """Return the dropout's factors of a block's shares; bits lie in order of samples, heads, queries and keys."""
+    """Return the dropout factors of a block's probabilities; bits are ordered by sample, head, query and key."""
     samples, heads, queries, _ = q.shape
     keys, rows = k.shape[2], block.rows
     size = (rows.stop - rows.start) * keys
@@ -199,7 +199,7 @@ def _kept(form: Form, block: _Block, first: int, q: Any, k: Any, bits: Any) -> A
 
 
 class _Call:
-    """The groups of a call, with what both functions read of them."""
+    """Groups of a call, and the inputs that the forward and the backward function share."""
 
     def __init__(self, form: Form, given: Mapping[str, Any]) -> None:
         self.form, self.given = form, given
@@ -214,7 +214,7 @@ class _Call:
         return _split(self.form, x, self.form.kv_heads, 1, self.groups)
 
     def blocks(self) -> Iterator[tuple[int, _Block, Any, Any, Any, Any]]:
-        """Yield the number of each block's group, the block, q, k, v and what a dropout multiplies shares with."""
+        """Yield the index of each block's group, the block, q, k, v and the dropout factors."""
         bits, first = self.given.get("bits"), 0
         tensors = self.queries(self.given["query"]), self.keys(self.given["key"]), self.keys(self.given["value"])
         for at, (group, q, k, v) in enumerate(zip(self.groups, *tensors, strict=True)):
@@ -225,7 +225,7 @@ class _Call:
 
 
 def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    """The largest score and the sum of powers of each row, and the attention, in the shapes of the outputs."""
+    """Return each row's largest score and sum of exponentials, and the attention, in the outputs' shapes."""
     largest, total, attention = (np.zeros(shape, given["query"].dtype) for shape in shapes)
     call, sink = _Call(form, given), given.get("sink")
     found, tops, sums = call.queries(attention), *(_statistics(form, x, call.groups) for x in (largest, total))
@@ -248,7 +248,7 @@ def attend(form: Form, shapes: tuple[Shape, Shape, Shape], given: Mapping[str, A
 
 
 def gradients(form: Form, shapes: tuple[Shape, ...], given: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The gradients for query, key and value, then those wanted for the bias and the sink, in the outputs' shapes."""
+    """Return the gradients of query, key and value, then those requested of bias and sink, in the outputs' shapes."""
     results = [np.zeros(shape, given["query"].dtype) for shape in shapes]
     call, scale, heads = _Call(form, given), form.scale, form.kv_heads
     sink: Any = given.get("sink")

@@ -35,13 +35,13 @@ _EVERY, _LEFT_CAUSAL = 0, 2
 """Values of sparseMode: a query sees all selected keys, or those up to its own place."""
 _WIDEST, _MOST_SAMPLES, _MOST_SHARED, _MOST_BLOCKS, _LARGEST_BLOCK, _UNIT = 768, 1024, 32, 128, 128, 16
 _COPIES = 8
-"""How often a row's statistic is repeated."""
+"""Number of copies of a row's statistic."""
 _LENGTHS = ("actualSeqQLenOptional", "actualSeqKvLenOptional")
 _MASK, _SIZE, _COUNT, _NUMBERS = "attenMaskOptional", "selectedBlockSize", "selectedBlockCount", "topkIndices"
 
 
 def _finder(call: Call) -> Callable[[Array, int], Iterator[tuple[Any, Array]]]:
-    """Return a function of selected numbers and a head of keys that yields each query's row and those of its keys."""
+    """Return a function of block indices and a key head that yields each query's row and the rows of its keys."""
     size, is_causal = call[_SIZE], call["sparseMode"] == _LEFT_CAUSAL and call[_MASK] is not None
     queries, keys = (
         token_rows(PACKED, call[name].shape, call[lengths])
@@ -59,7 +59,7 @@ def _finder(call: Call) -> Callable[[Array, int], Iterator[tuple[Any, Array]]]:
 
 
 def _groups(call: Call) -> list[slice]:
-    """Return the heads of queries that share each head of keys."""
+    """Return the slice of query heads that share each key head."""
     heads, shared = call["query"].shape[1], call["key"].shape[1]
     step = heads // shared
     return [slice(at * step, (at + 1) * step) for at in range(shared)]
@@ -151,7 +151,7 @@ def _value_shape(call: Call) -> tuple[int, ...]:
 
 
 def _kernel(attention: tuple[str, ...], statistics: tuple[str, str]) -> tuple[Check, ...]:
-    """The rules of shapes and numbers that the kernel has."""
+    """Return the kernel's checks of shapes and attributes."""
     return with_code(
         ACLNN_ERR_INNER_NULLPTR,
         one_of("sparseMode", _EVERY, _LEFT_CAUSAL),

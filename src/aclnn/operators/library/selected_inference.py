@@ -33,7 +33,7 @@ Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
 _MERGED, _APART = "BSH", "BSND"
 _ELEMENTS, _PAGES = {"key": 192, "value": 128}, (64, 128)
-"""Elements of a head of each tensor, and keys of a page."""
+"""Elements of a head in each tensor, and supported numbers of keys per page."""
 _MOST_SAMPLES, _MOST_HEADS, _MOST_SHARED, _LARGEST_BLOCK, _UNIT = 3072, 256, 16, 128, 16
 _NUMBERS, _TABLE, _LENGTHS, _LAYOUT = "topkIndices", "blockTableOptional", "actualKvSeqLenOptional", "layoutOptional"
 _HEADS, _SHARED, _SIZE, _COUNT, _PAGE = (

@@ -15,22 +15,22 @@ from aclnn.operators.library.common import attribute, expect_within
 
 Array = np.ndarray[Any, Any]
 ANY_TOKENS = 2**63 - 1
-"""The only value of preTokens and nextTokens: every token."""
+"""The only supported value of preTokens and nextTokens: no limit."""
 EVERY, CAUSAL = 0, 3
-"""Values of sparseMode: a query sees all keys, or those up to its own where both end together."""
+"""Values of sparseMode: no mask, or a causal mask aligned at the last query and the last key."""
 SAMPLES, PACKED, PAGES = "BSND", "TND", "PA_BSND"
 _LARGEST_PAGE, _PAGE_UNIT = 1024, 16
 
 
 def token_rows(layout: str, shape: Sequence[int], lengths: Any, table: Any = None, name: str = "key") -> list[Array]:
-    """Return the rows of each sample in a tensor whose tokens lie below one another.
+    """Return each sample's row indices in the tensor flattened to one row per token.
 
     Args:
-        layout: of the tensor.
-        shape: its shape.
-        lengths: tokens of each sample, or where each ends if they are packed; None for all that there are.
-        table: the pages of each sample.
-        name: of the tensor, for error texts.
+        layout: layout of the tensor.
+        shape: shape of the tensor.
+        lengths: number of tokens per sample, cumulative if packed; None for full samples.
+        table: page table, the pages of each sample.
+        name: name of the tensor in error texts.
     """
     if layout == PACKED:
         expect_within(name, np.asarray(lengths), 0, shape[0], "ends of sequences")
@@ -51,14 +51,14 @@ def token_rows(layout: str, shape: Sequence[int], lengths: Any, table: Any = Non
 
 
 def visible(mode: int, queries: int, keys: int) -> Array:
-    """Return how many keys each query of a sample sees, the first ones."""
+    """Return the number of leading keys that each query of a sample sees."""
     if mode == EVERY:
         return np.full(queries, keys)
     return np.clip(np.arange(queries) + keys - queries + 1, 0, None)
 
 
 def mask_attributes() -> tuple[Parameter, ...]:
-    """The attributes that say which keys a query sees."""
+    """Return the attributes that select the keys a query sees."""
     return (
         attribute(
             "sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own, the last with the last"
@@ -69,12 +69,12 @@ def mask_attributes() -> tuple[Parameter, ...]:
 
 
 def mask_checks() -> tuple[Check, ...]:
-    """Require what every sparse attention has: a mode, and all tokens before and after."""
+    """Require the values that every sparse attention supports: both modes, no limit of tokens before and after."""
     return (one_of("sparseMode", EVERY, CAUSAL), one_of("preTokens", ANY_TOKENS), one_of("nextTokens", ANY_TOKENS))
 
 
 class Sequences(NamedTuple):
-    """Names of the arguments that say where tokens lie, of queries and of keys."""
+    """Names of the arguments that locate the tokens of queries and of keys."""
 
     tensors: tuple[str, str]
     layouts: tuple[str, str]
@@ -82,23 +82,23 @@ class Sequences(NamedTuple):
     table: str | None = None
 
     def layout(self, call: Call, which: int) -> str:
-        """The layout of queries, 0, or of keys, 1; that of samples where it is null."""
+        """Return the layout of queries (0) or keys (1); null means ``SAMPLES``."""
         return str(call[self.layouts[which]] or SAMPLES)
 
     def samples(self, call: Call) -> int:
-        """The number of samples."""
+        """Return the number of samples."""
         return int((call[self.lengths[0] if self.layout(call, 0) == PACKED else self.tensors[0]].shape or (0,))[0])
 
     def tokens(self, call: Call) -> tuple[int, ...]:
-        """The dimensions of queries before that of heads."""
+        """Return the queries' dimensions before the heads."""
         return tuple(call[self.tensors[0]].shape[:-2])
 
     def given(self, call: Call) -> tuple[str, ...]:
-        """Return the tensors that there are of lengths and pages."""
+        """Return the names of the given tensors of lengths and pages."""
         return tuple(name for name in (*self.lengths, self.table) if name and call[name] is not None)
 
     def finder(self, call: Call) -> Callable[[Sequence[Array]], Iterator[tuple[Array, Array]]]:
-        """Return a function that yields the rows of queries and of keys, sample by sample, of what ``given`` names."""
+        """Return a function of the arrays in ``given`` that yields each sample's rows of queries and of keys."""
         names = self.given(call)
         layouts, shapes = [self.layout(call, which) for which in (0, 1)], [call[name].shape for name in self.tensors]
 
@@ -114,7 +114,7 @@ class Sequences(NamedTuple):
         return find
 
     def checks(self) -> tuple[Check, ...]:
-        """The rules of layouts, lengths and pages, and of one head of keys."""
+        """Return the checks of layouts, lengths and pages, and of the single key head."""
         layouts = (SAMPLES, PACKED)
         paged = [self.table] if self.table else []
         return (

@@ -42,7 +42,7 @@ _STRIDED = (*(each for each in NUMBERS if each not in (D.DOUBLE, D.COMPLEX128)),
 
 
 def _specification(*given: Any) -> tuple[Any, ...]:
-    """Return what NumPy indexes by, from begins, ends, strides and masks as TensorFlow has them."""
+    """Return the NumPy index for TensorFlow's begins, ends, strides and masks."""
     begins, ends, strides, begin_mask, end_mask, ellipsis_mask, axis_mask, shrink_mask = given
 
     def part(at: int, begin: int, end: int, step: int) -> Any:
@@ -58,7 +58,7 @@ def _specification(*given: Any) -> tuple[Any, ...]:
 
 
 def _strided_shape(call: Call) -> tuple[int, ...] | None:
-    """Return the result's shape; None where there are not as many dimensions, or not as many elements."""
+    """Return the result's shape; None if the index has too many dimensions or is out of range."""
     given = np.broadcast_to(np.int8(0), call["self"].shape)
     try:
         return given[_specification(*(call[name] for name in (*_LIMITS, *_MASKS)))].shape
@@ -95,7 +95,7 @@ def _selects(call: Call) -> str | None:
 
 
 def _regrouped(call: Call) -> tuple[int, ...]:
-    """Return the shape of what aclnnConfusionTranspose makes."""
+    """Return the shape of aclnnConfusionTranspose's result."""
     return tuple(call["shape"]) if call["transposeFirst"] else tuple(call["shape"][at] for at in call["perm"])
 
 

@@ -165,7 +165,7 @@ _DETERMINANTS = ("signOut", "logOut")
 
 
 def _inverse(matrices: Any) -> Any:
-    """Inverses; NaN for what is singular, for which NumPy refuses the others too."""
+    """Return inverses, NaN for singular matrices, because of which NumPy rejects the whole batch."""
     try:
         return np.linalg.inv(_widened(matrices))
     except np.linalg.LinAlgError:

@@ -54,7 +54,7 @@ _SORTED = on_950(UNSIGNED, (*_ORDERED, D.BOOL))
 
 
 def _order(values: Any, along: int, descending: bool) -> Any:
-    """Indices that sort, equal elements in their order, NaN the greatest."""
+    """Return the indices of a stable sort that treats NaN as the greatest."""
     if not descending:
         return np.argsort(values, along, kind="stable")
     backwards = np.argsort(np.flip(values, along), along, kind="stable")
@@ -62,7 +62,7 @@ def _order(values: Any, along: int, descending: bool) -> Any:
 
 
 def _first_in_order(values: Any, descending: bool, count: int) -> Any:
-    """The first indices of ``_order`` along the last dimension; a few of many take a fifth of the time."""
+    """Return the first ``count`` indices of ``_order`` along the last dimension; five times as fast for few of many."""
     edge = np.partition(values, values.shape[-1] - count if descending else count - 1, -1)
     edge = edge[..., -count, np.newaxis] if descending else edge[..., count - 1, np.newaxis]
     last, greatest = edge != edge, values != values
@@ -75,7 +75,7 @@ def _first_in_order(values: Any, descending: bool, count: int) -> Any:
 
 
 def sort_along(values: Any, along: int, descending: bool, count: int | None = None) -> tuple[Any, Any]:
-    """Return the elements in order along a dimension, the first ``count`` of them, and their indices."""
+    """Sort along a dimension; return the first ``count`` elements (None: all) and their indices."""
     if values.ndim == 0:
         return values, np.zeros((), np.int64)
     if count is not None and 4 * count <= values.shape[along]:

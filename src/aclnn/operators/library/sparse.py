@@ -17,7 +17,7 @@ _INPUTS, _OUTPUTS = ("uniqueLen", "uniqueIndices", "indices", "values"), ("newIn
 
 
 def _rows_of(rows: str, name: str) -> Callable[[Call], tuple[int, ...]]:
-    """Return the shape of a tensor with as many rows as another."""
+    """Return the shape of one tensor with the number of rows of another."""
     return lambda call: (call[rows].shape[0], *call[name].shape[1:])
 
 

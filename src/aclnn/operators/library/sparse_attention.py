@@ -56,15 +56,15 @@ from aclnn.operators.library.sequences import CAUSAL, EVERY, PAGES, Sequences, m
 Array = np.ndarray[Any, Any]
 _HALVES = (D.FLOAT16, D.BF16)
 _ELEMENTS, _ROPE = 512, 64
-"""Of a head, and of what is beside it for positions."""
+"""Elements of a head, and of its rotary part."""
 _TILE, _SCALES = 128, 4
-"""Elements with one scale, and scales of a quantised key."""
+"""Elements per scale, and scales per quantised key."""
 _BYTES = _ELEMENTS + 2 * _ROPE + 4 * _SCALES
 _POWERS = (1, 2, 4, 8, 16, 32, 64, 128)
-"""Heads of queries, and keys of a block, that kernels know."""
+"""Supported numbers of query heads, and of keys per block."""
 _MOST_HEADS, _QUANTIZED_BLOCKS, _GRADIENT_BLOCKS = 128, _POWERS[:5], (1, 8, 16, 32, 64)
 _ABSORBED, _COMBINED, _PER_TILE = 2, 1, 2
-"""The only values of attentionMode, quantScaleRepoMode, and the modes of quantisation."""
+"""The only supported values of attentionMode, of quantScaleRepoMode and of the quantisation modes."""
 _BLOCK, _GRADIENT_BLOCK, _LSE, _SINKS = (
     "sparseBlockSizeOptional",
     "sparseBlockSize",
@@ -83,12 +83,12 @@ _BACKWARD = _PAGED._replace(layouts=("layoutOptional", "layoutOptional"), table=
 
 
 def chosen(numbers: Array, size: int, seen: int) -> Array:
-    """Return the places of the keys in chosen blocks, of those that a query sees.
+    """Return the indices of the visible keys in the chosen blocks.
 
     Args:
-        numbers: of the blocks, up to the first below 0.
-        size: keys of a block.
-        seen: how many keys the query sees, the first ones.
+        numbers: block indices; the first negative one ends the list.
+        size: number of keys per block.
+        seen: number of leading keys that the query sees.
     """
     numbers = numbers[: -(-seen // size)]
     absent = np.flatnonzero(numbers < 0)
@@ -98,35 +98,35 @@ def chosen(numbers: Array, size: int, seen: int) -> Array:
 
 
 def _rows(tokens: Iterator[tuple[Array, Array]], numbers: Array, mode: int, size: int) -> Iterator[tuple[Any, Array]]:
-    """Yield each query's row and those of its keys, where it has any or not."""
+    """Yield each query's row and the rows of its keys, possibly none."""
     for rows, columns in tokens:
         for row, seen in zip(rows, visible(mode, len(rows), len(columns)), strict=True):
             yield row, columns[chosen(numbers[row], size, seen)]
 
 
 def _flat(x: Array, beside: Any = None) -> Array:
-    """Put the tokens of a tensor (…, heads, elements) below one another, with what is beside its heads."""
+    """Reshape a tensor (…, heads, elements) to (tokens, heads, elements), its rotary part appended to each head."""
     whole = x if beside is None else np.concatenate((x, beside), -1)
     return whole.reshape(-1, *whole.shape[-2:])
 
 
 def _below(x: Array) -> Array:
-    """Put all rows of a tensor below one another."""
+    """Flatten all dimensions but the last."""
     return x.reshape(-1, x.shape[-1])
 
 
 def attend(
     query: Array, keys: Array, values: Array, scale: float, sink: Any, rows: Iterator[tuple[Any, Array]]
 ) -> tuple[Array, ...]:
-    """Return the attention, the largest score and the sum of powers of each query's heads, zeros without keys.
+    """Return each query head's attention, largest score and sum of exponentials; all are 0 without keys.
 
     Args:
         query: (queries, heads, elements).
         keys: (keys, elements).
         values: (keys, elements).
-        scale: what scores are multiplied with.
-        sink: a score for each head that adds nothing.
-        rows: of each query, or of several, and of their keys.
+        scale: factor of the scores.
+        sink: a score per head that only increases the softmax's divisor.
+        rows: row of each query, or rows of several, and the rows of their keys.
     """
     found = np.zeros((*query.shape[:2], values.shape[-1]), query.dtype)
     largest, total = (np.zeros(query.shape[:2], query.dtype) for _ in range(2))
@@ -151,7 +151,7 @@ def attention_gradients(
     scale: float,
     rows: Iterator[tuple[Any, Array]],
 ) -> tuple[Array, Array, Array]:
-    """Return the gradients for queries, keys and values of ``attend``.
+    """Return the gradients of ``attend`` with respect to queries, keys and values.
 
     Args:
         queries: (queries, heads, elements).
@@ -159,8 +159,8 @@ def attention_gradients(
         values: (keys, elements).
         attention: its gradient, and the attention, (queries, heads, elements) each.
         statistics: the largest score and the sum of powers of each query's heads, of any shape.
-        scale: what scores are multiplied with.
-        rows: of each query, or of several, and of their keys.
+        scale: factor of the scores.
+        rows: row of each query, or rows of several, and the rows of their keys.
     """
     dys, outs = attention
     tops, sums = (x.reshape(*queries.shape[:2], 1) for x in statistics)
@@ -198,12 +198,12 @@ def _work(call: Call) -> Library | None:
 
 
 def _dequantized(packed: Array, dtype: D, rope: D) -> Array:
-    """Return keys in float32 that are 8-bit elements, 16-bit elements beside them, and a scale for each tile.
+    """Dequantise packed keys to float32: 8-bit elements, a 16-bit rotary part, and a scale per tile.
 
     Args:
         packed: (keys, bytes).
-        dtype: of the first elements.
-        rope: of those beside them.
+        dtype: data type of the 8-bit elements.
+        rope: data type of the rotary part.
     """
     # Numbers of another type are wider ones, for a golden value.
     packed = np.ascontiguousarray(packed.astype(dtype.numpy, copy=False))
@@ -262,7 +262,7 @@ def _quantized_columns(product: Product) -> list[tuple[D, ...]]:
 
 
 def _heads_of(further_950: Sequence[int]) -> Check:
-    """Require a number of heads of queries that the product's kernel knows."""
+    """Require a number of query heads that the product's kernel supports."""
 
     def complain(call: Call) -> str | None:
         got = call["query"].shape[-2]
@@ -282,7 +282,7 @@ def _elements_are(expected: int, name: str) -> Check:
 
 
 def _blocks(name: str, allowed: Sequence[int]) -> tuple[Check, ...]:
-    """Require a number of keys in a block, which is 1 on Ascend 950."""
+    """Require a supported number of keys per block; on Ascend 950 it is 1."""
 
     def complain(call: Call) -> str | None:
         got = call[name]
@@ -521,7 +521,7 @@ def _attention_shape(call: Call) -> tuple[int, ...]:
 
 
 def _rope_of(name: str) -> Check:
-    """Require the gradient of a rotary part in its shape, where there is one."""
+    """Require the gradient of a rotary part, where one is given, to have its shape."""
     of = _ROPES[_ROPE_GRADIENTS.index(name)]
     return only_if(same_shape(name, of), f"beside {of}", lambda call: call[of] is not None)
 

@@ -19,7 +19,7 @@ from aclnn.operators.library.lists import each_of, few_dims, not_null, of_types
 _TAKEN = on_950(UNSIGNED, NUMBERS)
 _WIDE = {D.DOUBLE, D.COMPLEX64, D.COMPLEX128}
 _MOST_WIDE = 32
-"""Parts of a tensor of such elements at most, before Ascend 950."""
+"""Maximum number of parts of tensors of ``_WIDE`` data types before Ascend 950."""
 Sizes = Callable[[Call], Sequence[int]]
 
 
@@ -28,7 +28,7 @@ def _with_size(call: Call) -> tuple[int, ...]:
 
 
 class _Even(Sequence[int]):
-    """Sizes of parts, of which there may be more than fit into memory: an extent need not have any behind it."""
+    """Sizes of equal parts, computed on access: an extent without memory behind it may have too many to store."""
 
     def __init__(self, extent: int, step: int) -> None:
         self._extent, self._begins = extent, range(0, extent, step)

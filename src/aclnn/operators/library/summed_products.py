@@ -112,4 +112,4 @@ OPERATORS = (
         products=A2_CLASS,
     ),
 )
-"""Products that are added up."""
+"""Operators that sum the products of a batch."""

@@ -56,12 +56,12 @@ def _counts(of: Callable[[Product], Collection[D]]) -> Callable[[Product], Colle
 
 
 def _not_const(name: str, meaning: str) -> Parameter:
-    """An input that the prototype does not call const."""
+    """Declare an input that the C prototype does not declare const."""
     return Parameter(name, name, Kind.INPUT, meaning, c_type="aclTensor *")
 
 
 def _moving(name: str, meaning: str, optional: bool = False) -> Parameter:
-    """A running statistic, which is written too."""
+    """Declare a running statistic, which is read and updated."""
     return Parameter(name, name, Kind.INPUT, meaning, optional, "aclTensor *", updated=True)
 
 
@@ -85,7 +85,7 @@ def _other_dims(x: Array) -> tuple[int, ...]:
 
 
 def _beside(x: Array, channels: Array) -> Array:
-    """Numbers of channels in float64, in a shape that broadcasts with x."""
+    """Return per-channel numbers in float64, in a shape that broadcasts with x."""
     return channels.astype(np.float64).reshape(1, -1, *[1] * (x.ndim - 2))
 
 
@@ -149,7 +149,7 @@ def _reduce_backward_work(call: Call) -> Library | None:
 
 
 def _moved(call: Call, mean: Array, variance: Array, count: Any, *running: Array) -> tuple[Array, ...]:
-    """Running statistics moved towards those of a batch, whose variance is taken of a sample."""
+    """Return running statistics updated by a batch's mean and unbiased variance."""
     momentum = float32(call["momentum"])
     sample = variance * count / (count - 1)
     return tuple(old + momentum * (new - old) for old, new in zip(running, (mean, sample), strict=False))

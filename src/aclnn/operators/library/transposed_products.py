@@ -31,11 +31,11 @@ _UNUSED = ("bias", "scale")
 _BOUND = 2**16
 """Exclusive bound of B, N and K before Ascend 950, where x1 is not transposed."""
 _USE_FP32_ADD = 4
-"""Of ``cubeMathType``; counts as 0 on the A2 class."""
+"""Value of ``cubeMathType``; the A2 class treats it as 0."""
 
 
 def _factors(call: Call) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Shapes (B, M, K) and (B, K, N) of the factors in order."""
+    """Return the permuted shapes (B, M, K) and (B, K, N) of the factors."""
     first, second = (
         tuple(call[name].shape[at] for at in call[order]) for name, order in (("x1", "permX1"), ("x2", "permX2"))
     )

@@ -64,7 +64,7 @@ def _magnitude(call: Call) -> str | None:
 
 
 def _computed(call: Call) -> D:
-    """Integers and BOOL are computed as FLOAT, INT64's square root as DOUBLE."""
+    """Return the data type of the computation: FLOAT for integers and BOOL, DOUBLE for INT64's square root."""
     dtype: D = call["self"].dtype
     if dtype in _FIELDS:
         return dtype
@@ -72,12 +72,12 @@ def _computed(call: Call) -> D:
 
 
 def _wide(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Compute in twice the precision: NumPy's functions of float32 are off by several units on some processors."""
+    """Compute in double precision: NumPy's float32 functions are off by several ULP on some processors."""
     return lambda x: function(x.astype(np.result_type(x, np.float64)))
 
 
 def _rounded(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Leave integers, which NumPy's functions may make floating."""
+    """Return integers unchanged, which NumPy's functions may convert to floating point."""
     return lambda x: function(x) if x.dtype.kind == "f" else x
 
 
@@ -114,7 +114,7 @@ def _function(
     formats: _Formats = _any_format,
     taken: Callable[[Product], Collection[D]] | None = None,
 ) -> Operator:
-    """A function whose result converts to out, which may be restricted to some data types."""
+    """Declare a function whose result is converted to out, which may be restricted to some data types."""
     return library_operator(
         name,
         f"out = {formula}",
@@ -147,7 +147,7 @@ def _of_one_type(
     more_on_950: Collection[D] = (),
     products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
-    """A function whose result has the type of its argument, on the 950 class of more types."""
+    """Declare a function whose result has the type of its argument; the 950 class takes more types."""
     return library_operator(
         name,
         f"out = {formula}",
@@ -177,7 +177,7 @@ def _in_place(
     limited: Callable[..., Check] = limited_dims,
     more_on_950: Collection[D] = (),
 ) -> Operator:
-    """The function that replaces its argument, of those data types of the forward function's."""
+    """Declare the in-place function, which takes some of the forward function's data types."""
     taken = frozenset[D]().union(*forward.support.values()) & frozenset(dtypes)
     return library_operator(
         f"inplace_{forward.name}",
@@ -208,7 +208,7 @@ def _elementary(
     formats: _Formats = _any_format,
     taken: Callable[[Product], Collection[D]] | None = None,
 ) -> tuple[Operator, Operator]:
-    """An elementary function, and that in place; ``taken`` where products differ by more than BF16."""
+    """Declare an elementary function and its in-place form; ``taken`` if products differ by more than BF16."""
     wide = _wide(function)
     forward = _function(name, formula, summary, dtypes, wide, _computed, stream_type, results, formats, taken)
     return forward, _in_place(forward, wide, formats=formats)
@@ -226,7 +226,7 @@ def _and_in_place(
 
 
 def _rounded_to(x: Any, decimals: int) -> Any:
-    """Round to decimals, in the number's own precision, as devices do; integers to multiples of powers of ten."""
+    """Round to decimals in the argument's precision, as devices do; integers round to multiples of powers of ten."""
     if x.dtype.kind == "f":
         power = x.dtype.type(10.0 ** min(abs(decimals), 400) if abs(decimals) < 309 else math.inf)
         return np.rint(x * power) / power if decimals > 0 else np.rint(x / power) * power
@@ -249,7 +249,7 @@ _PARTS = {D.COMPLEX64: D.FLOAT, D.COMPLEX128: D.DOUBLE, D.FLOAT: D.FLOAT, D.FLOA
 
 
 def _with_parts(product: Product) -> Collection[D]:
-    """Older products take no real numbers, the 950 class no COMPLEX128."""
+    """Return the supported data types: older products take no real numbers, the 950 class no COMPLEX128."""
     if product in CLASS_950:
         return _PARTS.keys() - {D.COMPLEX128}
     return _PARTS if product.has_bfloat16 else COMPLEX

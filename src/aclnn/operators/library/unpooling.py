@@ -41,7 +41,7 @@ _INDICES = (D.INT32, D.INT64)
 
 
 def _planes(indices: Any, rank: int, count: int) -> Any:
-    """One line of indices for each plane, which has that many elements."""
+    """Return the indices as one row per plane of ``count`` elements."""
     lines = indices.reshape(-1, math.prod(indices.shape[-rank:]))
     expect_within("indices", lines, 0, count - 1, "indices")
     return lines
@@ -61,7 +61,7 @@ def _pooled(dy: Any, indices: Any, rank: int) -> Any:
 
 
 def _large(call: Call) -> tuple[int, ...]:
-    """The shape with ``outputSize``."""
+    """Return the shape of self with ``outputSize`` as its last dimensions."""
     size = tuple(call["outputSize"])
     return (*call["self"].shape[: -len(size)], *size)
 
@@ -102,7 +102,7 @@ def _contiguous(name: str) -> Check:
 
 
 def _unpooling(rank: int) -> tuple[Operator, Operator]:
-    """The function for planes or volumes, and its gradient."""
+    """Declare the function for planes or volumes, and its gradient."""
     planar = rank == 2
     size = Parameter("outputSize", "output_size", Kind.INT_ARRAY, "the extents of a plane of the result")
     steps = tuple(

@@ -68,7 +68,7 @@ def _elements(call: Call) -> tuple[int, ...]:
 
 
 def _depth(call: Call) -> int:
-    """The number of indexed dimensions of the elements."""
+    """Return the number of indexed dimensions of the elements."""
     return int((call["indices"].shape or (0,))[-1])
 
 
@@ -158,7 +158,7 @@ def _unfit(call: Call, of: str, got: Sequence[int]) -> str | None:
 
 
 def _slid(data: Any, indices: Any, updates: Any, axis: int) -> Any:
-    """Elements with a stretch of each sample replaced along an axis, which is not the first."""
+    """Return data with a range of each sample replaced along an axis other than the first."""
     samples, length = len(updates), updates.shape[axis]
     places = np.broadcast_to(indices[..., -1] if indices.ndim == 2 else indices, samples)
     rows = indices[:, 0] if indices.ndim == 2 else np.arange(samples)

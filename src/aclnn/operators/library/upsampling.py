@@ -79,7 +79,7 @@ Weights = Callable[[int, int, float, bool], Any]
 
 
 def _step(before: int, after: int, scale: float, align: bool = False) -> float:
-    """Return how many old elements a new one is from the next."""
+    """Return the distance of neighbouring new elements, in old elements."""
     if align:
         return (before - 1) / (after - 1) if after > 1 else 0.0
     return 1 / scale if scale > 0 else before / after
@@ -95,7 +95,7 @@ def _nearest(shift: float) -> Weights:
 
 
 def _places(before: int, after: int, scale: float, align: bool) -> Any:
-    """Return the places of the new elements among the old ones."""
+    """Return the coordinates of the new elements in old elements."""
     step = _step(before, after, scale, align)
     return np.arange(after) * step if align else (np.arange(after) + 0.5) * step - 0.5
 
@@ -108,7 +108,7 @@ def cubic(distances: Any, a: float = _CUBIC) -> Any:
 
 
 def cubic_slope(differences: Any) -> Any:
-    """Return the derivatives of ``cubic`` for differences, whose distances they are."""
+    """Return the derivatives of ``cubic(abs(differences))``."""
     distances = np.abs(differences)
     near = (3 * (_CUBIC + 2) * distances - 2 * (_CUBIC + 3)) * distances
     far = ((3 * distances - 10) * distances + 8) * _CUBIC
@@ -132,7 +132,7 @@ def _cubic(before: int, after: int, scale: float, align: bool) -> Any:
 
 
 def _antialiased(reach: int, kernel: Callable[[Any], Any]) -> Weights:
-    """Interpolate by a kernel of a reach, which grows as elements become fewer; the weights add up to 1."""
+    """Return weights of a kernel whose reach is widened when downsampling; each element's weights add up to 1."""
 
     def weights(before: int, after: int, scale: float, align: bool) -> Any:
         step = _step(before, after, scale, align)
@@ -146,7 +146,7 @@ def _antialiased(reach: int, kernel: Callable[[Any], Any]) -> Weights:
 
 
 def _matrix(before: int, places: Any, values: Any) -> Any:
-    """The matrix with these values at these places of each row, those outside at its ends."""
+    """Return the matrix with these values at these columns of each row; columns outside are clamped."""
     matrix = np.zeros((len(places), before))
     np.add.at(matrix, (np.arange(len(places))[:, None], places.clip(0, before - 1)), values)
     return matrix
@@ -217,7 +217,7 @@ def _fits_linear(before: int, after: int, scale: float) -> bool:
 def _upsampling(
     name: str, words: str, rank: int, weights: Weights, scales: Sequence[str], number: Kind, aligned: bool
 ) -> Operator:
-    """The forward function, or the gradient if the name says so."""
+    """Declare the forward function, or the gradient if the name is a gradient's."""
     backward = name.endswith(("backward", "backward_v2", "grad"))
     exact_lines, antialiased = "exact1d" in name, "_aa" in name
     longer_out = backward and exact_lines
@@ -234,7 +234,7 @@ def _upsampling(
         return tuple(shape[1:-1] if _is_channels_last(call, given) else shape[2:])
 
     def whole(call: Call, of_places: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the given tensor with other places."""
+        """Return the shape of the given tensor with other spatial dimensions."""
         batch, *others = call[given].shape
         return (batch, *of_places, others[-1]) if _is_channels_last(call, given) else (batch, others[0], *of_places)
 

@@ -51,7 +51,7 @@ _WIDEST, _FEWEST = 65534, 128
 
 
 def _of_each(name: str) -> Callable[[Call], tuple[int, ...]]:
-    """Return the shape of a number for each row of a tensor."""
+    """Return the shape of one number per row of a tensor."""
     return lambda call: (call[name].shape[0],)
 
 

@@ -59,7 +59,7 @@ _GROUPS_IN_BLOCKS, _COLUMNS_IN_BLOCKS = (64, 128), 64
 """Rows that have a scale, and what columns are a multiple of, where blocks hold four bits before Ascend 950."""
 
 _BLOCK = 1 << 18
-"""Elements of a weight that stay in the cache as float32."""
+"""Number of a weight's elements converted to float32 at a time, chosen to stay in the cache."""
 
 #: Products for which a weight is laid out.
 LAID_OUT = MODERN | {Product.ATLAS_INFERENCE}
@@ -72,12 +72,12 @@ _CAST_FORMATS = (
 
 
 def cast_dtypes(product: Product) -> tuple[D, ...]:
-    """Return what aclnnNpuFormatCast takes."""
+    """Return the data types that aclnnNpuFormatCast takes."""
     return _CAST_DTYPES if product in CLASS_950 else (*_CAST_DTYPES, D.UINT8, D.UINT32)
 
 
 def cast_format_complaint(got: int) -> str | None:
-    """Return a text about a format that aclnnNpuFormatCast does not know, None otherwise."""
+    """Return an error text for a format that aclnnNpuFormatCast does not support, else None."""
     if got in _CAST_FORMATS:
         return None
     return f"expected format {listing(each.c_name for each in _CAST_FORMATS)}, got {int(got)}"
@@ -154,7 +154,7 @@ def _group_size(call: Call) -> str | None:
 
 
 def _groups(call: Call) -> int:
-    """The number of rows of antiquantScale."""
+    """Return the number of rows of antiquantScale."""
     rows = _shape(call)[0]
     return -(-rows // (call["antiquantGroupSize"] or rows))
 
@@ -173,7 +173,7 @@ def _bias_shape(call: Call, name: str) -> str | None:
 
 
 def packed_evenly(call: Call, name: str) -> str | None:
-    """Complain of INT4 of which one is alone in its byte."""
+    """Return an error text if the last byte of a row would hold a single INT4."""
     weight = call[name]
     got = weight.shape[0 if weight.is_transposed else 1]
     if weight.dtype != D.INT4 or got % 2 == 0:
@@ -182,7 +182,7 @@ def packed_evenly(call: Call, name: str) -> str | None:
 
 
 def laid(call: Call, name: str) -> str | None:
-    """Complain of a tensor that is neither contiguous nor a transposed matrix."""
+    """Return an error text if the tensor is neither contiguous nor a transposed matrix."""
     tensor = call[name]
     if tensor.size == 0 or tensor.is_contiguous or (len(tensor.shape) == 2 and tensor.is_transposed):
         return None
@@ -195,7 +195,7 @@ def _contiguous(call: Call, name: str) -> str | None:
 
 
 def weighted_product(x: Any, weight: Any, scale: Any, offset: Any, groups: int, size: int) -> Any:
-    """Multiply by a weight, of whose rows ``size`` at a time have a row of ``scale`` and ``offset``."""
+    """Multiply by a weight whose groups of ``size`` rows each have a row of ``scale`` and ``offset``."""
     k, n = weight.shape
     step = max(1, min(n, _BLOCK // k))
     y = np.empty((len(x), n), x.dtype)
