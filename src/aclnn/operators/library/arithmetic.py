@@ -353,7 +353,7 @@ def _divisive() -> tuple[Operator, ...]:
         library_operator(
             "div",
             "out = self / other",
-            "Divide two tensors; integers as float32.",
+            "Divide two tensors; integers in float32.",
             (_SELF, _OTHER, _OUT),
             (
                 present("self", "other", "out"),
@@ -385,7 +385,7 @@ def _divisive() -> tuple[Operator, ...]:
         library_operator(
             "divs",
             "out = self / other",
-            "Divide a tensor by a scalar; integers as float32.",
+            "Divide a tensor by a scalar; integers in float32.",
             (_SELF, _NUMBER, _OUT),
             (present("self", "other", "out"), *scalars("self", "out", same_shape("out", "self"))),
             np.true_divide,
@@ -450,7 +450,7 @@ def _powers() -> tuple[Operator, ...]:
         return library_operator(
             f"{form.prefix}pow_tensor_tensor",
             f"{form.out} = {form.first}^exponent",
-            form.summary("Powers of a tensor by another."),
+            form.summary("Raise a tensor to the powers in another tensor."),
             form.parameters(exponent, result=_OUT),
             (
                 present(*tensors, form.out),
@@ -470,7 +470,7 @@ def _powers() -> tuple[Operator, ...]:
         library_operator(
             "pow_tensor_scalar",
             "out = self^exponent",
-            "Powers of a tensor.",
+            "Raise a tensor to a power.",
             (base, number, _OUT),
             (present("self", "exponent", "out"), *with_number("self", "out"), same_shape("out", "self")),
             power,
@@ -480,7 +480,7 @@ def _powers() -> tuple[Operator, ...]:
         library_operator(
             "inplace_pow_tensor_scalar",
             "selfRef = selfRef^exponent",
-            "Powers of a tensor, in place.",
+            "Raise a tensor to a power, in place.",
             (tensor_out("selfRef", "the base, replaced by the result"), number),
             (present("selfRef", "exponent"), *with_number("selfRef", "selfRef")),
             power,
@@ -490,7 +490,7 @@ def _powers() -> tuple[Operator, ...]:
         library_operator(
             "pow_scalar_tensor",
             "out = self^exponent",
-            "Powers of a number.",
+            "Raise a number to the powers in a tensor.",
             (scalar("self", "the base"), exponent, _OUT),
             (
                 present("self", "exponent", "out"),
@@ -580,7 +580,7 @@ def _floor_quotient(self: Any, other: Any) -> Any:
     return np.where(other == 0, self / other, found) if self.dtype.kind == "f" else found
 
 
-_MODE = (Parameter("mode", "mode", Kind.INT32, "0: as it is, 1: rounded towards zero, 2: rounded down", c_type="int "),)
+_MODE = (Parameter("mode", "mode", Kind.INT32, "rounding mode: 0 none, 1 towards zero, 2 down", c_type="int "),)
 _FLOOR, _TRUNC = "self - floor(self / other) * other", "self - trunc(self / other) * other"
 
 
@@ -661,7 +661,7 @@ OPERATORS = (
     library_operator(
         "rsub",
         "out = other - alpha * self",
-        "Subtract a tensor from another.",
+        "Subtract a tensor from another tensor.",
         (_SELF, _OTHER, _SUBTRACTED, _OUT),
         (
             present("self", "other", "alpha", "out"),
@@ -727,8 +727,20 @@ OPERATORS = (
         dtype=_with_scalar("self", "out"),
         dtypes=_SIGNED,
     ),
-    _real("maximum", "max(self, other)", "The greater of two tensors; NaN if one is.", np.maximum, dtypes=_REAL),
-    _real("minimum", "min(self, other)", "The less of two tensors; NaN if one is.", np.minimum, dtypes=_REAL),
+    _real(
+        "maximum",
+        "max(self, other)",
+        "Elementwise maximum of two tensors; NaN if either element is NaN.",
+        np.maximum,
+        dtypes=_REAL,
+    ),
+    _real(
+        "minimum",
+        "min(self, other)",
+        "Elementwise minimum of two tensors; NaN if either element is NaN.",
+        np.minimum,
+        dtypes=_REAL,
+    ),
     *(
         each
         for kind, other in (("scalar", _NUMBER), ("tensor", _OTHER))
@@ -744,7 +756,7 @@ OPERATORS = (
     library_operator(
         "remainder_scalar_tensor",
         f"out = {_FLOOR}",
-        "Remainders of a number, of the divisor's sign.",
+        "Remainders of a number divided by a tensor, with the divisor's sign.",
         (scalar("self", "the first operand"), _OTHER, _OUT),
         (
             present("self", "other", "out"),

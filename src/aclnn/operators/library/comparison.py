@@ -202,7 +202,7 @@ def _logical(
         prefix, first, out = form
         yield library_operator(
             f"{prefix}{name}",
-            f"{out} = {first} is not zero {words} other is not zero",
+            f"{out} = {first} != 0 {words} other != 0",
             form.summary(summary),
             form.parameters(_OTHER, result=_OUT),
             (
@@ -303,8 +303,8 @@ def _is_in(
         (
             element,
             tested,
-            Parameter("assumeUnique", "assume_unique", Kind.BOOL, "each number is there once; decides nothing"),
-            Parameter("invert", "invert", Kind.BOOL, "true where it is not"),
+            Parameter("assumeUnique", "assume_unique", Kind.BOOL, "whether the elements are unique; without effect"),
+            Parameter("invert", "invert", Kind.BOOL, "whether to invert the result"),
             _OUT,
         ),
         (
@@ -396,7 +396,7 @@ OPERATORS = (
     _told(
         "signbit",
         "negative, or -0",
-        "Find numbers whose sign bit is set.",
+        "Test elements for a set sign bit.",
         _has_minus,
         "signbit",
         (*REAL, *UNSIGNED),
@@ -405,13 +405,13 @@ OPERATORS = (
     library_operator(
         "is_close",
         "out = |self - other| <= atol + rtol * |other|",
-        "Tell which elements of two tensors are close to one another.",
+        "Test elementwise whether two tensors are equal within tolerances.",
         (
             _SELF,
             _OTHER,
-            Parameter("rtol", "rtol", Kind.DOUBLE, "the tolerance relative to other"),
+            Parameter("rtol", "rtol", Kind.DOUBLE, "the relative tolerance, a factor of |other|"),
             Parameter("atol", "atol", Kind.DOUBLE, "the absolute tolerance"),
-            Parameter("equal_nan", "equal_nan", Kind.BOOL, "NaN is close to NaN"),
+            Parameter("equal_nan", "equal_nan", Kind.BOOL, "whether NaN counts as close to NaN"),
             _OUT,
         ),
         (
@@ -430,8 +430,8 @@ OPERATORS = (
     ),
     library_operator(
         "equal",
-        "out = self and other have one shape and equal elements",
-        "Tell whether two tensors are equal.",
+        "out = self and other have the same shape and equal elements",
+        "Test whether two tensors are equal.",
         (_SELF, _OTHER, tensor_out("out", "true or false, one element")),
         (
             present("self", "other", "out"),
@@ -447,7 +447,7 @@ OPERATORS = (
     _is_in(
         "is_in_tensor_scalar",
         "element == testElement",
-        "Find the elements that are a number.",
+        "Compare elements with a number for equality.",
         tensor_in("element", "the elements"),
         scalar("testElement", "the number"),
         same_shape("out", "element"),
@@ -456,15 +456,15 @@ OPERATORS = (
     ),
     _is_in(
         "is_in_scalar_tensor",
-        "element is one of testElements",
-        "Tell whether a number is among the elements.",
+        "element in testElements",
+        "Test whether a number is among the elements of a tensor.",
         scalar("element", "the number"),
         tensor_in("testElements", "the elements"),
         dims_between(0, 0, "out"),
         _among,
         lambda number, elements: (elements == number).any(),
     ),
-    *_logical("logical_and", "And of what is not zero.", np.logical_and),
-    *_logical("logical_or", "Or of what is not zero.", np.logical_or, _EQUAL_RESULTS),
-    next(_logical("logical_xor", "Exclusive or of what is not zero.", np.logical_xor)),
+    *_logical("logical_and", "Logical and; nonzero elements count as true.", np.logical_and),
+    *_logical("logical_or", "Logical or; nonzero elements count as true.", np.logical_or, _EQUAL_RESULTS),
+    next(_logical("logical_xor", "Logical exclusive or; nonzero elements count as true.", np.logical_xor)),
 )

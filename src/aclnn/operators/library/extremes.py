@@ -74,7 +74,7 @@ def _extreme_place(
     return Operator(
         name=name,
         function=camel(name),
-        summary=f"Where the {word} elements along a dimension are; the first of equals.",
+        summary=f"Indices of the {word} elements along a dimension; the first of equal elements.",
         formula=f"out = index along dim of the {word} element of self",
         parameters=(SELF, *ALONG, OUT),
         support=support(_INDEXED),
@@ -109,11 +109,11 @@ _INDEXED = (*REAL_FLOATING, *INTEGERS)
 
 
 _RANKED = (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS)
-_FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "where they are; INT64"))
+_FOUND = (tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "the indices; INT64"))
 _FOUND_TYPES = same_dtype("valuesOut", "self"), dtype_in({D.INT64}, "indicesOut")
 
 
-_BOTH = tensor_out("minOut", "the least"), tensor_out("maxOut", "the greatest")
+_BOTH = tensor_out("minOut", "the minima"), tensor_out("maxOut", "the maxima")
 _BOTH_TYPES = same_dtype("minOut", "self"), same_dtype("maxOut", "self")
 
 
@@ -159,8 +159,8 @@ def _medians(
         library_operator(
             f"{prefix}median",
             f"{out} = the lower median of {what}",
-            f"The middle element of all, the lower of two; {nan}, or no element.",
-            (SELF, tensor_out(out, "the median")),
+            f"Median of all elements, the lower of two; {nan}, or no element.",
+            (SELF, tensor_out(out, "the median, the lower of two")),
             (
                 present("self", out),
                 dtype_in(where_supported(_RANKED), "self"),
@@ -174,7 +174,7 @@ def _medians(
         ),
         reduction(
             f"{prefix}median_dim",
-            f"Middle elements along a dimension, the lower of two, {nan}; where they are.",
+            f"Medians along a dimension, the lower of two, {nan}; and their indices.",
             f"valuesOut, indicesOut = the lower median of {what} along dim, its index",
             (DIM, kept("keepDim"), *_FOUND),
             function,
@@ -211,7 +211,7 @@ OPERATORS = (
     ),
     reduction(
         "max_v2",
-        "Greatest elements over some dimensions.",
+        "Maximum over some dimensions.",
         "out = max of self over dims",
         (replace(DIMS, name="dims", python_name="dims"), kept("keepDims"), NO_DIMS, OUT),
         lambda values, axes, no_dims: np.max(values, axes),
@@ -225,9 +225,9 @@ OPERATORS = (
     *(
         reduction(
             f"{name}_dim",
-            f"{word.capitalize()} elements along a dimension, and where they are; the first of equals.",
+            f"{word.capitalize()} elements along a dimension and their indices; the first of equal elements.",
             f"out, indices = {name} of self along dim, its index",
-            (*ALONG, OUT, tensor_out("indices", "where they are")),
+            (*ALONG, OUT, tensor_out("indices", "the indices")),
             _along(place),
             _LOCATED,
             _LOCATED,
@@ -259,7 +259,7 @@ OPERATORS = (
     library_operator(
         "aminmax_all",
         "minOut, maxOut = min(self), max(self)",
-        "Least and greatest of all elements.",
+        "Minimum and maximum of all elements.",
         (SELF, *_BOTH),
         (
             present("self", "minOut", "maxOut"),
@@ -275,13 +275,13 @@ OPERATORS = (
         products=WITH_TRAINING,
         empty=("self",),
     ),
-    *_medians("", "valuesOut", "self", "NaN if there is one", _middle),
-    *_medians("nan_", "out", "the numbers of self", "NaN if all are", _middle_number),
+    *_medians("", "valuesOut", "self", "NaN if any element is NaN", _middle),
+    *_medians("nan_", "out", "the elements of self other than NaN", "NaN if all elements are NaN", _middle_number),
     reduction(
         "kthvalue",
-        "The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.",
-        "valuesOut, indicesOut = the k-th least of self along dim, its index",
-        (Parameter("k", "k", Kind.INT64, "from 1 on"), *ALONG, *_FOUND),
+        "The k-th smallest elements along a dimension and their indices; NaN ranks last.",
+        "valuesOut, indicesOut = the k-th smallest of self along dim, its index",
+        (Parameter("k", "k", Kind.INT64, "the rank, counted from 1"), *ALONG, *_FOUND),
         lambda values, axes, k: _ranked(values, axes, k - 1),
         _RANKED,
         _RANKED,

@@ -214,7 +214,7 @@ OPERATORS = (
     library_operator(
         "complex",
         "out = real + imag * i",
-        "Complex numbers of two parts.",
+        "Complex numbers from real and imaginary parts.",
         (tensor_in("real", "the real parts"), tensor_in("imag", "the imaginary parts"), tensor_out()),
         (
             present("real", "imag", "out"),
@@ -238,7 +238,7 @@ OPERATORS = (
     library_operator(
         "polar",
         "out = input * (cos angle + i * sin angle)",
-        "Complex numbers of absolute values and angles.",
+        "Complex numbers from absolute values and angles.",
         (tensor_in("input", "the absolute values"), tensor_in("angle", "the angles"), tensor_out()),
         (
             present("input", "angle", "out"),
@@ -257,8 +257,8 @@ OPERATORS = (
     *(
         _of_tensors(
             "atan2",
-            "the angle of (other, self)",
-            "Angles of points.",
+            "atan2(self, other)",
+            "Four-quadrant arctangent.",
             _wide(np.arctan2),
             "atan2",
             form=form,
@@ -266,15 +266,25 @@ OPERATORS = (
         )
         for form in FORMS
     ),
-    _of_tensors("log_add_exp", "ln(e^self + e^other)", "Logarithms of sums.", _wide(np.logaddexp), "logaddexp"),
     _of_tensors(
-        "log_add_exp2", "ln(2^self + 2^other) / ln 2", "The same to base 2.", _wide(np.logaddexp2), "logaddexp2"
+        "log_add_exp",
+        "ln(e^self + e^other)",
+        "Logarithm of the sum of exponentials of two tensors.",
+        _wide(np.logaddexp),
+        "logaddexp",
+    ),
+    _of_tensors(
+        "log_add_exp2",
+        "ln(2^self + 2^other) / ln 2",
+        "Logarithm to base 2 of the sum of powers of 2 of two tensors.",
+        _wide(np.logaddexp2),
+        "logaddexp2",
     ),
     *(
         _of_tensors(
             "x_log_y_tensor",
             "self * ln other, 0 where self is 0",
-            "Products with logarithms.",
+            "Products with the logarithm of a second tensor.",
             _wide(_x_log_y),
             "x_log_y_tensor",
             dtypes=_WITHOUT_DOUBLE,
@@ -305,7 +315,7 @@ OPERATORS = (
     _with_scalar(
         "x_log_y_scalar_self",
         "self * ln other, 0 where self is 0",
-        "Products of a number with logarithms.",
+        "Products of a number with the logarithm of a tensor.",
         _wide(_x_log_y),
         "x_log_y_scalar_self",
         "other",
@@ -336,7 +346,7 @@ OPERATORS = (
     library_operator(
         "right_shift",
         "out = self / 2^shiftBits, rounded down",
-        "Shift bits to the right; the sign stays.",
+        "Shift bits to the right, preserving the sign.",
         (tensor_in("self", "the first operand"), tensor_in("shiftBits", "the second operand"), tensor_out()),
         (
             present("self", "shiftBits", "out"),

@@ -53,7 +53,7 @@ from aclnn.operators.library.common import (
     tensor_out,
 )
 
-_FIRST, _SECOND = tensor_in("tensor1", "the first factor"), tensor_in("tensor2", "the second, or the divisor")
+_FIRST, _SECOND = tensor_in("tensor1", "the first factor"), tensor_in("tensor2", "the second factor, or the divisor")
 _VALUE = scalar("value", "the factor of the product or quotient")
 
 
@@ -269,7 +269,7 @@ _FUSED = (D.FLOAT, D.FLOAT16, D.BF16, D.DOUBLE)
 
 
 def _limit(kind: Kind, name: str, optional: bool = False) -> Parameter:
-    meaning = "the least" if name == "Min" else "the greatest"
+    meaning = "the lower bound" if name == "Min" else "the upper bound"
     python_name = f"clip_value_{name.lower()}"
     return Parameter(f"clipValue{name}", python_name, kind, f"{meaning}{'; null: none' if optional else ''}", optional)
 
@@ -283,7 +283,7 @@ def _masked_fill(name: str, value: Parameter) -> Operator:
     return library_operator(
         name,
         "selfRef = value where mask",
-        "Overwrite a tensor where a mask is true.",
+        "Fill elements with a value where a mask is true.",
         (replaced(), tensor_in("mask", "BOOL; broadcasts to selfRef"), value),
         (
             present("selfRef", "mask", "value"),
@@ -320,17 +320,17 @@ OPERATORS = (
     *_lerps(),
     _bounded_by(
         "clamp",
-        "Bound a tensor from below, above or both.",
+        "Clamp a tensor between optional bounds.",
         tuple(_limit(Kind.SCALAR, name, optional=True) for name in ("Min", "Max")),
     ),
-    _bounded_by("clamp_min", "Bound a tensor from below.", (_MIN,)),
-    _bounded_by("clamp_max", "Bound a tensor from above.", (_MAX,)),
-    _bounded_by("inplace_clamp_max", "Bound a tensor from above, in place.", (_MAX,)),
-    _bounded_by("hardtanh", "Bound a tensor from below and above.", (_MIN, _MAX), "hardtanh"),
-    _bounded_by("inplace_hardtanh", "Bound a tensor from below and above, in place.", (_MIN, _MAX), "hardtanh"),
+    _bounded_by("clamp_min", "Clamp a tensor from below.", (_MIN,)),
+    _bounded_by("clamp_max", "Clamp a tensor from above.", (_MAX,)),
+    _bounded_by("inplace_clamp_max", "Clamp a tensor from above, in place.", (_MAX,)),
+    _bounded_by("hardtanh", "Clamp a tensor from below and above.", (_MIN, _MAX), "hardtanh"),
+    _bounded_by("inplace_hardtanh", "Clamp a tensor from below and above, in place.", (_MIN, _MAX), "hardtanh"),
     _bounded_by(
         "clamp_tensor",
-        "Bound each element from below, above or both.",
+        "Clamp each element between optional tensors of bounds.",
         tuple(_limit(Kind.INPUT, name, optional=True) for name in ("Min", "Max")),
     ),
     *(
@@ -341,11 +341,11 @@ OPERATORS = (
     library_operator(
         "s_where",
         "out = self where condition, else other",
-        "Choose between two tensors by a third.",
+        "Select elements from two tensors by a condition.",
         (
             tensor_in("condition", "BOOL or UINT8"),
-            tensor_in("self", "what is chosen where condition is true"),
-            tensor_in("other", "what is chosen elsewhere"),
+            tensor_in("self", "the elements selected where condition is true"),
+            tensor_in("other", "the elements selected elsewhere"),
             tensor_out(),
         ),
         (
@@ -364,11 +364,11 @@ OPERATORS = (
     library_operator(
         "masked_scale",
         "y = self * mask * scale",
-        "Scale what a mask keeps.",
+        "Multiply by a mask and a scale.",
         (
             tensor_in("self", "the elements"),
-            tensor_in("mask", "0 or 1 for each; UINT8, INT8, FLOAT16 or FLOAT"),
-            Parameter("scale", "scale", Kind.DOUBLE, "the factor"),
+            tensor_in("mask", "the mask of zeros and ones; UINT8, INT8, FLOAT16 or FLOAT"),
+            Parameter("scale", "scale", Kind.DOUBLE, "the scale"),
             tensor_out("y"),
         ),
         (
@@ -386,5 +386,5 @@ OPERATORS = (
         attributes=("scale",),
     ),
     _masked_fill("inplace_masked_fill_scalar", scalar("value", "the number")),
-    _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the number; no dimension")),
+    _masked_fill("inplace_masked_fill_tensor", tensor_in("value", "the fill value; a 0-dim tensor")),
 )

@@ -97,7 +97,7 @@ def _mean(values: Any, axes: Shape | None) -> Any:
     return total // count if total.dtype.kind in "iu" else total / count
 
 
-_IN_WHICH = Parameter("dtype", "dtype", Kind.DTYPE, "in which to compute")
+_IN_WHICH = Parameter("dtype", "dtype", Kind.DTYPE, "the data type to compute in")
 
 
 def _over_dims(
@@ -131,8 +131,8 @@ def _over_dims(
         formula=formula,
         parameters=(
             SELF,
-            Parameter(dims, dims, Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
-            Parameter(keep, keep, Kind.BOOL, "keep reduced dimensions, of one element each"),
+            Parameter(dims, dims, Kind.INT_ARRAY, "the dimensions to reduce; empty: all dimensions"),
+            Parameter(keep, keep, Kind.BOOL, "keep the reduced dimensions with size 1"),
             last,
             OUT,
         ),
@@ -207,8 +207,10 @@ def _product(values: Any, axes: Shape) -> Any:
     return values.prod(axes, dtype=np.float64 if values.dtype == np.float32 else values.dtype)
 
 
-_DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute")
-_CORRECTION = Parameter("correction", "correction", Kind.INT64, "what is subtracted from the number of elements")
+_DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "the data type of out, used for computing")
+_CORRECTION = Parameter(
+    "correction", "correction", Kind.INT64, "the correction, subtracted from the number of elements"
+)
 
 
 _TRUTH = (D.BOOL, D.UINT8)
@@ -230,7 +232,7 @@ def _spread(
         name,
         f"{words} over some dimensions.",
         formula,
-        (replace(DIMS, meaning="the dimensions to reduce; none, or null: all", optional=True),)
+        (replace(DIMS, meaning="the dimensions to reduce; empty or null: all dimensions", optional=True),)
         + (correction, kept("keepdim"), *outputs),
         function,
         dtypes,
@@ -420,14 +422,14 @@ OPERATORS = (
     Operator(
         name="linalg_vector_norm",
         function=camel("linalg_vector_norm"),
-        summary="The norm of the vectors along some dimensions.",
+        summary="Vector norm over some dimensions.",
         formula="out = (sum of |self|^ord over dims)^(1/ord)",
         parameters=(
             SELF,
-            Parameter("ord", "ord", Kind.SCALAR, "the order"),
-            Parameter("dims", "dims", Kind.INT_ARRAY, "the dimensions to reduce; none: all"),
-            Parameter("keepDims", "keep_dims", Kind.BOOL, "keep reduced dimensions, of one element each"),
-            Parameter("dtype", "dtype", Kind.DTYPE, "that of out"),
+            Parameter("ord", "ord", Kind.SCALAR, "the order of the norm"),
+            Parameter("dims", "dims", Kind.INT_ARRAY, "the dimensions to reduce; empty: all dimensions"),
+            Parameter("keepDims", "keep_dims", Kind.BOOL, "keep the reduced dimensions with size 1"),
+            Parameter("dtype", "dtype", Kind.DTYPE, "the data type of out"),
             OUT,
         ),
         support=support(_NORMED),
@@ -452,8 +454,8 @@ OPERATORS = (
     ),
     reduction(
         "any",
-        "Whether any element is not zero.",
-        "out = some of self over dim is not 0",
+        "Test whether any element is nonzero.",
+        "out = any(self != 0) over dim",
         (DIMS, kept("keepdim"), OUT),
         np.any,
         REAL,
@@ -461,8 +463,8 @@ OPERATORS = (
     ),
     reduction(
         "all",
-        "Whether all elements are not zero.",
-        "out = none of self over dim is 0",
+        "Test whether all elements are nonzero.",
+        "out = all(self != 0) over dim",
         (DIMS, kept("keepdim"), OUT),
         np.all,
         REAL,
@@ -472,7 +474,7 @@ OPERATORS = (
     ),
     reduction(
         "log_sum_exp",
-        "Logarithms of sums of exponentials.",
+        "Logarithm of the sum of exponentials over some dimensions.",
         "out = ln(sum of e^self over dim)",
         (DIMS, kept("keepDim"), OUT),
         _log_sum_exp,
@@ -484,9 +486,9 @@ OPERATORS = (
     ),
     reduction(
         "norm",
-        "Norms of the vectors along some dimensions.",
+        "Vector norm over some dimensions.",
         "out = (sum of |self|^p over dim)^(1/p)",
-        (scalar("pScalar", "the order"), DIMS, kept("keepdim"), OUT),
+        (scalar("pScalar", "the order of the norm"), DIMS, kept("keepdim"), OUT),
         lambda values, axes, order: _norm(values, axes, float(order.value.real)) if values.size else 0,
         REAL_FLOATING,
         REAL_FLOATING,
@@ -508,16 +510,16 @@ OPERATORS = (
     _spread(
         "var",
         "Variances",
-        f"out = {_VARIANCE.replace('correction', '1 where unbiased')}",
+        f"out = {_VARIANCE.replace('correction', '1 if unbiased')}",
         (OUT,),
         lambda values, axes, unbiased: _wide_moments(values, axes, int(unbiased))[0],
-        correction=Parameter("unbiased", "unbiased", Kind.BOOL, "divide by one less than the number of elements"),
+        correction=Parameter("unbiased", "unbiased", Kind.BOOL, "whether to divide by the number of elements minus 1"),
     ),
     _spread(
         "std_mean_correction",
         "Standard deviations and means",
         f"stdOut, meanOut = sqrt({_VARIANCE}), mean",
-        (tensor_out("stdOut", "the deviations"), _MEAN_OUT),
+        (tensor_out("stdOut", "the standard deviations"), _MEAN_OUT),
         _deviations,
         elsewhere(CLASS_950, same_dtype("stdOut", "self"), same_dtype("meanOut", "self")),
     ),
@@ -550,7 +552,7 @@ OPERATORS = (
     reduction(
         "prod_dim",
         "Products along a dimension.",
-        "out = product of self along dim",
+        "out = product of self over dim",
         (DIM, kept("keepDim"), _DTYPE, OUT),
         _product,
         NUMBERS,

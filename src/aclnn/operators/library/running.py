@@ -47,7 +47,7 @@ _SUMMED = (*REAL_FLOATING, *INTEGERS, *COMPLEX)
 _MULTIPLIED = (*REAL_FLOATING, *INTEGERS, *UNSIGNED)
 
 _AXIS = scalar("axis", "the dimension; INT32 or INT64")
-_DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "that of out, in which to compute")
+_DTYPE = Parameter("dtype", "dtype", Kind.DTYPE, "the data type of out, used for computing")
 
 
 def _number(call: Call, name: str) -> int:
@@ -130,7 +130,7 @@ def _running_extreme(name: str, word: str, extreme: Any) -> Operator:
     return library_operator(
         name,
         f"valuesOut[i], indicesOut[i] = the {word} of self[j] for j up to i, its index",
-        f"Running {word} elements along a dimension, and where they are; the last of equals.",
+        f"Cumulative {word} elements along a dimension and their indices; the last of equal elements.",
         (SELF, DIM, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT32 or INT64")),
         (
             present("self", "valuesOut", "indicesOut"),
@@ -198,8 +198,8 @@ OPERATORS = (
         (
             tensor_in("self", "the numbers"),
             DIM,
-            attribute("exclusive", Kind.BOOL, "true: sums leave out i itself"),
-            attribute("reverse", Kind.BOOL, "true: j goes down to i instead"),
+            attribute("exclusive", Kind.BOOL, "whether sums exclude element i itself"),
+            attribute("reverse", Kind.BOOL, "whether j runs from the end down to i"),
             OUT,
         ),
         _SUMMED,
@@ -234,7 +234,7 @@ OPERATORS = (
     _running(
         "inplace_cumprod",
         "products",
-        (tensor_out("input", "the numbers, replaced by the products"), _AXIS),
+        (tensor_out("input", "the input, replaced by the products"), _AXIS),
         _MULTIPLIED,
         (
             present("input", "axis"),

@@ -100,7 +100,7 @@ def _sorting(name: str, summary: str, parameters: tuple[Parameter, ...], count: 
         name=name,
         function=camel(name),
         summary=summary,
-        formula="valuesOut, indicesOut = elements of self in order along dim, their indices",
+        formula="valuesOut, indicesOut = sort(self) along dim, indices",
         parameters=(_SELF, *parameters, tensor_out("valuesOut", "the elements"), tensor_out("indicesOut", "INT64")),
         support=support(REAL if name == "topk" else (*_ORDERED, D.BOOL)),
         checks=(
@@ -135,8 +135,8 @@ def _enough(call: Call) -> str | None:
 
 _SEQUENCE = "sortedSequence"
 _HOW = (
-    attribute("outInt32", Kind.BOOL, "out is INT32, else INT64"),
-    attribute("right", Kind.BOOL, "after equal elements, else before them"),
+    attribute("outInt32", Kind.BOOL, "whether out is INT32 instead of INT64"),
+    attribute("right", Kind.BOOL, "whether to insert after equal elements instead of before them"),
 )
 # Any two of these promote to one of them.
 _SEARCHED = (D.FLOAT, D.FLOAT16, D.DOUBLE, *INTEGERS)
@@ -200,9 +200,9 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
         name=name,
         function=camel(name),
         summary=summary,
-        formula="out = the index in sortedSequence before which self would stand; with right after its equals",
+        formula="out = the index at which self would be inserted into sortedSequence",
         parameters=(
-            tensor_in(_SEQUENCE, "elements in order along the last dimension"),
+            tensor_in(_SEQUENCE, "the elements, sorted along the last dimension"),
             searched,
             *_HOW,
             Parameter("sorter", "sorter", Kind.INPUT, "indices that sort sortedSequence; INT64", optional=True),
@@ -229,33 +229,33 @@ def _search(name: str, summary: str, searched: Parameter) -> Operator:
 OPERATORS = (
     _sorting(
         "sort",
-        "Sort along a dimension; equal elements keep their order, NaN is the greatest.",
+        "Sort along a dimension; stable, NaN ranks greatest.",
         (
-            attribute("stable", Kind.BOOL, "equal elements keep their order"),
+            attribute("stable", Kind.BOOL, "whether the sort is stable; it always is"),
             DIM,
-            attribute("descending", Kind.BOOL, "the greatest first"),
+            attribute("descending", Kind.BOOL, "whether to sort in descending order"),
         ),
         _length,
     ),
     _sorting(
         "topk",
-        "The greatest or least elements along a dimension, sorted.",
+        "Largest or smallest k elements along a dimension, and their indices.",
         (
-            Parameter("k", "k", Kind.INT64, "how many"),
+            Parameter("k", "k", Kind.INT64, "the number of elements, k"),
             DIM,
-            attribute("largest", Kind.BOOL, "the greatest; false: the least"),
-            attribute("sorted", Kind.BOOL, "they are always"),
+            attribute("largest", Kind.BOOL, "true: the largest elements; false: the smallest"),
+            attribute("sorted", Kind.BOOL, "whether to sort the result; it always is"),
         ),
         lambda call: int(call["k"]),
     ),
     library_operator(
         "argsort",
-        "out = indices of the elements of self in order along dim",
-        "Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.",
+        "out = argsort(self) along dim",
+        "Indices that sort a tensor along a dimension; stable, NaN ranks greatest.",
         (
             _SELF,
             DIM,
-            attribute("descending", Kind.BOOL, "the greatest first"),
+            attribute("descending", Kind.BOOL, "whether to sort in descending order"),
             tensor_out("out", "the indices; INT64"),
         ),
         (
@@ -273,16 +273,22 @@ OPERATORS = (
         dtypes=_ORDERED,
         attributes=("dim", "descending"),
     ),
-    _search("search_sorted", "Where numbers would stand in an ordered sequence.", tensor_in("self", "the numbers")),
-    _search("search_sorteds", "Where a number would stand in an ordered sequence.", scalar("self", "the number")),
+    _search(
+        "search_sorted",
+        "Find the insertion indices of elements in a sorted sequence.",
+        tensor_in("self", "the numbers"),
+    ),
+    _search(
+        "search_sorteds", "Find the insertion index of a number in a sorted sequence.", scalar("self", "the number")
+    ),
     Operator(
         name="bucketize",
         function=camel("bucketize"),
-        summary="Which of the intervals between boundaries numbers are in.",
-        formula="out = how many of the boundaries are less than self; with right not greater",
+        summary="Find the buckets, delimited by boundaries, of elements.",
+        formula="out = number of boundaries < self, or <= self if right",
         parameters=(
             tensor_in("self", "the numbers"),
-            tensor_in("boundaries", "numbers in order"),
+            tensor_in("boundaries", "the boundaries, in ascending order"),
             *_HOW,
             tensor_out("out", "indices"),
         ),

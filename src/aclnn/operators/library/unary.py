@@ -327,7 +327,7 @@ OPERATORS = (
         library_operator(
             "real",
             "out = the real part of self",
-            "Real parts of complex numbers.",
+            "Real part.",
             (_SELF, _OUT),
             (
                 present("self", "out"),
@@ -342,16 +342,14 @@ OPERATORS = (
         support={product: frozenset(_with_parts(product)) for product in WITH_TRAINING},
     ),
     *_and_in_place(
-        _of_one_type(
-            "ceil", "least integer not below self", "Round up to an integer.", REAL_FLOATING, np.ceil, _CONST_STREAM
-        ),
+        _of_one_type("ceil", "ceil(self)", "Round up to an integer.", REAL_FLOATING, np.ceil, _CONST_STREAM),
         np.ceil,
         REAL_FLOATING,
     ),
     *_and_in_place(
         _of_one_type(
             "floor",
-            "greatest integer not above self",
+            "floor(self)",
             "Round down to an integer.",
             _EXACT,
             _rounded(np.floor),
@@ -364,8 +362,8 @@ OPERATORS = (
     *_and_in_place(
         _of_one_type(
             "round",
-            "integer next to self, the even one of two",
-            "Round to the next integer.",
+            "self rounded to the nearest integer, ties to even",
+            "Round to the nearest integer, ties to even.",
             _ROUNDED,
             _rounded(np.rint),
             _CONST_STREAM,
@@ -378,10 +376,16 @@ OPERATORS = (
     *(
         library_operator(
             f"{form.prefix}round_decimals",
-            f"{form.out} = {form.first} to so many decimals, the even one of two",
+            f"{form.out} = {form.first} rounded to decimals, ties to even",
             form.summary("Round to decimals."),
             form.parameters(
-                Parameter("decimals", "decimals", Kind.INT64, "how many; negative ones before the point"), result=_OUT
+                Parameter(
+                    "decimals",
+                    "decimals",
+                    Kind.INT64,
+                    "the number of decimal places; negative: places before the decimal point",
+                ),
+                result=_OUT,
             ),
             (
                 present(form.first, form.out),
@@ -401,8 +405,8 @@ OPERATORS = (
     ),
     library_operator(
         "angle_v2",
-        "out = the angle of x in the complex plane",
-        "Angles of numbers: 0 or pi for real ones.",
+        "out = argument of x in the complex plane",
+        "Argument (phase angle); 0 or pi for real numbers.",
         (tensor_in("x", "the numbers"), _OUT),
         (
             present("x", "out"),
@@ -420,7 +424,7 @@ OPERATORS = (
     *_and_in_place(
         _of_one_type(
             "trunc",
-            "self without its fraction",
+            "self rounded towards zero",
             "Round towards zero.",
             FLOATING,
             _rounded(np.trunc),
@@ -432,7 +436,7 @@ OPERATORS = (
     ),
     _of_one_type(
         "sign",
-        "1, 0 or -1, as self is positive, zero or negative; self / |self| for a complex one",
+        "sign of self: 1, 0 or -1; self / |self| for complex numbers",
         "Signs.",
         (*REAL_FLOATING, D.INT32, D.INT64, D.BOOL, *COMPLEX),
         _sign,
@@ -441,7 +445,7 @@ OPERATORS = (
     *_and_in_place(
         _of_one_type(
             "frac",
-            "self - self rounded towards zero",
+            "self - trunc(self)",
             "Fractions.",
             (D.FLOAT, D.FLOAT16, D.BF16, *INTEGERS),
             lambda x: x - np.trunc(x),
@@ -452,7 +456,7 @@ OPERATORS = (
     _of_one_type(
         "bitwise_not",
         "~self",
-        "The other value of each bit; of BOOL not self.",
+        "Bitwise not; logical not for BOOL.",
         (*INTEGERS, D.BOOL),
         np.invert,
         formats=_public,
@@ -467,13 +471,13 @@ OPERATORS = (
     *_elementary(
         "expm1",
         "e^self - 1",
-        "Exponentials less one, accurate near zero.",
+        "Exponential minus one, accurate near zero.",
         np.expm1,
         _EXPONENTS,
         _CONST_STREAM,
         taken=lambda product: _EXPONENTS[:3] if product in CLASS_950 else where_supported(_EXPONENTS)(product),
     ),
-    *_and_in_place(_function("sqrt", "sqrt(self)", "Square roots.", NUMBERS, np.sqrt), np.sqrt, _FIELDS),
+    *_and_in_place(_function("sqrt", "sqrt(self)", "Square root.", NUMBERS, np.sqrt), np.sqrt, _FIELDS),
     _of_one_type(
         "square",
         "self^2",
@@ -484,12 +488,12 @@ OPERATORS = (
         lambda *names: (public_format(*names), same_format("out", "self")),
         products=CLASS_950,
     ),
-    *_elementary("rsqrt", "1 / sqrt(self)", "Reciprocals of square roots.", lambda x: 1 / np.sqrt(x)),
-    *_elementary("log", "ln self", "Natural logarithms.", np.log),
-    *_elementary("log2", "ln self / ln 2", "Logarithms to base 2.", np.log2),
-    *_elementary("log10", "ln self / ln 10", "Logarithms to base 10.", np.log10),
+    *_elementary("rsqrt", "1 / sqrt(self)", "Reciprocal square root.", lambda x: 1 / np.sqrt(x)),
+    *_elementary("log", "ln self", "Natural logarithm.", np.log),
+    *_elementary("log2", "ln self / ln 2", "Logarithm to base 2.", np.log2),
+    *_elementary("log10", "ln self / ln 10", "Logarithm to base 10.", np.log10),
     *_elementary(
-        "log1p", "ln(1 + self)", "Logarithms of 1 + x, accurate near zero.", np.log1p, REAL, results=REAL_FLOATING
+        "log1p", "ln(1 + self)", "Logarithm of 1 + x, accurate near zero.", np.log1p, REAL, results=REAL_FLOATING
     ),
     *_elementary("sin", "sin self", "Sines.", np.sin),
     *_elementary("cos", "cos self", "Cosines.", np.cos, stream_type=_CONST_STREAM),
@@ -497,27 +501,27 @@ OPERATORS = (
     *_elementary("asin", "arcsin self", "Arcsines.", np.arcsin, REAL, results=REAL_FLOATING),
     *_elementary("acos", "arccos self", "Arccosines.", np.arccos, REAL, results=REAL_FLOATING),
     *_elementary("atan", "arctan self", "Arctangents.", np.arctan, REAL, _CONST_STREAM, REAL_FLOATING),
-    *_elementary("sinh", "sinh self", "Hyperbolic sines.", np.sinh, formats=_public_on_950),
-    *_elementary("cosh", "cosh self", "Hyperbolic cosines.", np.cosh, formats=_public_on_950),
-    *_elementary("asinh", "arsinh self", "Inverse hyperbolic sines.", np.arcsinh, formats=_public_on_950),
-    *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosines.", np.arccosh, formats=_public_on_950),
-    *_elementary("atanh", "artanh self", "Inverse hyperbolic tangents.", np.arctanh, formats=_public_on_950),
+    *_elementary("sinh", "sinh self", "Hyperbolic sine.", np.sinh, formats=_public_on_950),
+    *_elementary("cosh", "cosh self", "Hyperbolic cosine.", np.cosh, formats=_public_on_950),
+    *_elementary("asinh", "arsinh self", "Inverse hyperbolic sine.", np.arcsinh, formats=_public_on_950),
+    *_elementary("acosh", "arcosh self", "Inverse hyperbolic cosine.", np.arccosh, formats=_public_on_950),
+    *_elementary("atanh", "artanh self", "Inverse hyperbolic tangent.", np.arctanh, formats=_public_on_950),
     *_elementary("exp2", "2^self", "Powers of 2.", np.exp2, REAL),
-    *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalised sinc.", np.sinc, REAL, results=REAL_FLOATING),
-    *_elementary("erf", "erf self", "The error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
+    *_elementary("sinc", "sin(pi self) / (pi self), 1 at 0", "Normalized sinc.", np.sinc, REAL, results=REAL_FLOATING),
+    *_elementary("erf", "erf self", "Error function.", _erf, (*REAL_FLOATING, D.BOOL, D.INT64)),
     *_elementary(
         "erfc",
         "1 - erf self",
-        "The complement of the error function.",
+        "Complementary error function.",
         erfc,
         (*REAL_FLOATING, D.BOOL, D.INT64),
         _CONST_STREAM,
     ),
-    *_elementary("erfinv", "y with erf y = self", "Inverse of the error function.", _erfinv, _WITHOUT_DOUBLE),
+    *_elementary("erfinv", "y with erf y = self", "Inverse error function.", _erfinv, _WITHOUT_DOUBLE),
     *_elementary(
         "tanh",
         "tanh self",
-        "Hyperbolic tangents.",
+        "Hyperbolic tangent.",
         np.tanh,
         _WITHOUT_DOUBLE,
         _CONST_STREAM,
@@ -533,7 +537,7 @@ OPERATORS = (
                 first,
                 *(
                     Parameter(each, each, Kind.FLOAT, f"in the place of {words}")
-                    for each, words in (("nan", "NaN"), ("posinf", "infinity"), ("neginf", "minus infinity"))
+                    for each, words in (("nan", "NaN"), ("posinf", "infinity"), ("neginf", "-infinity"))
                 ),
                 *out,
             ),
@@ -556,11 +560,11 @@ OPERATORS = (
     library_operator(
         "tanh_backward",
         "gradInput = gradOutput * (1 - output^2)",
-        "Gradient of the hyperbolic tangent, by its result.",
+        "Gradient of the hyperbolic tangent, computed from its result.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the output"),
+            tensor_in("gradOutput", "the gradient with respect to the output"),
             tensor_in("output", "the result of the forward function"),
-            tensor_out("gradInput", "the gradient of the argument"),
+            tensor_out("gradInput", "the gradient with respect to the input"),
         ),
         (
             present("gradOutput", "output", "gradInput"),
@@ -603,8 +607,8 @@ OPERATORS = (
     *_and_in_place(
         library_operator(
             "logical_not",
-            "out = self is zero",
-            "Tell zeros from other numbers.",
+            "out = (self == 0)",
+            "Logical not: test elements for zero.",
             (_SELF, _OUT),
             (
                 present("self", "out"),
