@@ -64,8 +64,8 @@ def _rolled(product: Product) -> Collection[D]:
     return where_supported((*_ROLLED, *more))(product)
 
 
-_REPEATS = Parameter("repeats", "repeats", Kind.INT64, "how often")
-_OUTPUT_SIZE = Parameter("outputSize", "output_size", Kind.INT64, "the extent of out along the dimension")
+_REPEATS = Parameter("repeats", "repeats", Kind.INT64, "the number of repetitions")
+_OUTPUT_SIZE = Parameter("outputSize", "output_size", Kind.INT64, "the size of out along the dimension")
 Shape = tuple[int, ...]
 
 
@@ -309,11 +309,11 @@ def _by_counts(name: str, along: tuple[Parameter, ...]) -> Operator:
     """Declare the repetition of each element or slice by counts in a tensor."""
     return library_operator(
         name,
-        f"out = repeats[i] copies of the i-th element of self{' along dim' if along else ''}, beside one another",
-        f"Copy each element {'along a dimension ' if along else ''}as often as a tensor says.",
+        f"out = repeats[i] copies of the i-th element of self{' along dim' if along else ''}, adjacent",
+        f"Copy each element {'along a dimension ' if along else ''}by the counts in a tensor.",
         (
             _SELF,
-            tensor_in("repeats", "how often, one number or one for each; INT32 or INT64"),
+            tensor_in("repeats", "the number of copies, one for all or one per element; INT32 or INT64"),
             *along,
             _OUTPUT_SIZE,
             _OUT,
@@ -388,9 +388,9 @@ def _wrapped(places: Any, extent: int) -> Any:
 
 #: Paddings that repeat elements: name, description, and source indices.
 _REPEATING: Mapping[str, tuple[str, Callable[[Any, int], Any]]] = {
-    "reflection": ("its mirror image", _reflected),
-    "replication": ("its border", _clipped),
-    "circular": ("what is at the other end", _wrapped),
+    "reflection": ("reflection", _reflected),
+    "replication": ("replication of the border", _clipped),
+    "circular": ("periodic continuation", _wrapped),
 }
 
 
@@ -427,7 +427,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
             if reflects and max(pair) >= n:
                 return f"padding: expected numbers of at most {n - 1} in a dimension of {n}, got {list(pair)}"
             if is_circular and min(*pair, sum(pair)) < -n:
-                return f"padding: expected to cut at most {n} of a dimension of {n}, got {list(pair)}"
+                return f"padding: expected to crop at most {n} of a dimension of {n}, got {list(pair)}"
         return None
 
     def samples_only(backward: bool) -> Check:
@@ -484,13 +484,13 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
     differentiable = FLOATING if is_circular else _REAL_FIELDS
     backward = library_operator(
         f"{name}_backward",
-        "gradInput = sum of gradOutput where each element of self went",
+        "gradInput = sum of gradOutput over the copies of each element",
         f"Gradient of {name}.",
         (
             tensor_in("gradOutput", "the gradient arriving at the output"),
             _SELF,
             padding,
-            tensor_out("gradInput", "the gradient of self"),
+            tensor_out("gradInput", "the gradient with respect to self"),
         ),
         (
             present("gradOutput", "self", "padding", "gradInput"),
@@ -554,9 +554,9 @@ def _shuffled(self: Any, groups: int) -> Any:
 OPERATORS = (
     _moved(
         "permute",
-        "out = self, its dimensions in the order of dims",
-        "Put the dimensions into another order.",
-        (_numbers("dims", "the dimensions of self, each once"),),
+        "out = self with its dimensions in the order of dims",
+        "Permute the dimensions.",
+        (_numbers("dims", "the new order of self's dimensions"),),
         (_dimensions("dims"), rule("each dimension once: dims", _every_dimension)),
         lambda call: [call["self"].shape[dim] for dim in call["dims"]],
         lambda self, dims: self.transpose(dims),
@@ -569,8 +569,8 @@ OPERATORS = (
         (
             DIM,
             Parameter("start", "start", Kind.INT64, "the first index; negative ones count from the end"),
-            Parameter("end", "end", Kind.INT64, "the index behind the last"),
-            Parameter("step", "step", Kind.INT64, "from one index to the next"),
+            Parameter("end", "end", Kind.INT64, "the end of the slice, exclusive"),
+            Parameter("step", "step", Kind.INT64, "the step"),
         ),
         (axis("dim", "self"), rule("positive: step", _positive_step)),
         _slice_shape,
@@ -621,18 +621,18 @@ OPERATORS = (
     ),
     _moved(
         "flip",
-        "out = self, backwards along dims",
+        "out = self reversed along dims",
         "Reverse some dimensions.",
-        (_numbers("dims", "the dimensions"),),
+        (_numbers("dims", "the dimensions to reverse"),),
         (valid_dims("dims"),),
         lambda call: call["self"].shape,
         lambda self, dims: np.flip(self, tuple(dims)) if self.ndim else self,
     ),
     _moved(
         "roll",
-        "out[i + shifts] = self[i], around the end",
-        "Shift elements along some dimensions, those that leave an end to the other.",
-        (_numbers("shifts", "how far"), _numbers("dims", "the dimensions; none: all as one")),
+        "out[(i + shifts) mod n] = self[i]",
+        "Roll elements along some dimensions.",
+        (_numbers("shifts", "the shifts"), _numbers("dims", "the dimensions; empty: the flattened tensor")),
         (rule("dimensions to shift along: dims", _shifted), rule("one for each of dims: shifts", _shift_for_each)),
         lambda call: call["self"].shape,
         lambda self, shifts, dims: np.roll(self, tuple(shifts), tuple(dims)) if dims else np.roll(self, shifts[0]),
@@ -642,7 +642,7 @@ OPERATORS = (
         "repeat",
         "out = repeats copies of self along each dimension",
         "Copy a tensor several times along each dimension.",
-        (_numbers("repeats", "how often, for each dimension; more than self has: new ones first"),),
+        (_numbers("repeats", "the number of copies per dimension; extra ones add leading dimensions"),),
         (rule("one for each dimension: repeats", _as_many),),
         _tiled,
         lambda self, repeats: np.tile(self, tuple(repeats)),
@@ -650,7 +650,7 @@ OPERATORS = (
     ),
     _moved(
         "repeat_interleave_int_with_dim",
-        "out = repeats copies of each element of self along dim, beside one another",
+        "out = repeats adjacent copies of each element of self along dim",
         "Copy each element several times along a dimension.",
         (_REPEATS, DIM, _OUTPUT_SIZE),
         (axis("dim", "self"),),
@@ -660,8 +660,8 @@ OPERATORS = (
     ),
     _moved(
         "repeat_interleave_int",
-        "out = repeats copies of each element of self, beside one another",
-        "Copy each element several times, into one dimension.",
+        "out = repeats adjacent copies of each element of self",
+        "Copy each element several times, into a flat tensor.",
         (_REPEATS, _OUTPUT_SIZE),
         (),
         lambda call: (call["self"].size * call["repeats"],),
@@ -672,9 +672,13 @@ OPERATORS = (
     _by_counts("repeat_interleave_with_dim", (DIM,)),
     library_operator(
         "repeat_interleave_tensor",
-        "out = repeats[i] times i, beside one another",
-        "Indices, each as often as a tensor says.",
-        (tensor_in("repeats", "how often; INT32 or INT64"), _OUTPUT_SIZE, tensor_out("out", "indices; INT64")),
+        "out = index i, repeats[i] times",
+        "Repeat each index by the counts in a tensor.",
+        (
+            tensor_in("repeats", "the number of copies of each index; INT32 or INT64"),
+            _OUTPUT_SIZE,
+            tensor_out("out", "the indices; INT64"),
+        ),
         (
             present("repeats", "out"),
             _REPEATS_TYPES,
@@ -692,12 +696,12 @@ OPERATORS = (
         name="repeat_interleave_grad",
         function=camel("repeat_interleave_grad"),
         summary="Gradient of repetitions along a dimension.",
-        formula="out[i] = sum of yGrad where copies of the i-th slice along axis stand",
+        formula="out[i] = sum of yGrad over the copies of the i-th slice along axis",
         parameters=(
-            tensor_in("yGrad", "the gradient arriving at the copies"),
-            tensor_in("repeats", "how often, one number or one for each; INT32 or INT64"),
+            tensor_in("yGrad", "the gradient with respect to the copies"),
+            tensor_in("repeats", "the number of copies, one for all or one per element; INT32 or INT64"),
             Parameter("axis", "axis", Kind.INT64, "the dimension"),
-            tensor_out("out", "the gradient of what was repeated", const=True),
+            tensor_out("out", "the gradient with respect to the repeated tensor", const=True),
         ),
         support=support(_TRAINED, MODERN),
         checks=(
@@ -714,9 +718,9 @@ OPERATORS = (
     ),
     _moved(
         "constant_pad_nd",
-        "out = self, value around it",
-        "Pad dimensions by a number; negative margins cut.",
-        (_numbers("pad", "what stands before and after each dimension, the last first"),),
+        "out = self padded with value",
+        "Pad dimensions with a number; negative padding crops.",
+        (_numbers("pad", "the padding before and after each dimension, last dimension first"),),
         (rule("pairs, no more than dimensions: pad", _even), same_format("out", "self")),
         lambda call: _padded(call["self"].shape, call["pad"]),
         _constant,
@@ -726,8 +730,8 @@ OPERATORS = (
     library_operator(
         "channel_shuffle",
         "out[:, i * groups + g] = self[:, g * channels / groups + i]",
-        "Channels of several groups, in turn from each.",
-        (_SELF, Parameter("groups", "groups", Kind.INT64, "how many"), _OUT),
+        "Interleave the channels of several groups.",
+        (_SELF, Parameter("groups", "groups", Kind.INT64, "the number of groups"), _OUT),
         (
             present("self", "out"),
             same_dtype("out", "self"),
@@ -743,14 +747,14 @@ OPERATORS = (
     library_operator(
         "unfold_grad",
         "gradIn[i] = sum of gradOut[j, ..., k] along dim, where j * step + k = i",
-        "Gradient of taking slices of one size, which may overlap, along a dimension.",
+        "Gradient of unfolding a dimension into slices of one size, which may overlap.",
         (
-            tensor_in("gradOut", "the gradient arriving at the slices, whose elements are along the last dimension"),
-            _numbers("inputSizes", "the shape of what was sliced"),
-            Parameter("dim", "dim", Kind.INT64, "the dimension, from 0 on"),
-            Parameter("size", "size", Kind.INT64, "elements of a slice"),
-            Parameter("step", "step", Kind.INT64, "from one slice to the next"),
-            tensor_out("gradIn", "the gradient of what was sliced", const=True),
+            tensor_in("gradOut", "the gradient with respect to the slices, whose elements are the last dimension"),
+            _numbers("inputSizes", "the shape of the unfolded tensor"),
+            Parameter("dim", "dim", Kind.INT64, "the dimension, counted from 0"),
+            Parameter("size", "size", Kind.INT64, "the size of each slice"),
+            Parameter("step", "step", Kind.INT64, "the step between slices"),
+            tensor_out("gradIn", "the gradient with respect to the unfolded tensor", const=True),
         ),
         (
             present("gradOut", "inputSizes", "gradIn"),

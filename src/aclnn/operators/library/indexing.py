@@ -54,19 +54,19 @@ from aclnn.operators.library.dimensions import DIM, with_extent
 from aclnn.operators.library.lists import each_of, public
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
-_REPLACED = tensor_out("selfRef", "the elements, some replaced")
+_REPLACED = tensor_out("selfRef", "the tensor to modify")
 _COPIED = tensor_in("selfRef", "the elements")
-_INDEX = tensor_in("index", "indices along dim; INT32 or INT64")
+_INDEX = tensor_in("index", "the indices along dim; INT32 or INT64")
 _INDICES = Parameter(
     "indices",
     "indices",
     Kind.INPUT_LIST,
-    "one for each dimension; null, or of shape [0] and the elements' data type: all of it",
+    "an index tensor per dimension; null, or shape [0] and self's data type: the whole dimension",
 )
-_REDUCTIONS = "0: replaced, 1: added to, 2: multiplied, 3: the greater, 4: the smaller"
+_REDUCTIONS = "0: replace, 1: add, 2: multiply, 3: maximum, 4: minimum"
 _REDUCE = Parameter("reduce", "reduce", Kind.INT64, _REDUCTIONS)
 _REDUCE_OR_MEAN = Parameter("reduce", "reduce", Kind.INT64, f"{_REDUCTIONS}, 5: the mean")
-_INCLUDED = Parameter("includeSelf", "include_self", Kind.BOOL, "whether what is there takes part")
+_INCLUDED = Parameter("includeSelf", "include_self", Kind.BOOL, "whether to include self's own elements")
 _TAKEN = where_supported(NUMBERS)
 _MOVED = (*NUMBERS, *UNSIGNED)
 _GATHERED = (*REAL, *UNSIGNED)
@@ -329,8 +329,8 @@ def _scatter_reduce(form: str, first: Parameter, *out: Parameter) -> Operator:
     name = first.name
     return library_operator(
         f"{form}scatter_reduce",
-        f"{'out = self, out' if out else name}[index[i] along dim] = the reduction of src[i], and what is there",
-        f"Reduce values that go to the same element along a dimension{'' if out else ', in place'}.",
+        f"{'out = self, out' if out else name}[index[i] along dim] = reduction of src[i] and the old element",
+        f"Reduce values with equal indices along a dimension{'' if out else ', in place'}.",
         (first, DIM, _INDEX, tensor_in("src", "the values"), _REDUCE_OR_MEAN, _INCLUDED, *out),
         (
             present(name, "index", "src", *("out" for _ in out)),
@@ -403,8 +403,8 @@ def _index_add(
     return library_operator(
         name,
         "out = self; out[index] += alpha * source along dim",
-        "Add to rows along a dimension.",
-        (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "their factor"), *more, _OUT),
+        "Add to slices along a dimension.",
+        (_SELF, DIM, _INDEX, tensor_in("source", "the rows"), scalar("alpha", "the factor of source"), *more, _OUT),
         (
             present("self", "index", "source", "alpha", "out"),
             dtype_in(where_supported(dtypes), "self"),
@@ -529,7 +529,9 @@ def _places(name: str, summary: str, words: str, find: Callable[[Any], Any], tra
         def find_within(self: Any) -> Any:
             found = find(self)
             if found.size > size:
-                raise ValueError(f"out: expected shape {extents(found.shape)} (what is not 0), got {extents(got)}")
+                raise ValueError(
+                    f"out: expected shape {extents(found.shape)} (the nonzero elements), got {extents(got)}"
+                )
             return found
 
         return Library(find_within, ("self",), ("out",), sized_by_result=True)
@@ -653,14 +655,14 @@ def _index_copy(name: str, summary: str, out: tuple[Parameter, ...]) -> Operator
     )
 
 
-_WHERE = "Where a tensor is not zero; the view of out takes their number."
-_FILL = "Fill rows along a dimension with a number"
+_WHERE = "Indices of nonzero elements; the first dimension of out becomes their number."
+_FILL = "Fill slices along a dimension with a number"
 
 OPERATORS = (
     Operator(
         name="index",
         function=camel("index"),
-        summary="Select elements by tensors of indices, or rows by a mask.",
+        summary="Select elements by index tensors or masks.",
         formula="out = self[indices]",
         parameters=(_SELF, _INDICES, _OUT),
         support={product: frozenset(_INDEXED(product)) for product in WITH_INFERENCE},
@@ -680,14 +682,14 @@ OPERATORS = (
     Operator(
         name="index_put_impl",
         function=camel("index_put_impl"),
-        summary="Replace elements selected by tensors of indices, or add to them, in place.",
+        summary="Replace elements selected by index tensors, or add to them, in place.",
         formula="selfRef[indices] = values, or += values",
         parameters=(
             _REPLACED,
             _INDICES,
-            tensor_in("values", "the new values; broadcast to the selection"),
-            Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
-            Parameter("unsafe", "unsafe", Kind.BOOL, "indices are not checked"),
+            tensor_in("values", "the new values; broadcast to the shape of the selection"),
+            Parameter("accumulate", "accumulate", Kind.BOOL, "whether to add instead of replace"),
+            Parameter("unsafe", "unsafe", Kind.BOOL, "whether to skip checking the indices"),
         ),
         support=support(REAL),
         checks=(
@@ -704,7 +706,7 @@ OPERATORS = (
     _rows(
         "index_select",
         "out = self[index] along dim",
-        "Select rows along a dimension.",
+        "Select slices along a dimension.",
         (public_format("self", "index", "out"), limited_dims("self"), axis("dim", "self"), _VECTOR),
         lambda call: with_extent(call, call["index"].size),
         _index_selected,
@@ -713,7 +715,7 @@ OPERATORS = (
     _rows(
         "gather_v2",
         "out = self[index] along dim, which index's dimensions replace",
-        "Select rows along a dimension by indices of any shape.",
+        "Select slices along a dimension by indices of any shape.",
         (limited_dims("self", "index"), axis("dim", "self")),
         _instead_of_dim,
         _chosen_from_either_end,
@@ -721,12 +723,14 @@ OPERATORS = (
     _rows(
         "gather_v3",
         "out = self[index] along dim, which index's dimensions after the first batchDims replace",
-        "Select rows along a dimension by indices, in each batch by its own.",
+        "Select slices along a dimension by batched indices.",
         (limited_dims("self", "index"), axis("dim", "self")),
         _batched_shape,
         _chosen_in_batches,
         more=(
-            Parameter("batchDims", "batch_dims", Kind.INT64, "leading dimensions that self and index share"),
+            Parameter(
+                "batchDims", "batch_dims", Kind.INT64, "the number of leading dimensions that self and index share"
+            ),
             Parameter("mode", "mode", Kind.INT64, "ignored: 0 for precision, 1 for speed"),
         ),
         attributes=("dim", "batchDims"),
@@ -739,7 +743,7 @@ OPERATORS = (
     library_operator(
         "gather",
         "out[i] = self[index[i] along dim]",
-        "Select elements along a dimension.",
+        "Gather elements along a dimension.",
         (_SELF, DIM, _INDEX, _OUT),
         (
             present("self", "index", "out"),
@@ -757,46 +761,50 @@ OPERATORS = (
         attributes=("dim",),
         empty=("self",),
     ),
-    _scatter("scatter", "Replace elements along a dimension.", tensor_in("src", "the values"), False, "scatter"),
+    _scatter("scatter", "Scatter values along a dimension.", tensor_in("src", "the values"), False, "scatter"),
     _scatter(
         "inplace_scatter",
-        "Replace elements along a dimension, in place.",
+        "Scatter values along a dimension, in place.",
         tensor_in("src", "the values"),
         True,
         "scatter",
     ),
     _scatter(
         "scatter_value",
-        "Replace elements along a dimension by a number.",
+        "Scatter a number along a dimension.",
         scalar("value", "the number"),
         False,
         "scatter",
     ),
     _scatter(
         "inplace_scatter_value",
-        "Replace elements along a dimension by a number, in place.",
+        "Scatter a number along a dimension, in place.",
         scalar("value", "the number"),
         True,
         "scatter",
     ),
-    _scatter("scatter_add", "Add to elements along a dimension.", tensor_in("src", "the values"), False, "scatter_add"),
+    _scatter(
+        "scatter_add", "Scatter-add values along a dimension.", tensor_in("src", "the values"), False, "scatter_add"
+    ),
     _scatter_reduce("", _SELF, _OUT),
     _scatter_reduce("inplace_", _REPLACED),
     _index_add("index_add", NUMBERS),
     _index_add(
         "index_add_v2",
         REAL,
-        (Parameter("mode", "mode", Kind.INT64, "0 for speed, of rows of a matrix; else for precision"),),
+        (Parameter("mode", "mode", Kind.INT64, "0: fast, for the rows of a matrix; otherwise precise"),),
         (_ALPHA,),
         (rule("fast: mode", _fast, ACLNN_ERR_INNER_NULLPTR),),
         MODERN,
     ),
     _index_fill("index_fill_tensor", f"{_FILL}.", _SELF, by_tensor=False),
     _index_fill("inplace_index_fill_tensor", f"{_FILL}, in place.", _REPLACED, by_tensor=False),
-    _index_fill("index_fill", f"{_FILL}; indices outside are skipped.", _SELF, by_tensor=True),
-    _index_fill("inplace_index_fill", f"{_FILL}, in place; indices outside are skipped.", _REPLACED, by_tensor=True),
-    _index_copy("index_copy", "Replace rows along a dimension.", (tensor_out("outRef", "the result"),)),
-    _index_copy("inplace_index_copy", "Replace rows along a dimension, in place.", ()),
+    _index_fill("index_fill", f"{_FILL}; indices out of range are skipped.", _SELF, by_tensor=True),
+    _index_fill(
+        "inplace_index_fill", f"{_FILL}, in place; indices out of range are skipped.", _REPLACED, by_tensor=True
+    ),
+    _index_copy("index_copy", "Replace slices along a dimension.", (tensor_out("outRef", "the result"),)),
+    _index_copy("inplace_index_copy", "Replace slices along a dimension, in place.", ()),
     _places("nonzero", _WHERE, "row", np.argwhere, transposed=False),
     _places("nonzero_v2", _WHERE, "column", lambda self: np.argwhere(self).T, transposed=True),
 )

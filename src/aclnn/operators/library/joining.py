@@ -329,9 +329,9 @@ OPERATORS = (
     Operator(
         name="sum",
         function="aclnnSum",
-        summary="Add tensors, which broadcast to one shape.",
+        summary="Add several tensors with broadcasting.",
         formula="out = sum of the tensors",
-        parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is added"), tensor_out()),
+        parameters=(Parameter("tensors", "tensors", Kind.INPUT_LIST, "the tensors to add"), tensor_out()),
         support=support(_ADDED),
         checks=(
             present("tensors", "out"),
@@ -348,11 +348,13 @@ OPERATORS = (
     Operator(
         name="cat",
         function="aclnnCat",
-        summary="Join tensors along a dimension.",
-        formula="out = the tensors, one after the other along dim",
+        summary="Concatenate tensors along a dimension.",
+        formula="out = concatenation of the tensors along dim",
         parameters=(
-            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined; tensors of shape [0] are skipped"),
-            Parameter("dim", "dim", Kind.INT64, "the dimension along which they are joined"),
+            Parameter(
+                "tensors", "tensors", Kind.INPUT_LIST, "the tensors to concatenate; those of shape [0] are skipped"
+            ),
+            Parameter("dim", "dim", Kind.INT64, "the dimension to concatenate along"),
             tensor_out(),
         ),
         support=support((*_TAKEN, *UNSIGNED)),
@@ -375,10 +377,10 @@ OPERATORS = (
     Operator(
         name="stack",
         function="aclnnStack",
-        summary="Join tensors along a new dimension.",
-        formula="out = the tensors, one after the other along dim",
+        summary="Stack tensors along a new dimension.",
+        formula="out = concatenation of the tensors along dim",
         parameters=(
-            Parameter("tensors", "tensors", Kind.INPUT_LIST, "what is joined"),
+            Parameter("tensors", "tensors", Kind.INPUT_LIST, "the tensors to stack"),
             Parameter("dim", "dim", Kind.INT64, "the new dimension"),
             tensor_out(),
         ),

@@ -198,14 +198,14 @@ OPERATORS = (
     Operator(
         name="one_hot",
         function=camel("one_hot"),
-        summary="Vectors with one number where a class is, another elsewhere.",
+        summary="One-hot encoding of class indices.",
         formula="out[…, j] = onValue where self = j, offValue elsewhere",
         parameters=(
-            tensor_in("self", "the classes; INT32, INT64 or UINT8"),
-            Parameter("numClasses", "num_classes", Kind.INT32, "how many there are", c_type="int "),
-            tensor_in("onValue", "the number where the class is; the first element counts"),
-            tensor_in("offValue", "the number elsewhere; the first element counts"),
-            Parameter("axis", "axis", Kind.INT64, "the new dimension's place; -1: the last"),
+            tensor_in("self", "the class indices; INT32, INT64 or UINT8"),
+            Parameter("numClasses", "num_classes", Kind.INT32, "the number of classes", c_type="int "),
+            tensor_in("onValue", "the value at the class; its first element is used"),
+            tensor_in("offValue", "the value elsewhere; its first element is used"),
+            Parameter("axis", "axis", Kind.INT64, "the position of the new dimension; -1: last"),
             tensor_out(),
         ),
         support=support((D.FLOAT, D.FLOAT16, D.INT8, D.UINT8, D.INT32, D.INT64)),
@@ -225,10 +225,10 @@ OPERATORS = (
     library_operator(
         "embedding",
         "out[i] = weight[indices[i]]",
-        "Look up rows of a table.",
+        "Look up rows of an embedding table.",
         (
-            tensor_in("weight", "the table, one row an index"),
-            tensor_in("indices", "which rows; INT32 or INT64"),
+            tensor_in("weight", "the embedding table, one row per index"),
+            tensor_in("indices", "the row indices; INT32 or INT64"),
             tensor_out(const=True),
         ),
         (
@@ -247,15 +247,17 @@ OPERATORS = (
     Operator(
         name="embedding_dense_backward",
         function=camel("embedding_dense_backward"),
-        summary="Gradient of a table of which rows were looked up.",
-        formula="out[indices[i]] += grad[i], but for paddingIdx; divided by how often each occurs where asked",
+        summary="Gradient of an embedding lookup with respect to the table.",
+        formula="out[indices[i]] += grad[i], except for paddingIdx; with scaleGradByFreq divided by each index's count",
         parameters=(
-            tensor_in("grad", "the gradient arriving at the rows"),
-            tensor_in("indices", "which rows"),
-            Parameter("numWeights", "num_weights", Kind.UINT64, "rows of the table"),
-            Parameter("paddingIdx", "padding_idx", Kind.UINT64, "the index that has no gradient"),
-            Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "divide by how often each index occurs"),
-            tensor_out("out", "the gradient of the table", const=True),
+            tensor_in("grad", "the gradient with respect to the looked-up rows"),
+            tensor_in("indices", "the row indices"),
+            Parameter("numWeights", "num_weights", Kind.UINT64, "the number of rows of the table"),
+            Parameter("paddingIdx", "padding_idx", Kind.UINT64, "the index without gradient"),
+            Parameter(
+                "scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "whether to divide by the count of each index"
+            ),
+            tensor_out("out", "the gradient with respect to the table", const=True),
         ),
         support=support(FLOATING, WITH_TRAINING),
         checks=(
@@ -273,22 +275,29 @@ OPERATORS = (
     Operator(
         name="embedding_bag",
         function=camel("embedding_bag"),
-        summary="Sums, means or maxima of rows of a table, bag by bag.",
+        summary="Sums, means or maxima over bags of embedding rows.",
         formula="output[b] = sum, mean or maximum of weight[indices[i]] for i from offsets[b] to the next",
         parameters=(
-            tensor_in("weight", "the table"),
-            tensor_in("indices", "its rows; INT32 or INT64"),
-            tensor_in("offsets", "where each bag begins; INT32 or INT64"),
-            Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "for the gradient"),
-            Parameter("mode", "mode", Kind.INT64, "0: sums, 1: means, 2: maxima"),
-            Parameter("sparse", "sparse", Kind.BOOL, "for the gradient"),
-            Parameter("perSampleWeights", "per_sample_weights", Kind.INPUT, "factors of rows, for sums", optional=True),
-            Parameter("includeLastOffset", "include_last_offset", Kind.BOOL, "the last offset ends the last bag"),
-            Parameter("paddingIdx", "padding_idx", Kind.INT64, "a row that does not count; negative: none"),
-            tensor_out("output", "a row for each bag"),
-            tensor_out("offset2bag", "the bag of each index, or nothing"),
-            tensor_out("bagSize", "how many rows count in each bag"),
-            tensor_out("maxIndices", "the rows that maxima are of"),
+            tensor_in("weight", "the embedding table"),
+            tensor_in("indices", "the indices of the rows; INT32 or INT64"),
+            tensor_in("offsets", "the start of each bag; INT32 or INT64"),
+            Parameter("scaleGradByFreq", "scale_grad_by_freq", Kind.BOOL, "as for the gradient"),
+            Parameter("mode", "mode", Kind.INT64, "0: sum, 1: mean, 2: maximum"),
+            Parameter("sparse", "sparse", Kind.BOOL, "as for the gradient"),
+            Parameter(
+                "perSampleWeights", "per_sample_weights", Kind.INPUT, "the weights of rows, for sums", optional=True
+            ),
+            Parameter(
+                "includeLastOffset",
+                "include_last_offset",
+                Kind.BOOL,
+                "whether the last offset is the end of the last bag",
+            ),
+            Parameter("paddingIdx", "padding_idx", Kind.INT64, "the index of the row to skip; negative: none"),
+            tensor_out("output", "a row per bag"),
+            tensor_out("offset2bag", "the bag of each index, or empty"),
+            tensor_out("bagSize", "the number of rows counted in each bag"),
+            tensor_out("maxIndices", "the row indices of the maxima"),
         ),
         support=support(FLOATING),
         checks=(
@@ -306,12 +315,12 @@ OPERATORS = (
     ),
     library_operator(
         "embedding_renorm",
-        "selfRef[indices] = rows of a norm of at most maxNorm",
-        "Shorten rows of a table that are too long, in place.",
+        "selfRef[indices] *= min(1, maxNorm / norm)",
+        "Limit the norm of rows of an embedding table, in place.",
         (
-            tensor_out("selfRef", "the table"),
-            tensor_in("indices", "its rows; INT32 or INT64"),
-            Parameter("maxNorm", "max_norm", Kind.DOUBLE, "how long they may be"),
+            tensor_out("selfRef", "the embedding table"),
+            tensor_in("indices", "the indices of the rows; INT32 or INT64"),
+            Parameter("maxNorm", "max_norm", Kind.DOUBLE, "the maximum norm"),
             Parameter("normType", "norm_type", Kind.DOUBLE, "the order of the norm"),
         ),
         (

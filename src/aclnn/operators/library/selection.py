@@ -104,7 +104,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
 
 
 _SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the elements, some replaced")
-_INDEX = tensor_in("index", "places in the elements as one row; INT32 or INT64")
+_INDEX = tensor_in("index", "flat indices; INT32 or INT64")
 _INDEX_TYPES = dtype_in({D.INT32, D.INT64}, "index")
 _NUMBERS = where_supported(NUMBERS)
 _MOVED = (*NUMBERS, *UNSIGNED)
@@ -112,9 +112,9 @@ _MOVED = (*NUMBERS, *UNSIGNED)
 OPERATORS = (
     library_operator(
         "inplace_masked_scatter",
-        "selfRef where mask = the elements of source, in order",
-        "Replace the elements where a mask is true by those of another tensor in turn, in place.",
-        (_REPLACED, tensor_in("mask", "BOOL or UINT8; broadcasts to selfRef"), tensor_in("source", "the new elements")),
+        "selfRef[mask] = source[:count], in order",
+        "Replace the elements where a mask is true by consecutive elements of another tensor, in place.",
+        (_REPLACED, tensor_in("mask", "BOOL or UINT8; broadcasts to selfRef"), tensor_in("source", "the values")),
         (
             present("selfRef", "mask", "source"),
             dtype_in(_NUMBERS, "selfRef"),
@@ -131,8 +131,8 @@ OPERATORS = (
     ),
     library_operator(
         "take",
-        "out = self as one row [index]",
-        "Select elements by their places in a tensor seen as one row.",
+        "out = flattened self[index]",
+        "Select elements by flat indices.",
         (_SELF, _INDEX, tensor_out()),
         (
             present("self", "index", "out"),
@@ -151,12 +151,12 @@ OPERATORS = (
     ),
     library_operator(
         "inplace_put",
-        "selfRef as one row [index] = source, or += source",
-        "Replace elements by their places in a tensor seen as one row, or add to them, in place.",
+        "flattened selfRef[index] = source, or += source",
+        "Replace elements at flat indices, or add to them, in place.",
         (
             _REPLACED,
             _INDEX,
-            tensor_in("source", "the new elements"),
+            tensor_in("source", "the values"),
             Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
         ),
         (
@@ -178,8 +178,8 @@ OPERATORS = (
         "Fill a diagonal with a number, in place.",
         (
             _REPLACED,
-            scalar("fillValue", "what fills the diagonal"),
-            attribute("wrap", Kind.BOOL, "begin another diagonal one row below the end of a matrix's last"),
+            scalar("fillValue", "the fill value"),
+            attribute("wrap", Kind.BOOL, "whether the diagonal wraps around in tall matrices"),
         ),
         (
             present("selfRef", "fillValue"),
@@ -197,12 +197,12 @@ OPERATORS = (
     Operator(
         name="masked_select",
         function="aclnnMaskedSelect",
-        summary="Select the elements where a mask is true; the view of out takes their number.",
-        formula="out = the elements of self where mask, in order",
+        summary="Select the elements where a mask is true; the size of out becomes their number.",
+        formula="out = self[mask]",
         parameters=(
             tensor_in("self", "the elements"),
             tensor_in("mask", "BOOL or UINT8; broadcasts with self"),
-            tensor_out("out", "one dimension, of as many elements as self and mask broadcast to"),
+            tensor_out("out", "one-dimensional, with room for the broadcast shape of self and mask"),
         ),
         support=support((*REAL, *UNSIGNED)),
         checks=(

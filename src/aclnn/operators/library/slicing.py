@@ -127,17 +127,17 @@ OPERATORS = (
     library_operator(
         "strided_slice",
         "out = self[begin : end : strides], as TensorFlow's tf.strided_slice",
-        "Take slices along several dimensions; masks open them, leave dimensions out, add some or remove them.",
+        "Take strided slices along several dimensions, with TensorFlow's masks.",
         (
             tensor_in("self", "the elements"),
             _array("begin", "the first index along each dimension"),
             _array("end", "the index behind the last"),
-            _array("strides", "from one index to the next"),
-            attribute("beginMask", Kind.INT64, "a bit for each begin that does not count"),
-            attribute("endMask", Kind.INT64, "a bit for each end that does not count"),
-            attribute("ellipsisMask", Kind.INT64, "a bit for what stands for all other dimensions"),
-            attribute("newAxisMask", Kind.INT64, "a bit for each dimension that is new"),
-            attribute("shrinkAxisMask", Kind.INT64, "a bit for each that begin's index replaces"),
+            _array("strides", "the step"),
+            attribute("beginMask", Kind.INT64, "bit mask of the begins to ignore"),
+            attribute("endMask", Kind.INT64, "bit mask of the ends to ignore"),
+            attribute("ellipsisMask", Kind.INT64, "bit mask of the ellipsis, which stands for all other dimensions"),
+            attribute("newAxisMask", Kind.INT64, "bit mask of the new dimensions"),
+            attribute("shrinkAxisMask", Kind.INT64, "bit mask of the dimensions that an index removes"),
             tensor_out(),
         ),
         (
@@ -165,13 +165,13 @@ OPERATORS = (
     ),
     library_operator(
         "confusion_transpose",
-        "out = x, its dimensions in the order of perm, then in shape; the other way round without transposeFirst",
-        "Put dimensions into another order and group them anew.",
+        "out = x permuted by perm, then reshaped; reshaped first without transposeFirst",
+        "Permute dimensions and reshape.",
         (
             tensor_in("x", "the elements"),
-            _array("perm", "the dimensions, each once"),
-            _array("shape", "the new extents"),
-            attribute("transposeFirst", Kind.BOOL, "whether the order changes before the shape"),
+            _array("perm", "the permutation of the dimensions"),
+            _array("shape", "the new shape"),
+            attribute("transposeFirst", Kind.BOOL, "whether to permute before reshaping"),
             tensor_out(),
         ),
         (

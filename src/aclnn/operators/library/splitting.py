@@ -108,9 +108,9 @@ def _operator(
         summary="Split a tensor along a dimension.",
         formula=formula,
         parameters=(
-            tensor_in("self", "what is split"),
+            tensor_in("self", "the tensor to split"),
             what,
-            attribute("dim", Kind.INT64, "the dimension along which it is split"),
+            attribute("dim", Kind.INT64, "the dimension to split along"),
             Parameter("out", "out", Kind.OUTPUT_LIST, "the parts, in order"),
         ),
         support=support((*NUMBERS, *UNSIGNED), products),
@@ -136,8 +136,8 @@ def _operator(
 OPERATORS = (
     _operator(
         "split_tensor",
-        "out[i] = splitSections elements of self along dim, the last what is left",
-        attribute("splitSections", Kind.UINT64, "elements of a part along dim"),
+        "out[i] = splitSections elements of self along dim, the last with the remainder",
+        attribute("splitSections", Kind.UINT64, "the size of each part along dim"),
         _even,
         _some_to_split,
         A2_CLASS | CLASS_950 | {Product.ATLAS_INFERENCE, Product.ATLAS_TRAINING},
@@ -145,7 +145,7 @@ OPERATORS = (
     _operator(
         "split_with_size",
         "out[i] = splitSize[i] elements of self along dim",
-        attribute("splitSize", Kind.INT_ARRAY, "elements of each part along dim"),
+        attribute("splitSize", Kind.INT_ARRAY, "the sizes of the parts along dim"),
         _with_size,
         _sum_of_sizes,
         A2_CLASS | CLASS_950 | {Product.ATLAS_TRAINING},

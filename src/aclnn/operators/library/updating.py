@@ -280,7 +280,7 @@ _QUANTISED = ("selfRef", "indices", "updates", "quantScales")
 _ZERO = "quantZeroPoints"
 
 
-def _quantised_types(call: Call, name: str) -> str | None:
+def _quantized_types(call: Call, name: str) -> str | None:
     half = call["updates"].dtype == D.FLOAT16
     expected = (D.INT32 if name == _ZERO else D.FLOAT) if half else D.BF16
     if call[name].dtype == expected:
@@ -305,8 +305,8 @@ def _whole_blocks(call: Call) -> str | None:
     )
 
 
-def _quantised_work(call: Call) -> Library | None:
-    if any(call[name].size == 0 for name in _QUANTISED):
+def _quantized_work(call: Call) -> Library | None:
+    if any(call[name].size == 0 for name in _QUANTIZED):
         return None
     along = call["axis"]
 
@@ -314,40 +314,40 @@ def _quantised_work(call: Call) -> Library | None:
         integers = updates / scales.reshape(-1) + (0 if zero is None else zero.reshape(-1))
         return _slid(values, indices, quantized(np.rint(integers), D.INT8), along)
 
-    return Library(update, (*_QUANTISED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTISED[:1])
+    return Library(update, (*_QUANTIZED, *((_ZERO,) if call[_ZERO] is not None else ())), _QUANTIZED[:1])
 
 
 def _quant_scatter(name: str, supported: Mapping[Product, frozenset[D]], header: str, *mode: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Replace a stretch of each sample by integers of 8 bits, in place.",
+        summary="Quantize updates and write them to a slice of each sample, in place.",
         formula="selfRef[i, ..., indices[i] + k, :] = round(updates[i, ..., k, :] / quantScales + quantZeroPoints)",
         parameters=(
-            tensor_out("selfRef", "the integers, some replaced; INT8"),
-            tensor_in("indices", "where the stretch of each sample begins; INT32 or INT64"),
-            tensor_in("updates", "the new numbers"),
-            tensor_in("quantScales", "their scales along the last dimension; FLOAT, or BF16 as updates"),
-            optional_in(_ZERO, "what is added; INT32, or BF16 as updates"),
+            tensor_out("selfRef", "the quantized tensor to modify; INT8"),
+            tensor_in("indices", "the start of each sample's slice; INT32 or INT64"),
+            tensor_in("updates", "the new values"),
+            tensor_in("quantScales", "the scales along the last dimension; FLOAT, or BF16 as updates"),
+            optional_in(_ZERO, "the zero points; INT32, or BF16 as updates"),
             Parameter("axis", "axis", Kind.INT64, "-2"),
             Parameter("quantAxis", "quant_axis", Kind.INT64, "the last dimension"),
-            Parameter("reduction", "reduction", Kind.INT64, "1: replaced; not looked at"),
+            Parameter("reduction", "reduction", Kind.INT64, "ignored: 1, replace"),
             *mode,
         ),
         support=supported,
         checks=(
             *(with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT) if mode else ()),
-            present(*_QUANTISED),
+            present(*_QUANTIZED),
             dtype_in({D.INT8}, "selfRef"),
             dtype_in(INDEX_TYPES, "indices"),
             dtype_in(where_supported((D.FLOAT16, D.BF16)), "updates"),
-            each("data types that go together", ("quantScales", _ZERO), _quantised_types),
+            each("data types that go together", ("quantScales", _ZERO), _quantized_types),
             _as_many_dims("selfRef"),
             *(one_of(parameter.name, "rint") for parameter in mode),
             *with_code(
                 ACLNN_ERR_INNER_NULLPTR,
                 *unless_empty(
-                    _QUANTISED,
+                    _QUANTIZED,
                     dims_between(3, 8, "selfRef"),
                     dims_between(1, 1, "indices"),
                     rule("the last dimension but one: axis", _last_axis_but_one),
@@ -362,7 +362,7 @@ def _quant_scatter(name: str, supported: Mapping[Product, frozenset[D]], header:
                 ),
             ),
         ),
-        work=_quantised_work,
+        work=_quantized_work,
         in_header_of=header,
     )
 
@@ -371,10 +371,10 @@ OPERATORS = (
     library_operator(
         "scatter_nd",
         "out = data; out[indices[i, 0], indices[i, 1], ...] = updates[i]",
-        "Replace elements or rows by their indices in all of the first dimensions.",
+        "Replace elements or slices at multi-dimensional indices.",
         (
             tensor_in("data", "the elements"),
-            tensor_in("indices", "in the last dimension an index for each of the first of data; INT32 or INT64"),
+            tensor_in("indices", "indices of data's first dimensions along the last dimension; INT32 or INT64"),
             tensor_in("updates", "the new elements"),
             tensor_out("out", "the elements, some replaced"),
         ),
@@ -397,11 +397,11 @@ OPERATORS = (
     Operator(
         name="scatter_nd_update",
         function=camel("scatter_nd_update"),
-        summary="Replace elements or rows by their indices in all of the first dimensions, in place.",
+        summary="Replace elements or slices at multi-dimensional indices, in place.",
         formula="varRef[indices[i, 0], indices[i, 1], ...] = updates[i]",
         parameters=(
             tensor_out("varRef", "the elements, some replaced"),
-            tensor_in("indices", "in the last dimension an index for each of the first of varRef; INT32 or INT64"),
+            tensor_in("indices", "indices of varRef's first dimensions along the last dimension; INT32 or INT64"),
             tensor_in("updates", "the new elements"),
         ),
         support=_UPDATED,
@@ -427,12 +427,12 @@ OPERATORS = (
     Operator(
         name="inplace_scatter_update",
         function=camel("inplace_scatter_update"),
-        summary="Replace a stretch of each sample along a dimension, in place.",
+        summary="Replace a slice of each sample along a dimension, in place.",
         formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
         parameters=(
             tensor_out("data", "the elements, some replaced"),
-            tensor_in("indices", "where the stretch of each sample begins, or the sample and where; INT32 or INT64"),
+            tensor_in("indices", "the start of each sample's slice, or pairs of sample and start; INT32 or INT64"),
             tensor_in("updates", "the new elements"),
             Parameter("axis", "axis", Kind.INT64, "the dimension, not 0; negative ones count from the end"),
         ),
@@ -460,14 +460,14 @@ OPERATORS = (
     Operator(
         name="scatter_list",
         function=camel("scatter_list"),
-        summary="Replace a stretch of each tensor of a list along a dimension, in place.",
+        summary="Replace a slice of each tensor of a list along a dimension, in place.",
         formula="varRef[i][..., indice[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "with two dimensions of indice indice[i, 1] of them from indice[i, 0]",
         parameters=(
-            Parameter("varRef", "var", Kind.OUTPUT_LIST, "the tensors"),
-            tensor_in("indice", "where the stretch of each begins, or that and how long it is; INT32 or INT64"),
+            Parameter("varRef", "var", Kind.OUTPUT_LIST, "the tensors to modify"),
+            tensor_in("indice", "the start of each slice, or pairs of start and length; INT32 or INT64"),
             tensor_in("updates", "the new elements"),
-            optional_in("maskOptional", "0 for tensors that stay; UINT8"),
+            optional_in("maskOptional", "a flag per tensor, 0 to leave it unchanged; UINT8"),
             Parameter("reduceOptional", "reduce", Kind.STRING, '"update", also null', optional=True),
             attribute("axis", Kind.INT64, "the dimension of updates, not 0; negative ones count from the end"),
         ),
