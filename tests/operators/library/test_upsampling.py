@@ -93,7 +93,7 @@ BREAKS: Mapping[str, Breaking] = {
     "format that is taken": lambda o, name: Break({name: {"format": Format.FORMAT_HWCN}}, "format ACL_FORMAT_N"),
     "with channels last": lambda o, name: Break(dtype(D.DOUBLE, "self", "out"), "ACL_FORMAT_NHWC"),
     "not negative": lambda o, name: Break({name: -1.0}, "0 or more"),
-    "goes with outputSize": lambda o, name: Break({name: 1.5}, "one that makes"),
+    "goes with outputSize": lambda o, name: Break({name: 1.5}, "a scale that turns"),
     "elements to one": lambda o, name: Break({name: 0.01}, "at most 50"),
     "elements from one": lambda o, name: Break({name: 51.0}, "at most 50"),
     "extents after": lambda o, name: Break({name: (0,)}, "of at least 1"),

@@ -269,13 +269,13 @@ _MOST_REACH = 255
 _NUMBERS = {
     name: Parameter(name, snake, Kind.INT_ARRAY, meaning)
     for name, snake, meaning in (
-        ("stride", "stride", "steps from window to window"),
-        ("padding", "padding", "zeros on both sides of each dimension, or on each side of one or two"),
-        ("dilation", "dilation", "steps from element to element of a window"),
-        ("outputPadding", "output_padding", "more elements of a transposed convolution's result"),
+        ("stride", "stride", "the strides of the windows"),
+        ("padding", "padding", "the zero padding of both sides of each dimension, or of each side of one or two"),
+        ("dilation", "dilation", "the spacing between the elements of a window"),
+        ("outputPadding", "output_padding", "the extra size on one side of a transposed convolution's result"),
     )
 }
-_TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "true for a transposed convolution")
+_TRANSPOSED = Parameter("transposed", "transposed", Kind.BOOL, "whether to compute a transposed convolution")
 _DTYPES = FLOATING
 _GRADIENTS = ("gradInput", "gradWeight", "gradBias")
 _LIKE = ("input", "weight", "gradOutput")
@@ -424,10 +424,10 @@ def _columns(
             *(
                 Parameter(each, snake, Kind.INT_ARRAY, meaning)
                 for each, snake, meaning in (
-                    ("kernelSize", "kernel_size", "the windows' height and width"),
-                    ("dilation", "dilation", "steps from element to element of a window"),
-                    ("padding", "padding", "elements around the plane"),
-                    ("stride", "stride", "steps from window to window"),
+                    ("kernelSize", "kernel_size", "the height and width of the windows"),
+                    ("dilation", "dilation", "the spacing between the elements of a window"),
+                    ("padding", "padding", "the padding around the plane"),
+                    ("stride", "stride", "the strides of the windows"),
                 )
             ),
             tensor_out(out),
@@ -448,16 +448,16 @@ OPERATORS = (
     Operator(
         name="convolution",
         function=camel("convolution"),
-        summary="Convolve, or convolve transposed, in one to three dimensions.",
+        summary="Convolution or transposed convolution in one to three dimensions.",
         formula="output = input * weight + bias",
         parameters=(
-            tensor_in("input", "samples, channels, then one to three dimensions"),
-            tensor_in("weight", "the kernels: outputs and a group's inputs, or transposed inputs and outputs, first"),
-            Parameter("bias", "bias", Kind.INPUT, "what is added to each channel", optional=True),
+            tensor_in("input", "the input (N, C, ...) with one to three spatial dimensions"),
+            tensor_in("weight", "the kernels (O, C / groups, ...), or transposed (C, O / groups, ...)"),
+            Parameter("bias", "bias", Kind.INPUT, "the bias per channel", optional=True),
             *(_NUMBERS[name] for name in _ARRAYS[:3]),
             _TRANSPOSED,
             replace(_NUMBERS["outputPadding"], optional=True),
-            Parameter("groups", "groups", Kind.INT64, "groups of channels that are convolved on their own"),
+            Parameter("groups", "groups", Kind.INT64, "the number of channel groups"),
             Parameter("output", "output", Kind.OUTPUT, "the result"),
             CUBE,
         ),
@@ -481,21 +481,21 @@ OPERATORS = (
         name="convolution_backward",
         function=camel("convolution_backward"),
         summary="Gradients of a convolution with respect to its input, its weight and its bias.",
-        formula="the transposed convolution of gradOutput; its correlation with input; its sums",
+        formula="gradInput = transposed convolution; gradWeight = correlation with input; gradBias = sum of gradOutput",
         parameters=(
             tensor_in("gradOutput", "the gradient arriving at the output"),
             tensor_in("input", "the forward input"),
             tensor_in("weight", "the forward kernels"),
-            Parameter("biasSizes", "bias_sizes", Kind.INT_ARRAY, "the bias's shape"),
+            Parameter("biasSizes", "bias_sizes", Kind.INT_ARRAY, "the shape of the bias"),
             *(_NUMBERS[name] for name in _ARRAYS[:3]),
             _TRANSPOSED,
             _NUMBERS["outputPadding"],
-            Parameter("groups", "groups", Kind.INT32, "groups of channels", c_type="int "),
-            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three are wanted"),
+            Parameter("groups", "groups", Kind.INT32, "the number of channel groups", c_type="int "),
+            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "which of the three gradients to compute"),
             CUBE,
-            Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of input", optional=True),
-            Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "the gradient of weight", optional=True),
-            Parameter("gradBias", "grad_bias", Kind.OUTPUT, "the gradient of the bias", optional=True),
+            Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient with respect to input", optional=True),
+            Parameter("gradWeight", "grad_weight", Kind.OUTPUT, "the gradient with respect to weight", optional=True),
+            Parameter("gradBias", "grad_bias", Kind.OUTPUT, "the gradient with respect to the bias", optional=True),
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
@@ -520,7 +520,7 @@ OPERATORS = (
         "im2col",
         "self",
         "out",
-        "The windows of planes, as columns.",
+        "Unfold the windows of planes into columns (im2col).",
         (),
         _gathered,
         (D.DOUBLE, *INTEGERS, *UNSIGNED, D.BOOL, D.COMPLEX64),
@@ -529,8 +529,8 @@ OPERATORS = (
         "im2col_backward",
         "gradOutput",
         "out",
-        "Columns added up where their windows lie in planes.",
-        (Parameter("inputSize", "input_size", Kind.INT_ARRAY, "the planes' height and width"),),
+        "Fold columns into planes, adding up overlapping windows (col2im).",
+        (Parameter("inputSize", "input_size", Kind.INT_ARRAY, "the height and width of the planes"),),
         _laid,
     ),
 )

@@ -40,7 +40,7 @@ TUNED = Parameter(
     _TUNING,
     _TUNING,
     Kind.INT_ARRAY,
-    "the rows of a group that are expected, for speed alone",
+    "the expected number of rows per group, a hint for performance",
     optional=True,
     c_type="aclIntArray *",
 )
@@ -165,7 +165,7 @@ def _of_integers(call: Call) -> bool:
 def _absent(call: Call, name: str) -> str | None:
     count = 0 if name in (_SCALE, _ROW_SCALE) and _of_integers(call) else len(call[name])
     return (
-        f"expected null (quantised and activated products are not computed here), got {count} tensors"
+        f"expected null (quantized and activated products are not supported here), got {count} tensors"
         if count
         else None
     )
@@ -656,23 +656,23 @@ def _grouped(name: str) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply pairs of matrices, which may be parts of one.",
+        summary="Grouped matrix products.",
         formula=f"{out}[i] = x[i] @ weight[i] + biasOptional[i]"
         + f"; of INT8: (x[i] @ weight[i] + biasOptional[i]) * scaleOptional[i] * {_ROW_SCALE}" * has_more,
         parameters=(
             listed("x", "the left operands"),
             listed("weight", "the right operands"),
-            listed(_BIAS, "what is added to each row of a product", optional=True),
+            listed(_BIAS, "the bias of each product", optional=True),
             *(listed(name, meanings.get(name, "null"), optional=True) for name in optional[1:]),
-            Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "where groups end", optional=True)
+            Parameter(_GROUPS, _GROUPS, Kind.INT_ARRAY, "the end of each group", optional=True)
             if of_numbers
-            else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "where groups end, or their sizes", optional=True),
+            else Parameter(_GROUPS, _GROUPS, Kind.INPUT, "the end of each group, or its size", optional=True),
             *(listed(name, "null", optional=True) for name in after),
             attribute("splitItem", Kind.INT64, f"0, 1: {out} has an output for each product, 2, 3: one for all"),
             *((kinds,) if version > 1 else ()),
             *(
                 (
-                    attribute("groupListType", Kind.INT64, "what groupListOptional has, 0: ends, 1: sizes"),
+                    attribute("groupListType", Kind.INT64, "the contents of groupListOptional, 0: ends, 1: sizes"),
                     attribute("actType", Kind.INT64, "0: no activation"),
                 )
                 if has_more
@@ -680,7 +680,7 @@ def _grouped(name: str) -> Operator:
             ),
             *((TUNED,) if version > 4 else ()),
             *((attribute("quantGroupSize", Kind.INT64, "ignored"),) * in_blocks),
-            Parameter(out, out, Kind.OUTPUT_LIST, "the results", c_type=None if has_more else Kind.INPUT_LIST.value),
+            Parameter(out, out, Kind.OUTPUT_LIST, "the products", c_type=None if has_more else Kind.INPUT_LIST.value),
             *(Parameter(name, name, Kind.OUTPUT_LIST, "null", optional=True) for name in more),
         ),
         support=support(dtypes, MODERN),

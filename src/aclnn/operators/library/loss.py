@@ -52,9 +52,9 @@ from aclnn.operators.library.common import (
 _DTYPES = FLOATING
 _NONE, _MEAN, _SUM, _BATCH_MEAN = 0, 1, 2, 3
 _REDUCTION = Parameter("reduction", "reduction", Kind.INT64, "0: none, 1: mean, 2: sum")
-_IGNORED = Parameter("ignoreIndex", "ignore_index", Kind.INT64, "the class that counts for nothing")
-_SELF = tensor_in("self", "logarithms of probabilities, one row a sample, one column a class")
-_TARGET = tensor_in("target", "the class of each sample")
+_IGNORED = Parameter("ignoreIndex", "ignore_index", Kind.INT64, "the target class to ignore")
+_SELF = tensor_in("self", "the log-probabilities (N, C)")
+_TARGET = tensor_in("target", "the class index of each sample")
 _WEIGHT = tensor_in("weight", "the weight of each class")
 
 
@@ -314,8 +314,8 @@ def _pairwise(
     forward = Operator(
         name=name,
         function=camel(name),
-        summary=f"{title}, their mean or sum.",
-        formula=f"out = {formula}; mean or sum of them",
+        summary=f"{title}, optionally reduced to the mean or sum.",
+        formula=f"out = {formula}, optionally reduced to the mean or sum",
         parameters=(*pair, *weights, reduced, *numbers, tensor_out("out", "the loss")),
         support=support(dtypes, WITH_INFERENCE),
         checks=(
@@ -332,10 +332,10 @@ def _pairwise(
     backward = Operator(
         name=f"{name}_backward",
         function=camel(f"{name}_backward"),
-        summary=f"Gradient of {name} for its first argument.",
+        summary=f"Gradient of {name} with respect to its first argument.",
         formula=f"out = gradOutput * derivative of {formula}; mean: divided by the number of elements",
         parameters=(
-            tensor_in("gradOutput", "the gradient arriving at the loss"),
+            tensor_in("gradOutput", "the gradient with respect to the loss"),
             *pair,
             *weights,
             reduced,
@@ -504,12 +504,12 @@ OPERATORS = (
     library_operator(
         "softmax_cross_entropy_with_logits",
         "loss = -sum of labels * log(softmax(features)); backprop = softmax(features) - labels",
-        "Cross-entropy of rows' softmax with given probabilities, and its gradient.",
+        "Cross-entropy of each row's softmax with given probabilities, and its gradient.",
         (
-            tensor_in("features", "one row a sample, one column a class"),
-            Parameter("labels", "labels", Kind.INPUT, "the probability of each class", c_type="aclTensor *"),
-            tensor_out("loss", "one for each row"),
-            tensor_out("backprop", "the gradient of features"),
+            tensor_in("features", "the logits (N, C)"),
+            Parameter("labels", "labels", Kind.INPUT, "the target probabilities (N, C)", c_type="aclTensor *"),
+            tensor_out("loss", "the loss of each row"),
+            tensor_out("backprop", "the gradient with respect to features"),
         ),
         (
             present("features", "labels", "loss", "backprop"),
@@ -526,7 +526,7 @@ OPERATORS = (
     Operator(
         name="nll_loss",
         function=camel("nll_loss"),
-        summary="Negative log-likelihood of the samples' classes, weighted.",
+        summary="Weighted negative log-likelihood of class indices.",
         formula="out = -weight[target] * self[target]; mean: their sum / the weights' sum",
         parameters=(
             _SELF,
@@ -535,7 +535,7 @@ OPERATORS = (
             _REDUCTION,
             _IGNORED,
             tensor_out("out", "the loss"),
-            tensor_out("totalWeightOut", "the sum of the samples' weights"),
+            tensor_out("totalWeightOut", "the sum of the target classes' weights"),
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
@@ -556,13 +556,13 @@ OPERATORS = (
         "out[n, target[n]] = -weight[target[n]] * gradOutput; mean: divided by totalWeight",
         "Gradient of the negative log-likelihood.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the loss"),
+            tensor_in("gradOutput", "the gradient with respect to the loss"),
             _SELF,
             _TARGET,
             _WEIGHT,
             _REDUCTION,
             _IGNORED,
-            tensor_in("totalWeight", "the sum of the samples' weights"),
+            tensor_in("totalWeight", "the sum of the target classes' weights"),
             tensor_out("out", "the gradient of self"),
         ),
         (
@@ -587,16 +587,16 @@ OPERATORS = (
     Operator(
         name="nll_loss2d",
         function=camel("nll_loss2d"),
-        summary="Negative log-likelihood of the pixels' classes, weighted.",
+        summary="Weighted negative log-likelihood of class indices per pixel.",
         formula="out = -weight[target] * self[target]; mean: their sum / the weights' sum",
         parameters=(
-            tensor_in("self", "logarithms of probabilities, (N, C, H, W)"),
+            tensor_in("self", "the log-probabilities (N, C, H, W)"),
             _TARGET,
             _WEIGHT,
             _REDUCTION,
             _IGNORED,
             tensor_out("out", "the loss"),
-            tensor_out("totalWeight", "the sum of the pixels' weights"),
+            tensor_out("totalWeight", "the sum of the weights of the pixels' classes"),
         ),
         support=support(_DTYPES, WITH_INFERENCE),
         checks=(
@@ -617,13 +617,13 @@ OPERATORS = (
         "out[n, target[n]] = -weight[target[n]] * gradOutput; mean: divided by totalWeight",
         "Gradient of the negative log-likelihood of pixels.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the loss"),
-            tensor_in("self", "logarithms of probabilities, (N, C, H, W)"),
+            tensor_in("gradOutput", "the gradient with respect to the loss"),
+            tensor_in("self", "the log-probabilities (N, C, H, W)"),
             _TARGET,
             _WEIGHT,
             _REDUCTION,
             _IGNORED,
-            tensor_in("totalWeight", "the sum of the pixels' weights"),
+            tensor_in("totalWeight", "the sum of the weights of the pixels' classes"),
             tensor_out("out", "the gradient of self"),
         ),
         (
@@ -648,7 +648,7 @@ OPERATORS = (
     ),
     *_pairwise(
         "mse_loss",
-        "Squared differences of two tensors",
+        "Squared error",
         "(self - target)^2",
         lambda self, target: np.square(self - target),
         lambda self, target: 2.0 * (self - target),
@@ -656,7 +656,7 @@ OPERATORS = (
     ),
     *_pairwise(
         "l1_loss",
-        "Distances of two tensors' elements",
+        "Absolute error",
         "|self - target|",
         lambda self, target: np.abs(self - target),
         lambda self, target: np.sign(self - target),
@@ -665,25 +665,25 @@ OPERATORS = (
     ),
     *_pairwise(
         "smooth_l1_loss",
-        "Distances of two tensors' elements, squared where they are small",
+        "Smooth L1 loss",
         "d^2 / (2 beta) where d = |self - target| is less than beta, else d - beta / 2",
         _smooth,
         _smooth_slope,
-        numbers=(Parameter("beta", "beta", Kind.FLOAT, "below which distance the square counts; 0: never"),),
+        numbers=(Parameter("beta", "beta", Kind.FLOAT, "the distance below which the loss is quadratic; 0: L1 loss"),),
         checks=(_NOT_NEGATIVE,),
         gradient_checks=(_NOT_NEGATIVE,),
         may_be_1d=True,
     ),
     *_pairwise(
         "soft_margin_loss",
-        "Logistic losses of numbers and signs",
+        "Soft margin loss",
         "ln(1 + e^(-target * self))",
         lambda self, target: np.logaddexp(0, -target * self),
         lambda self, target: -target * logistic(-target * self),
     ),
     *_pairwise(
         "binary_cross_entropy",
-        "Cross entropies of probabilities",
+        "Binary cross-entropy",
         "-weight * (target ln self + (1 - target) ln(1 - self))",
         _entropy,
         _entropy_slope,
@@ -697,7 +697,7 @@ OPERATORS = (
     ),
     *_pairwise(
         "binary_cross_entropy_with_logits",
-        "Cross entropies of the logistic function of numbers",
+        "Binary cross-entropy with logits",
         "-weight * (posWeight target ln s + (1 - target) ln(1 - s)), s = 1 / (1 + e^-self)",
         _logit_entropy,
         _logit_entropy_slope,
@@ -715,11 +715,11 @@ OPERATORS = (
     ),
     *_pairwise(
         "kl_div",
-        "Kullback-Leibler divergences of logarithms of probabilities from probabilities",
+        "Kullback-Leibler divergence of log-probabilities",
         "target * (ln target - self), or e^target * (target - self) with logTarget",
         _divergence,
         _divergence_slope,
-        numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),),
+        numbers=(Parameter("logTarget", "log_target", Kind.BOOL, "whether target contains log-probabilities"),),
         most=_BATCH_MEAN,
         gradient_shapes=(rule("broadcasts to the others: gradOutput", _target_shapes), same_shape("out", "self")),
         may_be_1d=True,
@@ -727,15 +727,15 @@ OPERATORS = (
     Operator(
         name="kl_div_target_backward",
         function=camel("kl_div_target_backward"),
-        summary="Gradient of kl_div for its second argument.",
+        summary="Gradient of kl_div with respect to target.",
         formula="gradTarget = gradOutput * (ln target + 1 - self), or e^target * (target + 1 - self) with logTarget",
         parameters=(
-            tensor_in("gradOutput", "the gradient arriving at the loss"),
+            tensor_in("gradOutput", "the gradient with respect to the loss"),
             tensor_in("self", "the first"),
             tensor_in("target", "the second"),
             Parameter("reduction", "reduction", Kind.INT64, f"{_REDUCTION.meaning}, 3: sum / samples"),
-            Parameter("logTarget", "log_target", Kind.BOOL, "target has logarithms"),
-            Parameter("gradTarget", "grad_target", Kind.OUTPUT, "the gradient of target"),
+            Parameter("logTarget", "log_target", Kind.BOOL, "whether target contains log-probabilities"),
+            Parameter("gradTarget", "grad_target", Kind.OUTPUT, "the gradient with respect to target"),
         ),
         support=support(_DTYPES, MODERN),
         checks=(
@@ -752,14 +752,14 @@ OPERATORS = (
     ),
     library_operator(
         "multilabel_margin_loss",
-        "out = sum of max(0, 1 - self[j] + self[i]) / C over targets j and others i; mean or sum of them",
-        "Margins of the samples' classes before all others, each sample of several classes.",
+        "out = sum of max(0, 1 - self[j] + self[i]) / C over targets j and others i; optionally their mean or sum",
+        "Multi-label margin loss.",
         (
-            tensor_in("self", "one row a sample, one column a class; or a single row"),
-            tensor_in("target", "the classes of each sample, before the first -1"),
+            tensor_in("self", "the scores (N, C) or (C)"),
+            tensor_in("target", "the class indices of each sample, terminated by -1"),
             _REDUCTION,
             tensor_out("out", "the loss"),
-            tensor_out("isTarget", "1 for a sample's classes, else 0"),
+            tensor_out("isTarget", "1 for the target classes of a sample, else 0"),
         ),
         (
             present("self", "target", "out", "isTarget"),

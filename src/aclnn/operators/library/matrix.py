@@ -312,13 +312,11 @@ def _outer_sum(form: Form) -> Operator:
     return Operator(
         name=f"{form.prefix}addr",
         function=camel(f"{form.prefix}addr"),
-        summary=form.summary(
-            "Add a multiple of the products of all pairs of two vectors' elements to one of a matrix."
-        ),
+        summary=form.summary("Add a multiple of the outer product of two vectors to a multiple of a matrix."),
         formula=f"{out} = beta * {first} + alpha * vec1[i] * vec2[j]",
         parameters=form.parameters(
-            tensor_in("vec1", "the elements of rows"),
-            tensor_in("vec2", "the elements of columns"),
+            tensor_in("vec1", "the first vector, one element per row"),
+            tensor_in("vec2", "the second vector, one element per column"),
             Parameter("betaOptional", "beta", Kind.SCALAR, f"the factor of {first}; 1 by default", optional=True),
             Parameter("alphaOptional", "alpha", Kind.SCALAR, "the factor of the products; 1 by default", optional=True),
             result=_OUT,
@@ -520,7 +518,7 @@ OPERATORS = (
     ),
     _of_two(
         "matmul_weight_nz",
-        "Multiply a matrix and a weight that is laid out.",
+        "Multiply a matrix by a weight stored in blocks.",
         "matmul",
         *restricted(
             "of 16 bits",
@@ -543,7 +541,7 @@ OPERATORS = (
     ),
     _of_two(
         "batch_mat_mul_weight_nz",
-        "Multiply a batch of matrices and weights that are laid out.",
+        "Multiply a batch of matrices by weights stored in blocks.",
         "batch_matmul",
         same_dtype("mat2", "self"),
         dtype_or_float32("self", "out"),
@@ -572,7 +570,7 @@ OPERATORS = (
     *_added(
         "addmm_weight_nz",
         "mat1 @ mat2",
-        "Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.",
+        "Add a multiple of a product with a weight stored in blocks to a multiple of a tensor.",
         ("mat1", "mat2"),
         2,
         _sum,
@@ -590,11 +588,11 @@ OPERATORS = (
     library_operator(
         "gemm",
         "out = alpha * (A @ B) + beta * C",
-        "Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.",
+        "Add a multiple of a product of two matrices, optionally transposed, to a multiple of a third.",
         (
             tensor_in("A", "the left operand"),
             tensor_in("B", "the right operand"),
-            tensor_in("C", "what is added; broadcasts to the product"),
+            tensor_in("C", "the addend, which broadcasts to the product"),
             attribute("alpha", Kind.FLOAT, "the factor of the product"),
             attribute("beta", Kind.FLOAT, "the factor of C"),
             attribute("transA", Kind.INT64, "not 0: A is transposed"),
@@ -667,7 +665,7 @@ OPERATORS = (
         summary="Add a multiple of a product of a matrix and a vector to a multiple of a vector.",
         formula="out = beta * self + alpha * (mat @ vec)",
         parameters=(
-            tensor_in("self", "what is added; broadcasts to the product"),
+            tensor_in("self", "the addend, which broadcasts to the product"),
             tensor_in("mat", "the matrix"),
             tensor_in("vec", "the vector"),
             scalar("alpha", "the factor of the product"),
@@ -697,8 +695,12 @@ OPERATORS = (
     library_operator(
         "ger",
         "out = self[i] * vec2[j]",
-        "Multiply all pairs of two vectors' elements.",
-        (tensor_in("self", "the elements of rows"), tensor_in("vec2", "the elements of columns"), _OUT),
+        "Outer product of two vectors.",
+        (
+            tensor_in("self", "the first vector, one element per row"),
+            tensor_in("vec2", "the second vector, one element per column"),
+            _OUT,
+        ),
         (
             present("self", "vec2", "out"),
             dtype_in(on_950({D.BF16}, set(NUMBERS) - {D.BF16}), "self", "vec2", "out"),
@@ -713,8 +715,8 @@ OPERATORS = (
     library_operator(
         "dot",
         "out = sum of self * tensor",
-        "Multiply two vectors.",
-        (tensor_in("self", "the first vector"), tensor_in("tensor", "the second"), _OUT),
+        "Dot product of two vectors.",
+        (tensor_in("self", "the first vector"), tensor_in("tensor", "the second vector"), _OUT),
         (
             present("self", "tensor", "out"),
             dtype_in(where_supported(_DOTTED), "self", "tensor", "out"),
@@ -732,9 +734,9 @@ OPERATORS = (
     Operator(
         name="linalg_cross",
         function=camel("linalg_cross"),
-        summary="Cross products of vectors along a dimension of three.",
+        summary="Cross products of vectors along a dimension of size 3.",
         formula="out = self x other along dim",
-        parameters=(tensor_in("self", "the first vectors"), tensor_in("other", "the second"), DIM, _OUT),
+        parameters=(tensor_in("self", "the first vectors"), tensor_in("other", "the second vector"), DIM, _OUT),
         support=support(_CROSSED),
         checks=(
             present("self", "other", "out"),

@@ -258,36 +258,39 @@ def _scale_work(call: Call) -> Library:
 
 _UPDATED = (
     tensor_out("varRef", "the parameters"),
-    tensor_out("mRef", "the mean of gradients"),
-    tensor_out("vRef", "the mean of their squares"),
+    tensor_out("mRef", "the first moment"),
+    tensor_out("vRef", "the second moment"),
 )
 _FLAGS = (
-    Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest vRef so far"),
-    Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+    Parameter("amsgrad", "amsgrad", Kind.BOOL, "whether to divide by the running maximum of vRef"),
+    Parameter("maximize", "maximize", Kind.BOOL, "whether to maximize"),
 )
-_BETAS = (("beta1", "how much of mRef stays"), ("beta2", "how much of vRef stays"))
-_RATE, _DECAY = ("lr", "the learning rate"), ("weightDecay", "the decay of parameters, times lr")
-_EPSILON = ("eps", "what is added to the denominator")
+_BETAS = (("beta1", "the decay rate of mRef"), ("beta2", "the decay rate of vRef"))
+_RATE, _DECAY = ("lr", "the learning rate"), ("weightDecay", "the weight decay, a factor of lr")
+_EPSILON = ("eps", "the term added to the denominator for stability")
 _FORMULA = "varRef = varRef - lr * (mhat / (sqrt(vhat) + eps) + weightDecay * varRef)"
 
 OPERATORS = (
     Operator(
         name="apply_adam",
         function=camel("apply_adam"),
-        summary="A step of Adam, the state and the parameters in place, by numbers in tensors.",
+        summary="Adam step, in place, with hyperparameters in tensors.",
         formula="varRef = varRef - lr * sqrt(1 - beta2Power) / (1 - beta1Power) * m / (sqrt(v) + epsilon), "
         "with useNesterov of beta1 * m + (1 - beta1) * grad",
         parameters=(
             _UPDATED[0],
-            tensor_out("m", "the mean of gradients", const=True),
-            tensor_out("v", "the mean of their squares", const=True),
-            tensor_in("beta1Power", "beta1 to the power of the steps with this one"),
-            tensor_in("beta2Power", "beta2 to the same power"),
-            *(tensor_in(*number) for number in (_RATE, ("beta1", "how much of m stays"), ("beta2", "of v"))),
+            tensor_out("m", "the first moment", const=True),
+            tensor_out("v", "the second moment", const=True),
+            tensor_in("beta1Power", "beta1 to the power of the step number, including this step"),
+            tensor_in("beta2Power", "beta2 to the power of the step number, including this step"),
+            *(
+                tensor_in(*number)
+                for number in (_RATE, ("beta1", "the decay rate of m"), ("beta2", "the decay rate of v"))
+            ),
             tensor_in("epsilon", _EPSILON[1]),
             tensor_in("grad", "the gradient"),
-            Parameter("useLocking", "use_locking", Kind.BOOL, "not looked at"),
-            Parameter("useNesterov", "use_nesterov", Kind.BOOL, "look a step ahead"),
+            Parameter("useLocking", "use_locking", Kind.BOOL, "ignored"),
+            Parameter("useNesterov", "use_nesterov", Kind.BOOL, "whether to use Nesterov momentum"),
         ),
         support=support(FLOATING, CLASS_950),
         checks=generated(
@@ -303,16 +306,16 @@ OPERATORS = (
     Operator(
         name="apply_adam_w",
         function=camel("apply_adam_w"),
-        summary="A step of AdamW, the state and the parameters in place, by numbers in tensors.",
+        summary="AdamW step, in place, with hyperparameters in tensors.",
         formula=_FORMULA,
         parameters=(
             *_UPDATED,
-            tensor_in("beta1Power", "beta1 to the power of the steps before this one"),
-            tensor_in("beta2Power", "beta2 to the same power"),
+            tensor_in("beta1Power", "beta1 to the power of the number of previous steps"),
+            tensor_in("beta2Power", "beta2 to the power of the step number, including this step"),
             *(tensor_in(*number) for number in (_RATE, _DECAY, *_BETAS, _EPSILON)),
             tensor_in("grad", "the gradient"),
             Parameter(
-                _MAXIMUM_BEFORE, "max_grad_norm", Kind.INPUT, "the largest vRef so far, with amsgrad", optional=True
+                _MAXIMUM_BEFORE, "max_grad_norm", Kind.INPUT, "the running maximum of vRef, with amsgrad", optional=True
             ),
             *_FLAGS,
         ),
@@ -330,13 +333,15 @@ OPERATORS = (
     Operator(
         name="apply_adam_w_v2",
         function=camel("apply_adam_w_v2"),
-        summary="A step of AdamW, the state and the parameters in place.",
+        summary="AdamW step, in place.",
         formula=f"{_FORMULA}, of step + 1",
         parameters=(
             *_UPDATED,
-            Parameter(_MAXIMUM, "max_grad_norm", Kind.OUTPUT, "the largest vRef so far, with amsgrad", optional=True),
+            Parameter(
+                _MAXIMUM, "max_grad_norm", Kind.OUTPUT, "the running maximum of vRef, with amsgrad", optional=True
+            ),
             tensor_in("grad", "the gradient"),
-            tensor_in("step", "steps before this one; one element of INT64 or FLOAT"),
+            tensor_in("step", "the number of previous steps; one element of INT64 or FLOAT"),
             *(_number(*number) for number in (_RATE, *_BETAS, _DECAY, _EPSILON)),
             *_FLAGS,
         ),
@@ -355,41 +360,41 @@ OPERATORS = (
     Operator(
         name="fused_adam",
         function=camel("fused_adam"),
-        summary="A step of Adam for lists of parameters, these and the state in place.",
+        summary="Fused Adam step for lists of parameters, in place.",
         formula="paramsRef = paramsRef - lr * mhat / (sqrt(vhat) + eps), of gradsRef + weightDecay * paramsRef",
         parameters=(
             *(
                 Parameter(name, name, Kind.OUTPUT_LIST, meaning, c_type="const aclTensorList *")
                 for name, meaning in (
                     ("paramsRef", "the parameters"),
-                    ("gradsRef", "the gradients, replaced by what gradScaleOptional leaves of them"),
-                    ("expAvgsRef", "the means of gradients"),
-                    ("expAvgSqsRef", "the means of their squares"),
+                    ("gradsRef", "the gradients, divided by gradScaleOptional in place"),
+                    ("expAvgsRef", "the first moments"),
+                    ("expAvgSqsRef", "the second moments"),
                 )
             ),
             Parameter(
                 _LARGEST,
                 _LARGEST,
                 Kind.OUTPUT_LIST,
-                "the largest expAvgSqsRef so far, with amsgrad",
+                "the running maxima of expAvgSqsRef, with amsgrad",
                 c_type="const aclTensorList *",
                 optional=True,
             ),
-            Parameter("stateSteps", "state_steps", Kind.INPUT_LIST, "steps before this one; INT64 or FLOAT"),
-            Parameter("gradScaleOptional", "grad_scale", Kind.INPUT, "what gradients are divided by", optional=True),
-            Parameter("foundInfOptional", "found_inf", Kind.INPUT, "1: nothing is to be done", optional=True),
+            Parameter("stateSteps", "state_steps", Kind.INPUT_LIST, "the numbers of previous steps; INT64 or FLOAT"),
+            Parameter("gradScaleOptional", "grad_scale", Kind.INPUT, "the divisor of the gradients", optional=True),
+            Parameter("foundInfOptional", "found_inf", Kind.INPUT, "1: skip the step", optional=True),
             *(
                 Parameter(name, name, Kind.DOUBLE, meaning)
                 for name, meaning in (
                     ("lr", "the learning rate"),
-                    ("beta1", "how much of expAvgsRef stays"),
-                    ("beta2", "how much of expAvgSqsRef stays"),
-                    ("weightDecay", "how much of the parameters is added to their gradients"),
-                    ("eps", "what is added to the denominator"),
+                    ("beta1", "the decay rate of expAvgsRef"),
+                    ("beta2", "the decay rate of expAvgSqsRef"),
+                    ("weightDecay", "the weight decay"),
+                    ("eps", "the term added to the denominator for stability"),
                 )
             ),
-            Parameter("amsgrad", "amsgrad", Kind.BOOL, "divide by the largest expAvgSqsRef so far"),
-            Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
+            Parameter("amsgrad", "amsgrad", Kind.BOOL, "whether to divide by the running maxima of expAvgSqsRef"),
+            Parameter("maximize", "maximize", Kind.BOOL, "whether to maximize"),
         ),
         support=support(FLOATING, CLASS_950),
         checks=(
@@ -415,25 +420,27 @@ OPERATORS = (
     Operator(
         name="fused_sgd",
         function=camel("fused_sgd"),
-        summary="A step of gradient descent for lists of parameters, these and the momentum in place.",
+        summary="Fused SGD step for lists of parameters, in place.",
         formula="v = momentum * v + (1 - dampening) * (gradsRef + weightDecay * paramsRef), paramsRef -= lr * v",
         parameters=(
             *(
                 Parameter(name, name, Kind.OUTPUT_LIST, meaning, optional, "const aclTensorList *")
                 for name, meaning, optional in (
                     ("paramsRef", "the parameters", False),
-                    ("gradsRef", "the gradients, replaced by what gradScaleOptional leaves of them", False),
-                    (_BUFFERS, "the momentum; null or none: without", True),
+                    ("gradsRef", "the gradients, divided by gradScaleOptional in place", False),
+                    (_BUFFERS, "the momentum buffers; null or empty: no momentum", True),
                 )
             ),
-            optional_in(_SCALE, "what gradients are divided by"),
-            _number("weightDecay", "how much of the parameters is added to their gradients"),
-            _number("momentum", "how much of the momentum stays"),
+            optional_in(_SCALE, "the divisor of the gradients"),
+            _number("weightDecay", "the weight decay"),
+            _number("momentum", "the momentum factor"),
             _number("lr", "the learning rate"),
-            _number("dampening", "how much less of the gradient is added to the momentum"),
-            Parameter("nesterov", "nesterov", Kind.BOOL, "go on by the momentum after the step"),
-            Parameter("maximize", "maximize", Kind.BOOL, "go up the gradient"),
-            Parameter("isFirstStep", "is_first_step", Kind.BOOL, "the momentum begins as the gradient"),
+            _number("dampening", "the dampening of the momentum"),
+            Parameter("nesterov", "nesterov", Kind.BOOL, "whether to use Nesterov momentum"),
+            Parameter("maximize", "maximize", Kind.BOOL, "whether to maximize"),
+            Parameter(
+                "isFirstStep", "is_first_step", Kind.BOOL, "whether to initialize the momentum with the gradient"
+            ),
         ),
         support=support(FLOATING, MODERN),
         checks=(
@@ -461,19 +468,22 @@ OPERATORS = (
     Operator(
         name="amp_update_scale",
         function=camel("amp_update_scale"),
-        summary="The scale of losses for the next step, less after infinite gradients, more after many finite ones.",
+        summary="Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.",
         formula="updatedScale = currentScale * backoffFactor if foundInf, * growthFactor after growthInterval steps",
         parameters=(
-            tensor_in("currentScale", "the scale of this step"),
-            tensor_in("growthTracker", "steps since it changed; INT32"),
-            tensor_in("foundInf", "not 0 if a gradient was not finite"),
-            Parameter("growthFactor", "growth_factor", Kind.DOUBLE, "how much more"),
-            Parameter("backoffFactor", "backoff_factor", Kind.DOUBLE, "how much less"),
+            tensor_in("currentScale", "the current loss scale"),
+            tensor_in("growthTracker", "the number of finite steps since the last change; INT32"),
+            tensor_in("foundInf", "nonzero if a gradient was not finite"),
+            Parameter("growthFactor", "growth_factor", Kind.DOUBLE, "the growth factor"),
+            Parameter("backoffFactor", "backoff_factor", Kind.DOUBLE, "the backoff factor"),
             Parameter(
-                "growthInterval", "growth_interval", Kind.INT64, "consecutive finite steps before the scale grows"
+                "growthInterval",
+                "growth_interval",
+                Kind.INT64,
+                "the number of consecutive finite steps before the scale grows",
             ),
-            tensor_out("updatedScale", "the scale of the next step", const=True),
-            tensor_out("updatedGrowthTracker", "steps since it changed; INT32", const=True),
+            tensor_out("updatedScale", "the updated loss scale", const=True),
+            tensor_out("updatedGrowthTracker", "the number of finite steps since the last change; INT32", const=True),
         ),
         support=support(FLOATING, MODERN),
         checks=(

@@ -59,11 +59,11 @@ def _array(name: str, snake: str, meaning: str) -> Parameter:
     return Parameter(name, snake, Kind.INT_ARRAY, meaning)
 
 
-_KERNEL = _array("kernelSize", "kernel_size", "the windows' extents, or one number for all")
-_STRIDE = _array("stride", "stride", "steps from window to window; none for the windows' size")
-_PADDING = _array("padding", "padding", "elements around the plane")
-_DILATION = _array("dilation", "dilation", "steps from element to element of a window")
-_CEIL = Parameter("ceilMode", "ceil_mode", Kind.BOOL, "true if a last window may begin inside and end outside")
+_KERNEL = _array("kernelSize", "kernel_size", "the kernel size, or one number for all dimensions")
+_STRIDE = _array("stride", "stride", "the strides; empty: the kernel size")
+_PADDING = _array("padding", "padding", "the padding around the plane")
+_DILATION = _array("dilation", "dilation", "the spacing between the elements of a window")
+_CEIL = Parameter("ceilMode", "ceil_mode", Kind.BOOL, "whether to round the output size up")
 _CHANNELS_LAST = (Format.FORMAT_NHWC, Format.FORMAT_NDHWC)
 _PLANES = (Format.FORMAT_NCL, Format.FORMAT_NCHW)
 _BOTH_INDICES = (D.INT32, D.INT64)
@@ -516,14 +516,14 @@ _DX = Parameter("gradInput", "grad_input", Kind.OUTPUT, "the gradient of self")
 _SIZE = _array("outputSize", "output_size", "how many, along each dimension")
 #: Functions that use the format to determine the channel dimension.
 _BY_FORMAT = ("max_pool2d_with_indices", "max_pool2d_with_indices_backward", "max_pool3d_with_argmax")
-_INDICES = Parameter("indices", "indices", Kind.OUTPUT, "the index in the plane of each")
+_INDICES = Parameter("indices", "indices", Kind.OUTPUT, "the index of each maximum in its plane")
 _AVERAGE = (
     _KERNEL,
     _STRIDE,
     _PADDING,
     _CEIL,
-    Parameter("countIncludePad", "count_include_pad", Kind.BOOL, "true if padding counts in the mean"),
-    Parameter("divisorOverride", "divisor_override", Kind.INT64, "what sums are divided by; 0 for the windows' sizes"),
+    Parameter("countIncludePad", "count_include_pad", Kind.BOOL, "whether to include padding in the mean"),
+    Parameter("divisorOverride", "divisor_override", Kind.INT64, "the divisor of the sums; 0: the window sizes"),
     CUBE,
 )
 
@@ -553,16 +553,16 @@ OPERATORS = (
     Operator(
         name="max_pool",
         function="aclnnMaxPool",
-        summary="The largest element of each window.",
+        summary="Max pooling.",
         formula="of each window",
         parameters=(
             _X,
-            _array("kernelShape", "kernel_shape", "the windows' extents, or one number for both"),
-            _array("strides", "strides", "steps from window to window; none for 1"),
+            _array("kernelShape", "kernel_shape", "the kernel size, or one number for both dimensions"),
+            _array("strides", "strides", "the strides; empty: 1"),
             Parameter("autoPad", "auto_pad", Kind.INT64, "0"),
-            _array("pads", "pads", "elements above and left of the plane, then below and right; or the same"),
+            _array("pads", "pads", "the padding: top, left, bottom, right, or one number for all"),
             _array("dilations", "dilations", "1"),
-            Parameter("ceilMode", "ceil_mode", Kind.INT64, "not 0 if a last window may begin inside and end outside"),
+            Parameter("ceilMode", "ceil_mode", Kind.INT64, "nonzero: round the output size up"),
             tensor_out(),
         ),
         support=_PLANE_TYPES,
@@ -591,7 +591,7 @@ OPERATORS = (
     ),
     _operator(
         "max_pool2d_with_indices",
-        "The largest element of each window, and its index in the plane.",
+        "Max pooling with the indices of the maxima in the plane.",
         (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
             _INDICES,
@@ -604,7 +604,7 @@ OPERATORS = (
         "max_pool2d_with_indices_backward",
         "Gradient of max pooling with respect to its input.",
         (
-            *(_DY, _X, tensor_in("indices", "those that the forward function wrote")),
+            *(_DY, _X, tensor_in("indices", "the indices that the forward function wrote")),
             *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
         ),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
@@ -616,14 +616,14 @@ OPERATORS = (
     ),
     _operator(
         "max_pool2d_with_mask",
-        "The largest element of each window, and which of the window's it is.",
+        "Max pooling with a mask of the maxima.",
         (
             *(_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out()),
             Parameter(
                 "indices",
                 "indices",
                 Kind.OUTPUT,
-                "for the gradient: of each place of a window words, whose bits are those of 16 channels",
+                "a mask for the gradient: for each kernel element, words of one bit for each of 16 channels",
             ),
         ),
         (_SIZES, *_UNDILATED, _pooled("out"), rule("room for the mask: indices", _mask)),
@@ -637,7 +637,7 @@ OPERATORS = (
         "max_pool2d_with_mask_backward",
         "Gradient of max pooling with a mask with respect to its input.",
         (
-            *(_DY, _X, tensor_in("indices", "what the forward function wrote")),
+            *(_DY, _X, tensor_in("indices", "the mask that the forward function wrote")),
             *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
         ),
         (
@@ -653,7 +653,7 @@ OPERATORS = (
     ),
     _operator(
         "max_pool3d_with_argmax",
-        "The largest element of each window of a volume, and its index in it.",
+        "Max pooling of volumes with the indices of the maxima in the volume.",
         (_X, _KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, tensor_out(), _INDICES),
         (*_BEFORE_950, _SIZES, *_UNDILATED, _pooled("out", "indices")),
         ("self",),
@@ -665,7 +665,7 @@ OPERATORS = (
         "max_pool3d_with_argmax_backward",
         "Gradient of max pooling of volumes with respect to its input.",
         (
-            *(_DY, _X, tensor_in("indices", "those that the forward function wrote")),
+            *(_DY, _X, tensor_in("indices", "the indices that the forward function wrote")),
             *(_KERNEL, _STRIDE, _PADDING, _DILATION, _CEIL, _DX),
         ),
         (_SIZES, _pooled("gradOutput", "indices"), same_shape("gradInput", "self")),
@@ -680,7 +680,7 @@ OPERATORS = (
         for pooling in (
             _operator(
                 f"avg_pool{rank}",
-                "The mean of each window.",
+                "Average pooling.",
                 (_X, *average, tensor_out()),
                 (_SIZES, *more, _pooled("out")),
                 ("self",),
@@ -706,7 +706,7 @@ OPERATORS = (
             ),
             _operator(
                 f"adaptive_avg_pool{rank}",
-                "Means over as many windows as are wanted, which together cover the input.",
+                "Adaptive average pooling, to a given output size.",
                 (_X, _SIZE, tensor_out()),
                 (_given_plane("out"),),
                 ("self",),
@@ -724,8 +724,8 @@ OPERATORS = (
             ),
             _operator(
                 f"adaptive_max_pool{rank}",
-                "The largest element of each of as many windows as are wanted, and its index.",
-                (_X, _SIZE, tensor_out("outputOut", "the elements"), tensor_out("indicesOut", "where they are")),
+                "Adaptive max pooling, to a given output size, with the indices of the maxima.",
+                (_X, _SIZE, tensor_out("outputOut", "the elements"), tensor_out("indicesOut", "the indices")),
                 (_given_plane("outputOut", "indicesOut"),),
                 ("self",),
                 lambda call: partial(_adaptive_maxima, plane=call["outputSize"]),
@@ -740,7 +740,7 @@ OPERATORS = (
             _operator(
                 f"adaptive_max_pool{rank}_backward",
                 "Gradient of adaptive max pooling with respect to its input.",
-                (_DY, _X, tensor_in("indices", "those that the forward function wrote"), _DX),
+                (_DY, _X, tensor_in("indices", "the indices that the forward function wrote"), _DX),
                 (
                     rule("the planes of self: gradOutput", _same_planes),
                     same_shape("indices", "gradOutput"),
