@@ -194,7 +194,7 @@ BREAKS: Mapping[str, Breaking] = {
         {name: T(D.BF16, (N,) if name == SINK else (1, KV, 2, E))}, "ACL_FLOAT16"
     ),
     "not computed": lambda o, name: Break(
-        {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantised data"
+        {name: T(D.FLOAT, (2,))}, "rotary parts" if "Rope" in name else "quantized data"
     ),
     "allowed value": lambda o, name: Break(
         {name: "TND" if name == "inputLayout" else 4},
@@ -229,7 +229,7 @@ BREAKS: Mapping[str, Breaking] = {
     "lengths": lambda o, name: Break({name: (2, 6)}, "from 0 to"),
     "number of keys": lambda o, name: _broken_number(o.name),
     "padding": lambda o, name: Break({name: T(D.INT64, (2,))}, "shape [1]"),
-    "modes of dequantisation": lambda o, name: Break(_one(**{name: 9}), "from 0"),
+    "modes of dequantization": lambda o, name: Break(_one(**{name: 9}), "from 0"),
     "known mode": lambda o, name: Break({name: 5}, "0 to 4"),
     "shape of the mask": lambda o, name: Break({name: T(D.BOOL, (B, N, Q, K))}, "shape ["),
     "shape of the bias": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, Q, K))}, "shape ["),

@@ -74,7 +74,7 @@ def _cached(a: Mapping[str, Any]) -> Any:
 
 
 TILING = (
-    *("allowed value", "with a scale if quantised", "4 dimensions", "1 dimension", "heads", "beside keys"),
+    *("allowed value", "with a scale if quantized", "4 dimensions", "1 dimension", "heads", "beside keys"),
     *("pairs to turn", "columns", "whole columns", "angles", "same shape as cos", "as many elements as places"),
     *("shape of a cache", "shape of a factor", "shape is of keys", "shape is of values"),
 )
@@ -120,7 +120,7 @@ class TestLatentCaches(LibraryTests):
             "format that counts as ND": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ND"),
             "data type": lambda o, name: Break({name: T(D.FLOAT16, (KEYS,))}, "ACL_FLOAT"),
             "same data type as kv": lambda o, name: Break({name: T(D.BF16, (B, 1, S, 128))}, "ACL_FLOAT16", D.FLOAT16),
-            "with a scale if quantised": lambda o, name: Break(dtype(D.INT8, name), "without", D.FLOAT16),
+            "with a scale if quantized": lambda o, name: Break(dtype(D.INT8, name), "without", D.FLOAT16),
             "allowed value": lambda o, name: Break({name: "PA_BLK"}, "'PA_NZ'"),
             "beside keys": lambda o, name: Break({name: T(D.FLOAT16, (B, 1, 2, 128))}, "[2, 1, 3, columns]", D.FLOAT16),
             "shape of a factor": lambda o, name: Break({name: T(D.FLOAT, (7,))} | _unquantised(name), "[1, "),

@@ -277,7 +277,7 @@ QKV_TILING = {
     "shape is numbers for each token": lambda o, name: Break(shape((ROWS, 64), name), "[6, 128]"),
     "shape is one for each token": lambda o, name: Break(shape((5,), name), "[6]"),
     "shape of a cache": lambda o, name: Break(shape((2, 16, 31, 16), name), "a multiple of"),
-    "with a scale if quantised": lambda o, name: Break(
+    "with a scale if quantized": lambda o, name: Break(
         {name: T(D.INT8, (2, 8, 32, 32)), "vScaleOptional": None}
         if name == "kCache"
         else {name: T(D.FLOAT16, (2, 16, 32, 16))},

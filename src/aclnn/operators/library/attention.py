@@ -397,7 +397,7 @@ def _packed_bias(call: Call) -> str | None:
     name = _names(call).bias
     if _layout(call) != "TND" or not given(call, name) or call.arguments.get("pseType") in (SLOPES, ROOTS):
         return None
-    return f"{name}: expected slopes (pseType 2 or 3; others of packed sequences are not computed), got a tensor"
+    return f"{name}: expected slopes (pseType 2 or 3; others of packed sequences are not supported here), got a tensor"
 
 
 def _bias_dtype(call: Call) -> str | None:
@@ -422,7 +422,7 @@ def _gradient_dtype(call: Call, name: str) -> str | None:
 
 
 def _absent(call: Call, name: str) -> str | None:
-    return "expected none (not computed here), got a tensor" if given(call, name) else None
+    return "expected none (not supported here), got a tensor" if given(call, name) else None
 
 
 def _has_ropes(call: Call) -> bool:
@@ -468,7 +468,7 @@ def _not_beside_ropes(call: Call, name: str) -> str | None:
 
 def _mode_beside_ropes(call: Call) -> str | None:
     got = call["sparseMode"]
-    return f"sparseMode: expected another mode beside {_ROPE}, got {got}" if got == SHORT_PREFIX else None
+    return f"sparseMode: expected another mode with {_ROPE}, got {got}" if got == SHORT_PREFIX else None
 
 
 def _keep_beside_ropes(call: Call) -> str | None:
@@ -576,39 +576,43 @@ the statistics."""
 
 
 def _text(name: str) -> Parameter:
-    return Parameter(name, name, Kind.STRING, '"same_as_input": statistics of packed sequences lie so', optional=True)
+    return Parameter(
+        name, name, Kind.STRING, '"same_as_input": statistics of packed sequences have the input layout', optional=True
+    )
 
 
 def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
     """Return the parameters between a function's optional inputs and its outputs."""
     everything = _ALL_IN_ONE in has
-    ends = (_array(_QUERIES, "where sequences of queries end"), _array(_KEYS, "where sequences of keys end"))
+    ends = (_array(_QUERIES, "the ends of the query sequences"), _array(_KEYS, "the ends of the key sequences"))
     starts = (
-        _array("qStartIdxOptional", "the place of the first query in the whole sequence"),
-        _array("kvStartIdxOptional", "the place of the first key"),
+        _array("qStartIdxOptional", "the index of the first query in the whole sequence"),
+        _array("kvStartIdxOptional", "the index of the first key"),
     )
     bias_type = attribute(
-        "pseType", Kind.INT64, "0: bias after scale, 1: before, 2: slopes of distances, 3: of their roots"
+        "pseType",
+        Kind.INT64,
+        "0: bias after scaling, 1: before, 2: slopes of ALiBi distances, 3: of their square roots",
     )
     seeds = (
-        attribute("seed", Kind.INT64, "of a dropout without a mask"),
-        attribute("offset", Kind.INT64, "another stream of it"),
+        attribute("seed", Kind.INT64, "the seed of a dropout without a mask"),
+        attribute("offset", Kind.INT64, "the offset of the random stream"),
     )
     out_dtype = attribute("outDtype", Kind.INT64, "ignored")
     text, forward = _text(layout), layout == "softmaxOutLayout"
     return (
-        _array("prefixOptional", "columns that are never masked, for each sample (sparseMode 6)"),
+        _array("prefixOptional", "the number of prefix columns that are never masked, per sample (sparseMode 6)"),
         *(ends if everything or _PACKED in has else ()),
         *(starts if everything or _STARTS in has else ()),
-        attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
-        attribute("keepProb", Kind.DOUBLE, "of a share to be kept"),
-        attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
-        attribute("nextTokens", Kind.INT64, "keys after it"),
-        attribute("headNum", Kind.INT64, "heads of query"),
+        attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
+        attribute("keepProb", Kind.DOUBLE, "the probability of keeping an attention weight"),
+        attribute("preTokens", Kind.INT64, "the number of keys before a query that it attends to"),
+        attribute("nextTokens", Kind.INT64, "the number of keys after a query that it attends to"),
+        attribute("headNum", Kind.INT64, "the number of query heads"),
         attribute("inputLayout", Kind.STRING, f"the dimensions: {listing(LAYOUTS)}"),
         *((text,) if everything and not forward else ()),
         attribute("innerPrecise", Kind.INT64, "ignored"),
-        attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 8"),
+        attribute("sparseMode", Kind.INT64, "the mask mode, 0 to 8"),
         *((out_dtype,) if everything and forward else ()),
         *((bias_type,) if everything or _STARTS in has else ()),
         *((text,) if (everything and forward) or _TEXT in has else ()),
@@ -618,9 +622,9 @@ def _attributes(has: Collection[str], layout: str) -> tuple[Parameter, ...]:
 
 
 _MASKS = (
-    _tensor("dropMaskOptional", "a bit for each score, 1 where its share is kept: UINT8", True),
+    _tensor("dropMaskOptional", "the dropout mask, one bit per score, 1 to keep: UINT8", True),
     _tensor("paddingMaskOptional", "ignored", True),
-    _tensor("attenMaskOptional", "nonzero where a score is masked, BOOL or UINT8", True),
+    _tensor("attenMaskOptional", "the attention mask, nonzero to mask a score: BOOL or UINT8", True),
 )
 
 
@@ -629,12 +633,12 @@ def _nulls(names: Sequence[str]) -> tuple[Parameter, ...]:
 
 
 def _sink(name: str) -> Parameter:
-    return _tensor(name, "a score for each head that takes part and adds nothing", True)
+    return _tensor(name, "an extra score per head in the softmax, without a value", True)
 
 
 def _ropes(has: Collection[str], names: _Names) -> tuple[tuple[Parameter, ...], tuple[Parameter, ...]]:
     of = {_ROPE: "q", names.rope: "k"}
-    query, key = (_tensor(name, f"what is beside {beside} in each head: BF16", True) for name, beside in of.items())
+    query, key = (_tensor(name, f"the rotary part of {beside} in each head: BF16", True) for name, beside in of.items())
     return ((query,), (key,)) if _ROPES in has else ((), ())
 
 
@@ -652,8 +656,8 @@ def _score(name: str, has: Collection[str]) -> Operator:
         *(_nulls(_ABSENT[:5]) if everything else ()),
         *((_sink("sinkOptional"),) if everything or _SINK in has else ()),
         *_attributes(has, "softmaxOutLayout"),
-        _tensor("softmaxMaxOut", "the largest score of each query, eight times: FLOAT", kind=Kind.OUTPUT),
-        _tensor("softmaxSumOut", "the sum of e^(score - largest), eight times: FLOAT", kind=Kind.OUTPUT),
+        _tensor("softmaxMaxOut", "the maximum score of each query, repeated eight times: FLOAT", kind=Kind.OUTPUT),
+        _tensor("softmaxSumOut", "the sum of e^(score - maximum), repeated eight times: FLOAT", kind=Kind.OUTPUT),
         _tensor("softmaxOutOut", "not written", True, Kind.OUTPUT),
         _tensor("attentionOutOut", "the attention", kind=Kind.OUTPUT),
     )
@@ -662,7 +666,7 @@ def _score(name: str, has: Collection[str]) -> Operator:
 
 def _gradient(name: str, has: Collection[str]) -> Operator:
     everything = _ALL_IN_ONE in has
-    meaning = "the gradient for what is beside" if _ROPES in has else "not written"
+    meaning = "the gradient with respect to the rotary part" if _ROPES in has else "not written"
     ropes = tuple((_tensor(name, meaning, True, Kind.OUTPUT),) for name in _ROPE_GRADIENTS)
     query_rope, key_rope = _ropes(has, _BACKWARD)
     dq_rope, dk_rope = ropes if _ROPES in has else ((), ())
@@ -672,27 +676,33 @@ def _gradient(name: str, has: Collection[str]) -> Operator:
         _tensor("keyIn", "k"),
         *key_rope,
         _tensor("value", "v"),
-        _tensor("dy", "the gradient of the attention"),
+        _tensor("dy", "the gradient with respect to the attention"),
         _tensor("pseShiftOptional", "the bias", True),
         *_MASKS,
-        _tensor("softmaxMaxOptional", "the largest score of each query, eight times: FLOAT"),
-        _tensor("softmaxSumOptional", "the sum of e^(score - largest), eight times: FLOAT"),
+        _tensor("softmaxMaxOptional", "the maximum score of each query, repeated eight times: FLOAT"),
+        _tensor("softmaxSumOptional", "the sum of e^(score - maximum), repeated eight times: FLOAT"),
         _tensor("softmaxInOptional", "ignored", True),
         _tensor("attentionInOptional", "the attention"),
         *((_sink("sinkInOptional"),) if everything or _SINK in has else ()),
         *(_nulls(_ABSENT) if everything else ()),
         *_attributes(has, "softmaxInLayout"),
-        _tensor("dqOut", "the gradient for q", kind=Kind.OUTPUT),
+        _tensor("dqOut", "the gradient with respect to query", kind=Kind.OUTPUT),
         *dq_rope,
-        _tensor("dkOut", "the gradient for k", kind=Kind.OUTPUT),
+        _tensor("dkOut", "the gradient with respect to key", kind=Kind.OUTPUT),
         *dk_rope,
-        _tensor("dvOut", "the gradient for v", kind=Kind.OUTPUT),
+        _tensor("dvOut", "the gradient with respect to value", kind=Kind.OUTPUT),
         *((each for rope in ropes for each in rope) if everything else ()),
-        _tensor("dpseOut", "the gradient for the bias, where that is no slope", True, Kind.OUTPUT),
-        *((_tensor("dsinkOut", "the gradient for the sink", True, Kind.OUTPUT),) if everything or _SINK in has else ()),
+        _tensor("dpseOut", "the gradient with respect to the bias, unless that contains slopes", True, Kind.OUTPUT),
+        *(
+            (_tensor("dsinkOut", "the gradient with respect to the sink", True, Kind.OUTPUT),)
+            if everything or _SINK in has
+            else ()
+        ),
         *((_text("softmaxInLayout"),) if _TEXT_LAST in has else ()),
     )
-    return _operator(name, "Gradients of attention.", _BACKWARD, parameters, _backward_work, everything)
+    return _operator(
+        name, "Gradients of scaled dot-product attention.", _BACKWARD, parameters, _backward_work, everything
+    )
 
 
 def _operator(

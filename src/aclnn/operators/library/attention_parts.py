@@ -206,23 +206,23 @@ def _ring(name: str, *layout: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Put together attention over two parts of the keys.",
+        summary="Merge attention over two parts of the keys.",
         formula="m = max(prevSoftmaxMax, curSoftmaxMax), p = prevSoftmaxSum * e^(prevSoftmaxMax - m), "
         "c = curSoftmaxSum * e^(curSoftmaxMax - m), attnOutOut = (prevAttnOut * p + curAttnOut * c) / (p + c), "
         "softmaxMaxOut = m, softmaxSumOut = p + c",
         parameters=(
             tensor_in("prevAttnOut", "(S, B, H), or (T, N, D)"),
             tensor_in("prevSoftmaxMax", "(B, N, S, 8), or (T, N, 8); FLOAT"),
-            tensor_in("prevSoftmaxSum", "the same"),
+            tensor_in("prevSoftmaxSum", "as prevSoftmaxMax"),
             tensor_in("curAttnOut", "as prevAttnOut"),
             tensor_in("curSoftmaxMax", "as prevSoftmaxMax"),
-            tensor_in("curSoftmaxSum", "the same"),
-            optional_in(_LENGTHS, "where the sequences of TND begin and end, from 0 to T; INT64"),
+            tensor_in("curSoftmaxSum", "as prevSoftmaxMax"),
+            optional_in(_LENGTHS, "the cumulative ends of the sequences of TND, beginning with 0; INT64"),
             attribute(_LAYOUT, Kind.STRING, "SBH or TND"),
             *layout,
             tensor_out("attnOutOut", "as prevAttnOut", const=True),
             tensor_out("softmaxMaxOut", "as prevSoftmaxMax", const=True),
-            tensor_out("softmaxSumOut", "the same", const=True),
+            tensor_out("softmaxSumOut", "as prevSoftmaxMax", const=True),
         ),
         support=support(FLOATING, MODERN),
         checks=(
@@ -255,24 +255,28 @@ OPERATORS = (
     _ring("ring_attention_update"),
     _ring(
         "ring_attention_update_v2",
-        attribute(_SOFTMAX_LAYOUT, Kind.STRING, "of TND, TND: maxima and sums lie so too, else by heads"),
+        attribute(
+            _SOFTMAX_LAYOUT,
+            Kind.STRING,
+            "with layout TND: TND if maxima and sums have that layout too, otherwise they are grouped by head",
+        ),
     ),
     Operator(
         name="attention_update",
         function=camel("attention_update"),
-        summary="Put together attention over any number of parts of the keys.",
+        summary="Merge attention over any number of parts of the keys.",
         formula="l = ln(sum of e^lse), out = sum of localOut * e^(lse - l), lseOut = l",
         parameters=(
             Parameter(
                 "lse",
                 "lse",
                 Kind.INPUT_LIST,
-                "of each row, the log of its sum of exponentials, infinity for no share",
+                "the log-sum-exp of each row; infinite for rows without contribution",
             ),
             Parameter("localOut", "local_out", Kind.INPUT_LIST, "(rows, columns) each"),
-            attribute("updateType", Kind.INT64, "1: lseOut is written too, else 0"),
+            attribute("updateType", Kind.INT64, "1: write lseOut, 0: do not"),
             tensor_out("out", "(rows, columns)"),
-            tensor_out("lseOut", "of each row; null with updateType 0", optional=True),
+            tensor_out("lseOut", "the log-sum-exp of each row; null with updateType 0", optional=True),
         ),
         support=support(FLOATING, MODERN),
         checks=(

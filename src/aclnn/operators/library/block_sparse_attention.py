@@ -246,15 +246,17 @@ def _kernel(*attention: str) -> tuple[Check, ...]:
 
 _IN = (
     tensor_in("query", "(T, N, D) or (B, N, S, D)"),
-    tensor_in("key", "alike, with a divisor of the heads"),
+    tensor_in("key", "as query, with a number of heads that divides query's"),
     tensor_in("value", "as key"),
 )
 _MASKS_IN = (
-    optional_in(_MASK, "nonzero where queries see a block of keys, (B, N, blocks of queries, blocks of keys); INT8"),
+    optional_in(
+        _MASK, "the block mask, nonzero where queries attend to a block of keys, (B, N, query blocks, key blocks); INT8"
+    ),
     optional_in("attenMaskOptional", "null"),
 )
 _ARRAYS = (
-    Parameter(_BLOCK, _BLOCK, Kind.INT_ARRAY, "queries and keys of a block", optional=True),
+    Parameter(_BLOCK, _BLOCK, Kind.INT_ARRAY, "the numbers of queries and keys of a block", optional=True),
     *(
         Parameter(name, name, Kind.INT_ARRAY, f"{of} of each sample; needed with TND", optional=True)
         for name, of in zip(_LENGTHS, ("queries", "keys"), strict=True)
@@ -262,36 +264,36 @@ _ARRAYS = (
 )
 _LAYOUTS_IN = (
     attribute(_LAYOUTS[0], Kind.STRING, "TND or BNSD"),
-    attribute(_LAYOUTS[1], Kind.STRING, "the same"),
+    attribute(_LAYOUTS[1], Kind.STRING, "TND or BNSD"),
 )
-_TYPE_OF_MASK = attribute("maskType", Kind.INT64, "0: there is no attenMaskOptional")
-_SCALE = attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with")
+_TYPE_OF_MASK = attribute("maskType", Kind.INT64, "0: no attenMaskOptional")
+_SCALE = attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores")
 _AROUND = (
     attribute("preTokens", Kind.INT64, "ignored"),
     attribute("nextTokens", Kind.INT64, "ignored"),
 )
-_FORMULA = "softmax(scaleValue * query @ key.T, where blockSparseMaskOptional is) @ value"
+_FORMULA = "softmax(scaleValue * query @ key.T, masked by blockSparseMaskOptional) @ value"
 
 OPERATORS = (
     declared(
         "block_sparse_attention",
         f"attentionOut = {_FORMULA}",
-        "Attention whose scores a mask of blocks chooses.",
+        "Block-sparse attention.",
         (
             *_IN,
             *_MASKS_IN,
             *_ARRAYS,
             optional_in("blockTableOptional", "null"),
             *_LAYOUTS_IN,
-            attribute("numKeyValueHeads", Kind.INT64, "the heads of key"),
+            attribute("numKeyValueHeads", Kind.INT64, "the number of key heads"),
             _TYPE_OF_MASK,
             _SCALE,
-            attribute("innerPrecise", Kind.INT64, "0, 1 with FLOAT16, or 4: always computed in float32 here"),
-            attribute("blockSize", Kind.INT64, "ignored: there are no pages"),
+            attribute("innerPrecise", Kind.INT64, "0, 1 with FLOAT16, or 4; always computed in float32 here"),
+            attribute("blockSize", Kind.INT64, "ignored: keys are not paged"),
             *_AROUND,
-            attribute(_LSE_FLAG, Kind.INT64, "1: softmaxLseOptional is written, 0: it is not"),
+            attribute(_LSE_FLAG, Kind.INT64, "1: write softmaxLseOptional, 0: do not"),
             tensor_out("attentionOut", "as query"),
-            tensor_out(_LSE, "log of the sum of e^score, (T, N, 1) or (B, N, S, 1); FLOAT", optional=True),
+            tensor_out(_LSE, "the log-sum-exp of the scores, (T, N, 1) or (B, N, S, 1); FLOAT", optional=True),
         ),
         (
             present("query", "key", "value", *_LAYOUTS, _BLOCK, "attentionOut"),
@@ -325,16 +327,16 @@ OPERATORS = (
     declared(
         "block_sparse_attention_grad",
         f"gradients of {_FORMULA}",
-        "Gradients of attention whose scores a mask of blocks chooses.",
+        "Gradients of block-sparse attention.",
         (
-            tensor_in("dout", "the gradient of the attention"),
+            tensor_in("dout", "the gradient with respect to the attention"),
             *_IN,
-            tensor_in("attentionOut", "the attention"),
-            tensor_in("softmaxLse", "log of the sum of e^score, (T, N, 1) or (B, N, S, 1); FLOAT"),
+            tensor_in("attentionOut", "the attention that the forward function wrote"),
+            tensor_in("softmaxLse", "the log-sum-exp of the scores, (T, N, 1) or (B, N, S, 1); FLOAT"),
             *_MASKS_IN,
             *_ARRAYS,
             *_LAYOUTS_IN,
-            attribute("numKeyValueHeads", Kind.INT64, "ignored: key has them"),
+            attribute("numKeyValueHeads", Kind.INT64, "ignored: key determines them"),
             _TYPE_OF_MASK,
             _SCALE,
             *_AROUND,

@@ -177,13 +177,13 @@ def _backward_columns(product: Product) -> list[tuple[D, ...]]:
 
 
 _TENSORS = (
-    tensor_in("query", "of pairs (i, k), (B, H, N, M, D)"),
-    tensor_in("key1", "of pairs (i, j), (B, H, N, K, D)"),
+    tensor_in("query", "the queries of pairs (i, k), (B, H, N, M, D)"),
+    tensor_in("key1", "the keys of pairs (i, j), (B, H, N, K, D)"),
     tensor_in("value1", "as key1"),
-    tensor_in("key2", "of pairs (j, k), (B, H, K, M, D)"),
+    tensor_in("key2", "the keys of pairs (j, k), (B, H, K, M, D)"),
     tensor_in("value2", "as key2"),
 )
-_MASK_USE = "nonzero where a path takes no part, (B, 1, N, 1, K){}; BOOL or UINT8"
+_MASK_USE = "the mask, nonzero to exclude a path, (B, 1, N, 1, K){}; BOOL or UINT8"
 _OF_MASK = dtype_in({D.BOOL, D.UINT8}, _MASK)
 _ROWS = shape_is("of rows and paths", _mask_shape, _MASK)
 _ROWS_OR_SCORES = each("of rows and paths, or of scores", (_MASK,), _mask_or_scores)
@@ -194,14 +194,14 @@ OPERATORS = (
     Operator(
         name="fused_floyd_attention",
         function=camel("fused_floyd_attention"),
-        summary="Attention of pairs by paths of two.",
+        summary="Floyd attention: pairs attend over intermediate elements.",
         formula=f"attentionOutOut[i, k] = sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(
             *_TENSORS,
             optional_in(_MASK, _MASK_USE.format(" or (B, H, N, M, K)")),
-            attribute("scaleValueOptional", Kind.DOUBLE, "what scores are multiplied with"),
-            tensor_out(_FORWARD_OUTPUTS[0], "the largest score, (B, H, N, M, 8); FLOAT", const=True),
-            tensor_out(_FORWARD_OUTPUTS[1], "the sum of e^(score - largest), alike; FLOAT", const=True),
+            attribute("scaleValueOptional", Kind.DOUBLE, "the scale factor of the scores"),
+            tensor_out(_FORWARD_OUTPUTS[0], "the maximum score, (B, H, N, M, 8); FLOAT", const=True),
+            tensor_out(_FORWARD_OUTPUTS[1], "the sum of e^(score - maximum), in the same shape; FLOAT", const=True),
             tensor_out(_FORWARD_OUTPUTS[2], "as query", const=True),
         ),
         support=support(_HALVES, A2_CLASS),
@@ -221,16 +221,16 @@ OPERATORS = (
     Operator(
         name="fused_floyd_attention_grad",
         function=camel("fused_floyd_attention_grad"),
-        summary="Gradients of attention of pairs by paths of two.",
+        summary="Gradients of Floyd attention.",
         formula=f"gradients of sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(
             *_TENSORS,
             tensor_in("dy", "the gradient of the attention"),
             optional_in(_MASK, _MASK_USE.format("")),
-            tensor_in("softmaxMax", "the largest score, (B, H, N, M, 8); FLOAT"),
-            tensor_in("softmaxSum", "the sum of e^(score - largest), alike; FLOAT"),
+            tensor_in("softmaxMax", "the maximum score, (B, H, N, M, 8); FLOAT"),
+            tensor_in("softmaxSum", "the sum of e^(score - maximum), in the same shape; FLOAT"),
             tensor_in("attentionIn", "the attention"),
-            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+            attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
             *(tensor_out(out, f"the gradient of {of}", const=True) for out, of in _GRADIENTS.items()),
         ),
         support=support(_HALVES, A2_CLASS),

@@ -114,18 +114,18 @@ OPERATORS = (
     Operator(
         name="gather_pa_kv_cache",
         function=camel("gather_pa_kv_cache"),
-        summary="Take the keys and values of sequences out of caches that have blocks.",
+        summary="Gather the keys and values of sequences from paged caches.",
         formula="keyRef[token j of sequence i] = keyCache[blockTables[i, (j + seqOffsetOptional[i]) / tokens of a "
         "block], j % tokens of a block], zeros where there is no such block; valueRef alike",
         parameters=(
             tensor_in("keyCache", "(blocks, tokens, heads, numbers), or (blocks, columns, tokens, width) with PA_NZ"),
             tensor_in("valueCache", "as keyCache"),
-            tensor_in("blockTables", "the blocks of each sequence; INT32 or INT64"),
-            tensor_in(_LENGTHS, "how many tokens each sequence has, or where it begins and the last one ends"),
+            tensor_in("blockTables", "the block table of each sequence; INT32 or INT64"),
+            tensor_in(_LENGTHS, "the number of tokens of each sequence, or the cumulative starts and the final end"),
             tensor_out("keyRef", "(tokens, heads, numbers), or (tokens, numbers) with PA_NZ"),
             tensor_out("valueRef", "as keyRef"),
-            optional_in(_OFFSET, "how many tokens before its first one's block a sequence has"),
-            Parameter(_FORMAT, _FORMAT, Kind.STRING, "Norm or PA_NZ; null: Norm", optional=True),
+            optional_in(_OFFSET, "the number of tokens to skip in each sequence's blocks"),
+            Parameter(_FORMAT, _FORMAT, Kind.STRING, "the cache layout: Norm or PA_NZ; null: Norm", optional=True),
             attribute("isSeqLensCumsum", Kind.BOOL, f"{_LENGTHS} says where sequences begin and end"),
         ),
         support={product: frozenset(of[0] for of in _columns(product)) for product in MODERN},

@@ -334,9 +334,9 @@ def _columns(halves: int, further: tuple[D, ...], outputs: bool) -> Callable[[Pr
 def _index_tensors(names: _Names) -> tuple[Parameter, ...]:
     query, key, weights = names.indexer
     return (
-        tensor_in(query, "of the indexer, (B, S, N, 128), or (T, N, 128) with TND"),
-        tensor_in(key, "of the indexer, (B, S, 1, 128), or (T, 1, 128) with TND"),
-        tensor_in(weights, "of the indexer's heads, as queries without elements; also FLOAT"),
+        tensor_in(query, "the indexer's queries, (B, S, N, 128), or (T, N, 128) with TND"),
+        tensor_in(key, "the indexer's keys, (B, S, 1, 128), or (T, 1, 128) with TND"),
+        tensor_in(weights, "the weights of the indexer's heads, shaped as queries without elements; also FLOAT"),
     )
 
 
@@ -349,7 +349,7 @@ def _lengths(names: _Names) -> tuple[Parameter, ...]:
 
 
 _MASK = (
-    attribute("sparseMode", Kind.INT64, "3: a query sees keys up to its own, the last with the last"),
+    attribute("sparseMode", Kind.INT64, "3: causal, aligned at the last query and key"),
     attribute("preTokens", Kind.INT64, "ignored"),
     attribute("nextTokens", Kind.INT64, "ignored"),
 )
@@ -358,34 +358,38 @@ _MASK = (
 def _gradients(name: str, names: _Names, has_sinks: bool = False) -> Operator:
     """Declare the loss and its gradients: for all keys, or for chosen ones, with or without sinks."""
     is_dense = names is _DENSE
-    sinks = (optional_in(_SINKS, "a score for each head of attention; FLOAT"),) if has_sinks else ()
+    sinks = (
+        (optional_in(_SINKS, "an extra score per attention head in the softmax, without a value; FLOAT"),)
+        if has_sinks
+        else ()
+    )
     beside = "(B, S, N, 64), or (T, N, 64) with TND"
     keys = "as query, with as many heads" if is_dense else "as query, with one head"
     statistic = "(B, N, S, 1), or (N, T, 1) with TND" if is_dense else "(B, 1, S, N), or (1, T, N) with TND"
     elements, further = (128, _INDEX_STATISTICS) if is_dense else (512, ())
-    numbers = () if is_dense else (tensor_in("sparseIndices", "numbers of keys, up to the first below 0; INT32"),)
+    numbers = () if is_dense else (tensor_in("sparseIndices", "the key indices, terminated by a negative one; INT32"),)
     inputs = ("query", "key", *names.indexer, *(each.name for each in numbers), *_STATISTICS, *further)
     others = (*(D.INT32 for _ in numbers), *(D.FLOAT for _ in (*_STATISTICS, *further)))
     of_sinks = shape_is("one for each head of query", lambda call: call["query"].shape[-2:-1], _SINKS)
     return Operator(
         name=name,
         function=camel(name).replace("Kl", "KL"),
-        summary=f"Loss and gradients of an indexer of {'all' if is_dense else 'chosen'} keys.",
+        summary=f"Loss and gradients of an indexer of {'all' if is_dense else 'selected'} keys.",
         formula="loss = sum of p * ln(p / q), p = mean of softmax(scaleValue * query @ key.T) over heads, "
         f"q = softmax(sum over heads of {names.indexer[2]} * relu(queryIndex @ keyIndex.T))",
         parameters=(
-            tensor_in("query", f"of attention, (B, S, N, {elements}), or (T, N, {elements}) with TND"),
-            tensor_in("key", f"of attention, {keys}"),
+            tensor_in("query", f"the queries of attention, (B, S, N, {elements}), or (T, N, {elements}) with TND"),
+            tensor_in("key", f"the keys of attention, {keys}"),
             *_index_tensors(names),
             *numbers,
-            tensor_in(_STATISTICS[0], f"the largest score of attention, {statistic}; FLOAT"),
-            tensor_in(_STATISTICS[1], "its sum of e^(score - largest), alike; FLOAT"),
-            *(tensor_in(each, "of the indexer, (B, 1, S), or (1, T) with TND; FLOAT") for each in further),
-            optional_in(names.ropes[0], f"what is beside query, {beside}"),
-            optional_in(names.ropes[1], "what is beside key"),
+            tensor_in(_STATISTICS[0], f"the maximum score of attention, {statistic}; FLOAT"),
+            tensor_in(_STATISTICS[1], "the sum of e^(score - maximum) of attention, in the same shape; FLOAT"),
+            *(tensor_in(each, "the indexer's maximum score, (B, 1, S), or (1, T) with TND; FLOAT") for each in further),
+            optional_in(names.ropes[0], f"the rotary part of query, {beside}"),
+            optional_in(names.ropes[1], "the rotary part of key"),
             *_lengths(names),
             *sinks,
-            attribute("scaleValue", Kind.DOUBLE, "what scores of attention are multiplied with"),
+            attribute("scaleValue", Kind.DOUBLE, "the scale factor of attention scores"),
             attribute(names.layout, Kind.STRING, "BSND or TND; null: BSND"),
             *_MASK,
             *(() if is_dense else (attribute("deterministic", Kind.BOOL, "ignored: results always are"),)),
@@ -424,7 +428,7 @@ OPERATORS = (
     Operator(
         name="dense_lightning_indexer_softmax_lse",
         function=camel("dense_lightning_indexer_softmax_lse"),
-        summary="The largest score of an indexer for each query, and the sum of powers.",
+        summary="Maximum score of an indexer for each query, and the sum of exponentials.",
         formula="softmaxMaxOut = max of i, softmaxSumOut = sum of e^(i - softmaxMaxOut), i = sum over heads of "
         "weight * relu(queryIndex @ keyIndex.T)",
         parameters=(
@@ -433,7 +437,7 @@ OPERATORS = (
             attribute("layoutOptional", Kind.STRING, "BSND or TND; null: BSND"),
             *_MASK,
             tensor_out("softmaxMaxOut", "(B, 1, S), or (1, T) with TND; FLOAT", const=True),
-            tensor_out("softmaxSumOut", "alike; FLOAT", const=True),
+            tensor_out("softmaxSumOut", "as softmaxMaxOut; FLOAT", const=True),
         ),
         support=support(_HALVES, A2_CLASS),
         checks=generated(

@@ -294,8 +294,8 @@ def _type(call: Call, name: str, at: int) -> str | None:
 
 
 def _absent(call: Call, name: str) -> str | None:
-    what = "rotary parts" if name in _ROTARY else "quantised data"
-    return f"expected none ({what} are not computed here), got a tensor" if given(call, name) else None
+    what = "rotary parts" if name in _ROTARY else "quantized data"
+    return f"expected none ({what} are not supported here), got a tensor" if given(call, name) else None
 
 
 def _heads(call: Call) -> str | None:
@@ -593,39 +593,39 @@ def _result(name: str, meaning: str, optional: bool = False) -> Parameter:
 _UNUSED = "must be null"
 _PARAMETERS = (
     Parameter("query", "query", Kind.INPUT, "the queries, of 16 bits"),
-    Parameter("key", "key", Kind.INPUT_LIST, "the keys; of a list one tensor, or one for each sample"),
+    Parameter("key", "key", Kind.INPUT_LIST, "the keys; lists have one tensor, or one per sample"),
     Parameter("value", "value", Kind.INPUT_LIST, "the values, in the shapes of key"),
-    optional_in(_BIAS, "is added to scaled scores"),
-    optional_in(_MASK, "nonzero where a score is masked, BOOL, INT8 or UINT8"),
-    _lengths_of(_LENGTHS[0], "the queries of each sample"),
-    _lengths_of(_LENGTHS[1], "the keys of each sample"),
+    optional_in(_BIAS, "the bias, added to scaled scores"),
+    optional_in(_MASK, "the attention mask, nonzero to mask a score; BOOL, INT8 or UINT8"),
+    _lengths_of(_LENGTHS[0], "the number of queries of each sample"),
+    _lengths_of(_LENGTHS[1], "the number of keys of each sample"),
     *(optional_in(name, _UNUSED) for name in _QUANTIZED[:7]),
-    optional_in(_TABLE, "the blocks of each sample's keys, INT32"),
-    optional_in(_PADDINGS[0], "places after the last query, INT64"),
-    optional_in(_PADDINGS[1], "places after the last key, INT64"),
+    optional_in(_TABLE, "the block table: the block indices of each sample's keys, INT32"),
+    optional_in(_PADDINGS[0], "the left padding offset of queries, INT64"),
+    optional_in(_PADDINGS[1], "the left padding offset of keys, INT64"),
     *(optional_in(name, _UNUSED) for name in _QUANTIZED[7:]),
-    optional_in(_PREFIXES[0], "keys before those of every sample"),
-    optional_in(_PREFIXES[1], "their values"),
-    _lengths_of(_PREFIX_LENGTH, "how many there are"),
+    optional_in(_PREFIXES[0], "the prefix of keys that all samples share"),
+    optional_in(_PREFIXES[1], "the values of the shared prefix"),
+    _lengths_of(_PREFIX_LENGTH, "the length of the shared prefix"),
     *(optional_in(name, _UNUSED) for name in (*_ROTARY, _QUERY_SCALE)),
     optional_in(_SINK, "a score a head beside those of its keys, with a value of 0"),
     _lengths_of(_STARTS[0], "the place of the first query, where there are slopes"),
     _lengths_of(_STARTS[1], "the place of the first key"),
     attribute("numHeads", Kind.INT64, "heads of query"),
-    attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
+    attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
     attribute("preTokens", Kind.INT64, "keys before a query that it sees"),
     attribute("nextTokens", Kind.INT64, "keys after it"),
-    attribute("inputLayout", Kind.STRING, "the dimensions, such as BNSD"),
-    attribute("numKeyValueHeads", Kind.INT64, "heads of key; 0: as many"),
-    attribute("sparseMode", Kind.INT64, "which scores are masked, 0 to 4"),
+    attribute("inputLayout", Kind.STRING, "the layout, such as BNSD"),
+    attribute("numKeyValueHeads", Kind.INT64, "the number of key heads; 0: as many as query heads"),
+    attribute("sparseMode", Kind.INT64, "the mask mode, 0 to 4"),
     attribute("innerPrecise", Kind.INT64, "ignored"),
-    attribute("blockSize", Kind.INT64, "keys in a block"),
+    attribute("blockSize", Kind.INT64, "the number of keys in a block"),
     attribute(_DEQUANTIZATIONS[0], Kind.INT64, "ignored"),
-    attribute("softmaxLseFlag", Kind.BOOL, "softmaxLse is wanted"),
+    attribute("softmaxLseFlag", Kind.BOOL, "whether to write softmaxLse"),
     *(attribute(name, Kind.INT64, "ignored") for name in (*_DEQUANTIZATIONS[1:], "queryQuantMode")),
     attribute("pseType", Kind.INT64, "0: pseShiftOptional is added; 2, 3: distances times slopes, or their roots"),
     _result("attentionOut", "the attention"),
-    _result("softmaxLse", "the logarithm of each row's sum of powers, infinite without keys; FLOAT", optional=True),
+    _result("softmaxLse", "the log-sum-exp of each row, infinite without keys; FLOAT", optional=True),
 )
 
 _WANTED = "where softmaxLseFlag is set", lambda call: bool(call["softmaxLseFlag"])
@@ -674,7 +674,7 @@ def _checks(
         rule(f"shared prefixes: {', '.join(_PREFIXES)}, {_PREFIX_LENGTH}", _prefixes),
         rule("number of keys: key", _room),
         each("padding", _PADDINGS, _padding),
-        rule(f"modes of dequantisation: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
+        rule(f"modes of dequantization: {', '.join(_DEQUANTIZATIONS)}", _dequantization),
         rule("known mode: sparseMode", _known_mode),
         one_of("innerPrecise", *range(precisions)),
         rule(f"shape of the mask: {_MASK}", _mask_shape),
@@ -748,7 +748,7 @@ def _operator(
     return Operator(
         name=name,
         function=camel(name),
-        summary="Attention of inference.",
+        summary="Scaled dot-product attention for inference.",
         formula="attentionOut = softmax(scaleValue * query @ key.T + pseShift, masked) @ value",
         parameters=tuple(parameter(*each) for each in own.items()),
         support=support(_TYPES, products),
@@ -825,7 +825,7 @@ OPERATORS = (
             further_types=(each("data type of slopes", (_BIAS,), _slope_type),),
             unpaired=ACLNN_ERR_INNER_TILING_ERROR,
         ),
-        without=("several queries", "modes of dequantisation"),
+        without=("several queries", "modes of dequantization"),
         products=CLASS_950,
     ),
     _prompt(_PROMPT, *_TENSORS, _LENGTHS[0], *_SCALED, "preTokens", "nextTokens", *_LAID_OUT, "attentionOut"),

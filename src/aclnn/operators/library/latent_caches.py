@@ -279,7 +279,7 @@ def _operator(name: str, *values: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Normalise the first columns of rows, turn the others, and put both into caches.",
+        summary="RMSNorm of the first columns and rotary embedding of the others, written to caches.",
         formula="cKvOut = RMSNorm(kv[..., :Dv]) * gamma, kRopeOut = z * cos + rotate_half(z) * sin, z = the even "
         "columns of kv[..., Dv:], then the odd ones; each in its cache at index, or round(x * scale + offset)"
         + ("; with vOptional, z of RMSNorm(kv) * gamma, the other columns of which follow it" if values else ""),
@@ -288,10 +288,10 @@ def _operator(name: str, *values: Parameter) -> Operator:
             tensor_in("gamma", "(Dv)" + (", or (Dk) of keys alone" if values else "")),
             tensor_in("cos", "(B, 1, S, Dk), or (B, 1, 1, Dk)"),
             tensor_in("sin", "as cos"),
-            tensor_in("index", "B * S places, with blocks slots; with PA_BLK the first slot of each block; INT64"),
+            tensor_in("index", "B * S indices, or slots of blocks; with PA_BLK the first slot of each block; INT64"),
             tensor_out("kCacheRef", "(B, 1, N, Dk), or (blocks, tokens, 1, Dk)"),
             tensor_out("ckvCacheRef", "(B, 1, N, Dv), or (blocks, tokens, 1, Dv)"),
-            *(optional_in(of, "the scale of INT8 in a cache, of each column; FLOAT") for of in _QUANTIZATION[:2]),
+            *(optional_in(of, "the INT8 scale of a cache per column; FLOAT") for of in _QUANTIZATION[:2]),
             *(optional_in(of, "the offset, as the scale; null: 0") for of in _QUANTIZATION[2:]),
             *values,
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
@@ -300,7 +300,7 @@ def _operator(name: str, *values: Parameter) -> Operator:
                 "Norm, or of blocks PA, PA_BNSD, PA_NZ, PA_BLK_BNSD, PA_BLK_NZ; null: Norm",
                 optional=True,
             ),
-            attribute("isOutputKv", Kind.BOOL, "whether kRopeOut and cKvOut are written"),
+            attribute("isOutputKv", Kind.BOOL, "whether to write kRopeOut and cKvOut"),
             tensor_out("kRopeOut", "(B, 1, S, Dk)", const=True),
             tensor_out("cKvOut", "(B, 1, S, Dv)", const=True),
         ),
@@ -310,7 +310,7 @@ def _operator(name: str, *values: Parameter) -> Operator:
             _RESULTS,
             _types,
             one_of(_MODE, _OF_SAMPLES, *_OF_BLOCKS, *_IN_COLUMNS, None),
-            each("with a scale if quantised", _CACHES, _with_scale),
+            each("with a scale if quantized", _CACHES, _with_scale),
             dims_between(4, 4, "kv", "cos", *_CACHES),
             dims_between(1, 1, "gamma"),
             rule("heads: kv", _one_head),
@@ -338,6 +338,6 @@ OPERATORS = (
     _operator("kv_rms_norm_rope_cache"),
     _operator(
         "kv_rms_norm_rope_cache_v2",
-        optional_in(_VALUES, "values of their own, (B, N, S, Dv), before Ascend 950; null: kv has both"),
+        optional_in(_VALUES, "the values, (B, N, S, Dv), before Ascend 950; null: kv contains both"),
     ),
 )

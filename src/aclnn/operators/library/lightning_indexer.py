@@ -226,34 +226,34 @@ def _gradient_heads(call: Call) -> str | None:
 _GRADIENTS = {"dqOut": "query", "dkOut": "key", "dweightsOut": "weights"}
 
 _SPANS = (
-    optional_in(_FORWARD.lengths[0], "queries of each sample, with TND where each ends; INT32"),
-    optional_in(_FORWARD.lengths[1], "keys of each sample, with TND where each ends; INT32"),
-    optional_in("blockTableOptional", "the pages of each sample; INT32"),
+    optional_in(_FORWARD.lengths[0], "the number of queries of each sample, or their ends with TND; INT32"),
+    optional_in(_FORWARD.lengths[1], "the number of keys of each sample, or their ends with TND; INT32"),
+    optional_in("blockTableOptional", "the page table of each sample; INT32"),
 )
 _LAYOUTS = (
     attribute(_FORWARD.layouts[0], Kind.STRING, "BSND or TND; null: BSND"),
-    attribute(_FORWARD.layouts[1], Kind.STRING, "the same, or PA_BSND; null: BSND"),
+    attribute(_FORWARD.layouts[1], Kind.STRING, "BSND, TND or PA_BSND; null: BSND"),
 )
 
 OPERATORS = (
     Operator(
         name="lightning_indexer",
         function=camel("lightning_indexer"),
-        summary="Choose the keys that each query attends to.",
+        summary="Select the keys that each query attends to.",
         formula="sparseIndicesOut, sparseValuesOut = largest of sum over heads of weights * relu(query @ key.T)",
         parameters=(
             tensor_in("query", "(B, S, N, 128), or (T, N, 128) with TND"),
             tensor_in("key", "(B, S, 1, 128), (T, 1, 128) with TND, or (pages, tokens, 1, 128) with PA_BSND"),
-            tensor_in("weights", "of heads, as query without elements"),
+            tensor_in("weights", "the weights of the heads, shaped as query without elements"),
             *_SPANS,
             *_LAYOUTS,
-            attribute(_COUNT, Kind.INT64, "how many keys are chosen"),
+            attribute(_COUNT, Kind.INT64, "the number of keys to select"),
             *mask_attributes(),
             attribute("returnValues", Kind.BOOL, f"{_VALUES} is written too"),
             tensor_out(
-                "sparseIndicesOut", "numbers of keys, (…, 1, sparseCount), -1 behind the last; INT32", const=True
+                "sparseIndicesOut", "the key indices, (…, 1, sparseCount), -1 after the last; INT32", const=True
             ),
-            tensor_out(_VALUES, "their scores, -Inf behind the last", const=True, optional=True),
+            tensor_out(_VALUES, "the scores of the selected keys, -Inf after the last", const=True, optional=True),
         ),
         support=support(_HALVES, MODERN),
         checks=generated(
@@ -279,22 +279,25 @@ OPERATORS = (
     Operator(
         name="quant_lightning_indexer",
         function=camel("quant_lightning_indexer"),
-        summary="Choose the keys of 8 bits that each query attends to.",
+        summary="Select the 8-bit keys that each query attends to.",
         formula="out = largest of sum over heads of weights * relu(queryDequantScale * keyDequantScale * "
         "(query @ key.T))",
         parameters=(
             tensor_in("query", "(B, S, N, 128), or (T, N, 128) with TND; INT8, or FLOAT8_E4M3FN on Ascend 950"),
             tensor_in("key", "(B, S, 1, 128), (T, 1, 128) with TND, or (pages, tokens, 1, 128) with PA_BSND"),
-            tensor_in("weights", "of heads, as query without elements; FLOAT16, or BF16 beside FLOAT scales"),
-            tensor_in(_SCALES[0], "of each head, as query without elements; FLOAT16 or FLOAT"),
-            tensor_in(_SCALES[1], "of each key, as key without elements"),
+            tensor_in(
+                "weights",
+                "the weights of the heads, shaped as query without elements; FLOAT16, or BF16 with FLOAT scales",
+            ),
+            tensor_in(_SCALES[0], "the scales of query, shaped as query without elements; FLOAT16 or FLOAT"),
+            tensor_in(_SCALES[1], "the scales of key, shaped as key without elements"),
             *_SPANS,
-            attribute("queryQuantMode", Kind.INT64, "0: a scale for each head of a token"),
+            attribute("queryQuantMode", Kind.INT64, "0: one scale per head of a token"),
             attribute("keyQuantMode", Kind.INT64, "0"),
             *_LAYOUTS,
-            attribute(_COUNT, Kind.INT64, "how many keys are chosen"),
+            attribute(_COUNT, Kind.INT64, "the number of keys to select"),
             *mask_attributes(),
-            tensor_out("out", "numbers of keys, (…, 1, sparseCount), -1 behind the last; INT32", const=True),
+            tensor_out("out", "the key indices, (…, 1, sparseCount), -1 after the last; INT32", const=True),
         ),
         support={product: frozenset(of[0] for of in _quantized_columns(product)) for product in MODERN},
         checks=generated(
@@ -317,24 +320,24 @@ OPERATORS = (
     declared(
         "lightning_indexer_grad",
         "gradients of sum over heads of weights * relu(query @ key[sparseIndices].T)",
-        "Gradients of the scores of chosen keys.",
+        "Gradients of the scores of selected keys.",
         (
             tensor_in("query", "(B, S, N, 128), or (T, N, 128) with TND"),
             tensor_in("key", "(B, S, 1, 128), or (T, 1, 128) with TND"),
-            tensor_in("dy", "the gradient of the scores, (…, 1, sparseCount)"),
-            tensor_in("sparseIndices", "numbers of keys, (…, 1, sparseCount), -1 behind the last; INT32"),
-            tensor_in("weights", "of heads, as query without elements"),
-            optional_in(_BACKWARD.lengths[0], "with TND where queries of each sample end; INT32"),
-            optional_in(_BACKWARD.lengths[1], "with TND where keys of each sample end; INT32"),
+            tensor_in("dy", "the gradient with respect to the scores, (…, 1, sparseCount)"),
+            tensor_in("sparseIndices", "the key indices, (…, 1, sparseCount), -1 after the last; INT32"),
+            tensor_in("weights", "the weights of the heads, shaped as query without elements"),
+            optional_in(_BACKWARD.lengths[0], "the ends of each sample's queries with TND; INT32"),
+            optional_in(_BACKWARD.lengths[1], "the ends of each sample's keys with TND; INT32"),
             attribute("headNum", Kind.INT64, "ignored"),
             attribute("inputLayout", Kind.STRING, "BSND or TND; null: BSND"),
-            attribute("sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own"),
+            attribute("sparseMode", Kind.INT64, "the mask mode, 0: none, 3: causal"),
             attribute("preTokens", Kind.INT64, "ignored"),
             attribute("nextTokens", Kind.INT64, "ignored"),
             attribute("deterministic", Kind.BOOL, "ignored: results always are"),
-            tensor_out("dqOut", "the gradient of query", const=True),
-            tensor_out("dkOut", "the gradient of key", const=True),
-            tensor_out("dweightsOut", "the gradient of weights", const=True),
+            tensor_out("dqOut", "the gradient with respect to query", const=True),
+            tensor_out("dkOut", "the gradient with respect to key", const=True),
+            tensor_out("dweightsOut", "the gradient with respect to weights", const=True),
         ),
         (
             present("query", "key", "dy", "sparseIndices", "weights", *_GRADIENTS),

@@ -144,10 +144,10 @@ def _window_work(call: Call) -> Library | None:
     return Library(compute, ("x", _BIAS, *masks), ("out",))
 
 
-_MASK = tensor_in("mask", "the scores that do not count; BOOL, 1 for the first two extents broadcasts")
+_MASK = tensor_in("mask", "the mask of scores to exclude; BOOL, the first two dimensions may be 1")
 _OPTIONS = (
-    attribute("scale", Kind.DOUBLE, "the factor of scores"),
-    attribute("fixTriuMask", Kind.BOOL, "only false"),
+    attribute("scale", Kind.DOUBLE, "the factor of the scores"),
+    attribute("fixTriuMask", Kind.BOOL, "must be false"),
 )
 
 OPERATORS = (
@@ -155,7 +155,7 @@ OPERATORS = (
         "scaled_masked_softmax",
         "y = softmax(where(mask, -10000, scale * x))",
         "Softmax of scaled and masked scores.",
-        (tensor_in("x", "the scores, four dimensions"), _MASK, *_OPTIONS, tensor_out("y", "the shares")),
+        (tensor_in("x", "the scores, four dimensions"), _MASK, *_OPTIONS, tensor_out("y", "the probabilities")),
         _checks(("x",), "y"),
         _shares,
         header="scaled_masked_softmax",
@@ -168,8 +168,8 @@ OPERATORS = (
         "out = where(mask, 0, scale * y * (gradOutput - sum(gradOutput * y)))",
         "Gradient of the softmax of scaled and masked scores.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the shares, four dimensions"),
-            tensor_in("y", "the shares"),
+            tensor_in("gradOutput", "the gradient with respect to the probabilities, four dimensions"),
+            tensor_in("y", "the probabilities"),
             _MASK,
             *_OPTIONS,
             tensor_out("out", "the gradient of the scores"),
@@ -185,15 +185,15 @@ OPERATORS = (
     Operator(
         name="masked_softmax_with_rel_pos_bias",
         function=camel("masked_softmax_with_rel_pos_bias"),
-        summary="Softmax of scaled scores of windows with masks and biases added.",
+        summary="Softmax of scaled window attention scores, with masks and relative position biases.",
         formula="out = softmax(scaleValue * x + attenMaskOptional + relativePosBias)",
         parameters=(
             tensor_in("x", "the scores, (samples * windows, heads, rows, columns), or (samples, windows, heads, …)"),
             optional_in(_WINDOW_MASK, "(windows, rows, columns), (windows, 1, …) or (1, windows, 1, …)"),
             tensor_in(_BIAS, "(heads, rows, columns), or 1 before it"),
-            attribute("scaleValue", Kind.DOUBLE, "the factor of scores"),
+            attribute("scaleValue", Kind.DOUBLE, "the factor of the scores"),
             attribute("innerPrecisionMode", Kind.INT64, "ignored"),
-            tensor_out("out", "the shares", const=True),
+            tensor_out("out", "the probabilities", const=True),
         ),
         support=support(FLOATING, _WITH_WINDOWS),
         checks=generated(

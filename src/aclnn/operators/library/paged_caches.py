@@ -278,7 +278,7 @@ OPERATORS = (
     Operator(
         name="scatter_pa_kv_cache",
         function=camel("scatter_pa_kv_cache"),
-        summary="Put keys and values of tokens into the slots of caches that have blocks.",
+        summary="Write keys and values of tokens to slots of paged caches.",
         formula="keyCacheRef[slotMapping[i] / tokens of a block, slotMapping[i] % tokens of a block] = key[i], "
         "valueCacheRef alike; a slot below 0 takes nothing",
         parameters=(
@@ -290,11 +290,11 @@ OPERATORS = (
             tensor_in("slotMapping", "the slot of each token; INT32 or INT64"),
             tensor_in("value", "(tokens, heads, numbers); one number, as valueCacheRef: keys alone, before Ascend 950"),
             tensor_out("valueCacheRef", "as keyCacheRef"),
-            *(optional_in(name, "of compressed caches, which are not computed") for name in _COMPRESSED),
+            *(optional_in(name, "for compressed caches, which are not supported") for name in _COMPRESSED),
             _text(_MODE, "Norm or PA_NZ; null: Norm"),
             _text(_SCATTER, "None, or null"),
             *(
-                Parameter(name, name, Kind.INT_ARRAY, "not looked at", optional=True)
+                Parameter(name, name, Kind.INT_ARRAY, "ignored", optional=True)
                 for name in ("stridesOptional", "offsetsOptional")
             ),
         ),
@@ -314,7 +314,7 @@ OPERATORS = (
                     ACLNN_ERR_INNER_NULLPTR,
                     one_of(_MODE, "Norm", _IN_COLUMNS_MODE, "", None),
                     one_of(_SCATTER, "None", "", None),
-                    null(*_COMPRESSED, why="compressed caches are not computed"),
+                    null(*_COMPRESSED, why="compressed caches are not supported"),
                     *elsewhere(CLASS_950, rule("types that go together: value", _narrow_keys)),
                     dims_between(3, 3, "key"),
                     *_with_values(dims_between(3, 3, "value")),
@@ -335,7 +335,7 @@ OPERATORS = (
     Operator(
         name="scatter_pa_cache",
         function=camel("scatter_pa_cache"),
-        summary="Put keys of tokens into the slots of a cache that has blocks.",
+        summary="Write keys of tokens to slots of a paged cache.",
         formula="keyCacheRef[slotMapping[i] / tokens of a block, slotMapping[i] % tokens of a block] = key[i]; "
         "a slot below 0 takes nothing",
         parameters=(
@@ -343,10 +343,10 @@ OPERATORS = (
             tensor_out(_KEY_CACHE, "(blocks, tokens, heads, numbers)"),
             tensor_in(_SLOTS, "the slot of each token; INT32 or INT64"),
             *(
-                optional_in(name, "of compressed caches, which are not computed")
+                optional_in(name, "for compressed caches, which are not supported")
                 for name in ("compressLensOptional", "compressSeqOffsetOptional", "seqLensOptional")
             ),
-            _text("cacheModeOptional", "not looked at"),
+            _text("cacheModeOptional", "ignored"),
         ),
         support=dict.fromkeys(CLASS_950, frozenset((*_TYPES, *EIGHT_BITS))),
         checks=generated(
@@ -364,7 +364,7 @@ OPERATORS = (
     Operator(
         name="qkv_rms_norm_rope_cache",
         function=camel("qkv_rms_norm_rope_cache"),
-        summary="Normalise and turn queries and keys of a projection, and put keys and values into caches.",
+        summary="RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.",
         formula="q, k, v = heads of qkv; q, k = z * cos + rotate_half(z) * sin, z = RMSNorm(q or k) * gamma; qOut = q, "
         "k and v at index in their caches, or round(x / scale + offset)",
         parameters=(
@@ -373,20 +373,20 @@ OPERATORS = (
             tensor_in("kGamma", "(D)"),
             tensor_in("cos", "(B * S, D)"),
             tensor_in("sin", "as cos"),
-            tensor_in("index", "the slot of each token; one below 0 takes nothing; INT64"),
+            tensor_in("index", "the slot of each token; negative: not written; INT64"),
             tensor_out(_QUERY, "(B * S, Nq * D)"),
             *(
                 tensor_out(name, "(blocks, columns of 32 bytes, tokens, width); as qkv, or INT8", updated=True)
                 for name in _CACHES
             ),
-            *(optional_in(name, "(Nk, D) what divides INT8 in a cache; FLOAT") for name in _FACTORS[:2]),
-            *(optional_in(name, "(Nk, D) what is added; FLOAT; null: 0") for name in _FACTORS[2:]),
+            *(optional_in(name, "the scales (Nk, D) of an INT8 cache; FLOAT") for name in _FACTORS[:2]),
+            *(optional_in(name, "the offsets (Nk, D) of an INT8 cache; FLOAT; null: 0") for name in _FACTORS[2:]),
             Parameter("qkvSize", "qkv_size", Kind.INT_ARRAY, "B, S, heads, D"),
             Parameter("headNums", "head_nums", Kind.INT_ARRAY, "Nq, Nk, Nv"),
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
-            _text(_MODE, "PA_NZ; null: that"),
+            _text(_MODE, "the cache layout: PA_NZ or null"),
             *(
-                tensor_out(name, "what is cached or put out, before it is quantised; null: not wanted", True, True)
+                tensor_out(name, "the cached values before quantization; null: not written", True, True)
                 for name in _BEFORE
             ),
         ),
@@ -408,7 +408,7 @@ OPERATORS = (
                 shape_is("numbers for each token", lambda call: (call["qkv"].shape[0], _HEAD), "cos", "sin"),
                 shape_is("one for each token", lambda call: call["qkv"].shape[:1], "index"),
                 each("shape of a cache", _CACHES, _in_blocks),
-                each("with a scale if quantised", _CACHES, _with_scale),
+                each("with a scale if quantized", _CACHES, _with_scale),
                 shape_is("numbers of heads of k", lambda call: (call["headNums"][1], _HEAD), *_FACTORS),
                 *(
                     shape_is(f"heads of {'qkv'[part]}", _rows_of(part), *names)

@@ -301,10 +301,10 @@ def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
         summary=summary,
         formula="queryRef = queryRef * cos + rotated(queryRef) * sin; keyRef alike",
         parameters=(
-            tensor_out("queryRef", "queries, turned"),
-            tensor_out("keyRef", "keys, turned"),
+            tensor_out("queryRef", "the queries, rotated in place"),
+            tensor_out("keyRef", "the keys, rotated in place"),
             *(_COS, _SIN),
-            attribute("layout", Kind.INT64, "the dimensions: 1 BSND, 2 SBND, 3 BNSD, 4 TND"),
+            attribute("layout", Kind.INT64, "the layout: 1 BSND, 2 SBND, 3 BNSD, 4 TND"),
             *mode,
         ),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN | {Product.ATLAS_INFERENCE}),
@@ -328,9 +328,9 @@ def _apply(name: str, summary: str, *mode: Parameter) -> Operator:
 
 
 _MODE = attribute(
-    "mode", Kind.INT64, "pairs: 0 of halves, 1 of neighbours, 2 of quarters, 3 of neighbours, put into halves"
+    "mode", Kind.INT64, "the pairs: 0 halves, 1 interleaved, 2 quarters, 3 interleaved with the results in halves"
 )
-_COS, _SIN = tensor_in("cos", "cosines of the angles"), tensor_in("sin", "sines of the angles")
+_COS, _SIN = tensor_in("cos", "the cosines of the angles"), tensor_in("sin", "the sines of the angles")
 
 _COLUMNS = 64
 """Columns of a head that ``aclnnInterleaveRope`` rotates."""
@@ -450,9 +450,9 @@ OPERATORS = (
     Operator(
         name="rotary_position_embedding",
         function=camel("rotary_position_embedding"),
-        summary="Turns pairs of elements by angles.",
+        summary="Rotary position embedding.",
         formula="out = x * cos + rotated(x) * sin",
-        parameters=(tensor_in("x", "queries or keys"), _COS, _SIN, _MODE, tensor_out()),
+        parameters=(tensor_in("x", "the queries or keys"), _COS, _SIN, _MODE, tensor_out()),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN | {Product.ATLAS_INFERENCE}),
         checks=_checks(("x", "cos", "sin"), ("out",)),
         work=_work,
@@ -460,11 +460,11 @@ OPERATORS = (
     Operator(
         name="rotary_position_embedding_v2",
         function=camel("rotary_position_embedding_v2"),
-        summary="Turn pairs of elements by angles, or what a matrix makes of all elements.",
+        summary="Rotary position embedding, optionally with a rotation matrix.",
         formula="out = x * cos + rotated(x) * sin, or x * cos + (x @ rotate) * sin",
         parameters=(
-            *(tensor_in("x", "queries or keys"), _COS, _SIN, _MODE),
-            optional_in("rotate", "a square matrix, of Atlas A2 and A3; null: pairs are turned"),
+            *(tensor_in("x", "the queries or keys"), _COS, _SIN, _MODE),
+            optional_in("rotate", "the square rotation matrix, on Atlas A2 and A3; null: rotate pairs by mode"),
             tensor_out(),
         ),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
@@ -479,28 +479,30 @@ OPERATORS = (
     Operator(
         name="rotary_position_embedding_grad",
         function=camel("rotary_position_embedding_grad"),
-        summary="Gradients of turned pairs.",
+        summary="Gradients of rotary position embeddings.",
         formula="dx = dy * cos - rotated(dy * sin); dcos = sum(dy * x); dsin = sum(dy * rotated(x))",
         parameters=(
-            *(tensor_in("dy", "the gradient of the result"), _COS, _SIN),
-            Parameter("xOptional", "xOptional", Kind.INPUT, "the input; null: no gradients of cos and sin", True),
-            *(_MODE, tensor_out("dxOut", "the gradient of x", const=True)),
-            *(tensor_out(f"d{of}Out", f"the gradient of {of}", const=True) for of in ("cos", "sin")),
+            *(tensor_in("dy", "the gradient with respect to the result"), _COS, _SIN),
+            Parameter(
+                "xOptional", "xOptional", Kind.INPUT, "the forward input; null: no gradients of cos and sin", True
+            ),
+            *(_MODE, tensor_out("dxOut", "the gradient with respect to x", const=True)),
+            *(tensor_out(f"d{of}Out", f"the gradient with respect to {of}", const=True) for of in ("cos", "sin")),
         ),
         support=support((D.FLOAT, D.FLOAT16, D.BF16), MODERN),
         checks=_checks(("dy", "cos", "sin", "xOptional"), ("dxOut", "dcosOut", "dsinOut")),
         work=_gradient_work,
     ),
-    _apply("apply_rotary_pos_emb", "Turns halves of queries and keys by angles, in place."),
+    _apply("apply_rotary_pos_emb", "Rotary position embedding of queries and keys with pairs in halves, in place."),
     _apply(
         "apply_rotary_pos_emb_v2",
-        "Turns pairs of elements of queries and keys by angles, in place.",
+        "Rotary position embedding of queries and keys, in place.",
         attribute("rotaryMode", Kind.STRING, 'pairs: "half", "interleave" (neighbours) or "quarter"'),
     ),
     Operator(
         name="interleave_rope",
         function=camel("interleave_rope"),
-        summary="Turn pairs of neighbours by angles; the results lie in halves.",
+        summary="Rotary position embedding of interleaved pairs, with the results in halves.",
         formula="out = z * cos + rotate_half(z) * sin, z = the even elements of x, then the odd ones",
         parameters=(
             tensor_in("x", "(B, N, S, 64)"),
@@ -524,24 +526,24 @@ OPERATORS = (
     Operator(
         name="rope_with_sin_cos_cache",
         function=camel("rope_with_sin_cos_cache"),
-        summary="Turn the first elements of heads by angles of a table, looked up by tokens' positions.",
+        summary="Rotary position embedding of the first elements of heads, with angles looked up by position.",
         formula="queryOut = query * cos + rotate(query) * sin, cos and sin: the halves of cosSinCache[positions]",
         parameters=(
-            tensor_in("positions", "of each token; a row of them for each number of mropeSection; INT64"),
+            tensor_in("positions", "the position of each token; one row per section with mropeSection; INT64"),
             tensor_in("queryIn", "(tokens, heads * headSize)"),
             tensor_in("keyIn", "(tokens, heads * headSize)"),
-            tensor_in("cosSinCache", "(positions, turned elements of a head)"),
+            tensor_in("cosSinCache", "the table of cosines and sines (positions, rotated elements of a head)"),
             Parameter(
                 "mropeSection",
                 "mrope_section",
                 Kind.INT_ARRAY,
-                "how many angles each row of positions decides; null, or 0 first: there is one",
+                "the number of angles per row of positions; null or beginning with 0: one row",
                 optional=True,
             ),
-            attribute("headSize", Kind.INT64, "elements of a head"),
-            attribute("isNeoxStyle", Kind.BOOL, "whether pairs lie in halves, else side by side"),
-            tensor_out("queryOut", "the result of queryIn"),
-            tensor_out("keyOut", "the result of keyIn"),
+            attribute("headSize", Kind.INT64, "the number of elements of a head"),
+            attribute("isNeoxStyle", Kind.BOOL, "whether pairs are halves (NeoX style) instead of interleaved"),
+            tensor_out("queryOut", "the rotated queryIn"),
+            tensor_out("keyOut", "the rotated keyIn"),
         ),
         support=support(FLOATING, MODERN),
         checks=(

@@ -186,17 +186,17 @@ _TENSORS = (
     tensor_in("value", "(T, heads of keys, at most D)"),
 )
 _SELECTED = tensor_in(_NUMBERS, f"numbers of blocks of a query's sequence, (T, heads of keys, {_COUNT}); INT32")
-_MASKED = optional_in(_MASK, "with sparseMode 2: a query sees keys up to its own place; what it holds is not read")
+_MASKED = optional_in(_MASK, "required with sparseMode 2, which is causal; its contents are ignored")
 _ENDS = tuple(
-    Parameter(name, name, Kind.INT_ARRAY, f"where {of} of each sequence end", optional=True)
+    Parameter(name, name, Kind.INT_ARRAY, f"the ends of the {of} of each sequence", optional=True)
     for name, of in zip(_LENGTHS, ("queries", "keys"), strict=True)
 )
-_SCALE = attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with")
-_HEADS = (attribute("headNum", Kind.INT64, "the heads of query"), attribute("inputLayout", Kind.STRING, '"TND"'))
-_MODE = attribute("sparseMode", Kind.INT64, "0: a query sees all selected keys, 2: see attenMaskOptional")
+_SCALE = attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores")
+_HEADS = (attribute("headNum", Kind.INT64, "the number of query heads"), attribute("inputLayout", Kind.STRING, '"TND"'))
+_MODE = attribute("sparseMode", Kind.INT64, "the mask mode, 0: none, 2: causal (see attenMaskOptional)")
 _SELECTION = (
-    attribute(_SIZE, Kind.INT64, "keys of a block"),
-    attribute(_COUNT, Kind.INT64, "blocks of a query"),
+    attribute(_SIZE, Kind.INT64, "the number of keys of a block"),
+    attribute(_COUNT, Kind.INT64, "the number of blocks per query"),
 )
 _FORMULA = "softmax(scaleValue * query @ selected key.T, masked) @ selected value"
 _FORWARD_OUTPUTS = ("softmaxMaxOut", "softmaxSumOut", "attentionOut")
@@ -218,8 +218,8 @@ OPERATORS = (
             *_HEADS,
             _MODE,
             *_SELECTION,
-            tensor_out("softmaxMaxOut", "the largest score, (T, N, 8); FLOAT", const=True),
-            tensor_out("softmaxSumOut", "the sum of e^(score - largest), alike; FLOAT", const=True),
+            tensor_out("softmaxMaxOut", "the maximum score, (T, N, 8); FLOAT", const=True),
+            tensor_out("softmaxSumOut", "the sum of e^(score - maximum), in the same shape; FLOAT", const=True),
             tensor_out("attentionOut", "(T, N, elements of value)", const=True),
         ),
         (
@@ -246,9 +246,9 @@ OPERATORS = (
         (
             *_TENSORS,
             tensor_in("attentionOut", "the attention"),
-            tensor_in("attentionOutGrad", "its gradient"),
-            tensor_in("softmaxMax", "the largest score, (T, N, 8); FLOAT"),
-            tensor_in("softmaxSum", "the sum of e^(score - largest), alike; FLOAT"),
+            tensor_in("attentionOutGrad", "the gradient with respect to the attention"),
+            tensor_in("softmaxMax", "the maximum score, (T, N, 8); FLOAT"),
+            tensor_in("softmaxSum", "the sum of e^(score - maximum), in the same shape; FLOAT"),
             _SELECTED,
             *_ENDS,
             _MASKED,

@@ -346,13 +346,13 @@ def _keys_of_samples(name: str) -> Parameter:
 
 
 _SPANS = (
-    optional_in("blockTableOptional", "the pages of each sample; INT32"),
-    optional_in(_PAGED.lengths[0], "queries of each sample, with TND where each ends; INT32"),
-    optional_in(_PAGED.lengths[1], "keys of each sample, with TND where each ends; INT32"),
+    optional_in("blockTableOptional", "the page table of each sample; INT32"),
+    optional_in(_PAGED.lengths[0], "the number of queries of each sample, or their ends with TND; INT32"),
+    optional_in(_PAGED.lengths[1], "the number of keys of each sample, or their ends with TND; INT32"),
 )
 _LAYOUTS = (
     attribute(_PAGED.layouts[0], Kind.STRING, "BSND or TND; null: BSND"),
-    attribute(_PAGED.layouts[1], Kind.STRING, "the same, or PA_BSND; null: BSND"),
+    attribute(_PAGED.layouts[1], Kind.STRING, "BSND, TND or PA_BSND; null: BSND"),
 )
 _FORMULA = "softmax(scaleValue * query @ key[sparseIndices].T) @ value[sparseIndices]"
 
@@ -365,26 +365,29 @@ def _forward(name: str, has_sinks: bool) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Attention to chosen keys.",
+        summary="Attention to selected keys.",
         formula=f"attentionOut = {_FORMULA}",
         parameters=(
             tensor_in("query", "(B, S, N, 512), or (T, N, 512) with TND"),
             _keys_of_samples("key"),
             optional_in("value", "as key; null: key"),
-            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            tensor_in(
+                "sparseIndices",
+                "the selected block indices for each query, (…, 1, K), terminated by a negative one; INT32",
+            ),
             *_SPANS,
-            optional_in(_ROPES[0], "what is beside query, (…, N, 64)"),
-            optional_in(_ROPES[1], "what is beside key, (…, 1, 64)"),
+            optional_in(_ROPES[0], "the rotary part of query, (…, N, 64)"),
+            optional_in(_ROPES[1], "the rotary part of key, (…, 1, 64)"),
             *sinks,
-            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
-            attribute(_BLOCK, Kind.INT64, "keys of a block"),
+            attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
+            attribute(_BLOCK, Kind.INT64, "the number of keys of a block"),
             *_LAYOUTS,
             *mask_attributes(),
             attribute("attentionMode", Kind.INT64, "2"),
-            attribute(_LSE, Kind.BOOL, "the largest score and the sum are written too"),
-            tensor_out("attentionOut", "as query", const=True),
-            tensor_out(_STATISTICS[0], "the largest score, (B, 1, S, N), or (1, T, N) with TND; FLOAT", True, True),
-            tensor_out(_STATISTICS[1], "the sum of e^(score - largest), alike; FLOAT", True, True),
+            attribute(_LSE, Kind.BOOL, "whether to write the maximum score and the sum"),
+            tensor_out("attentionOut", "the attention, shaped as query", const=True),
+            tensor_out(_STATISTICS[0], "the maximum score, (B, 1, S, N), or (1, T, N) with TND; FLOAT", True, True),
+            tensor_out(_STATISTICS[1], "the sum of e^(score - maximum), in the same shape; FLOAT", True, True),
         ),
         support=support(_HALVES, MODERN),
         checks=(
@@ -435,29 +438,32 @@ def _quantized() -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Attention to chosen keys of 8 bits.",
-        formula=f"attentionOut = {_FORMULA} of dequantised keys",
+        summary="Attention to selected 8-bit keys.",
+        formula=f"attentionOut = {_FORMULA} of dequantized keys",
         parameters=(
-            tensor_in("query", "(B, S, N, 576), or (T, N, 576) with TND: 512 elements and 64 beside them"),
+            tensor_in("query", "(B, S, N, 576), or (T, N, 576) with TND: 512 elements and 64 of the rotary part"),
             tensor_in(
                 "key",
-                "(…, 1, 656), as of aclnnSparseFlashAttention: 512 elements, the bytes of 64 beside them in query's "
-                "type, those of 4 scales, FLOAT; INT8, or FLOAT8_E4M3FN on Ascend 950",
+                "(…, 1, 656), as of aclnnSparseFlashAttention: 512 elements, the bytes of 64 rotary elements "
+                "in query's type and of 4 FLOAT scales; INT8, or FLOAT8_E4M3FN on Ascend 950",
             ),
             tensor_in("value", "as key, usually the same memory"),
-            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            tensor_in(
+                "sparseIndices",
+                "the selected block indices for each query, (…, 1, K), terminated by a negative one; INT32",
+            ),
             *(optional_in(each, "must be null") for each in _RESERVED),
             *_SPANS,
-            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
-            attribute("keyQuantMode", Kind.INT64, "2: a scale for each tile"),
+            attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
+            attribute("keyQuantMode", Kind.INT64, "2: one scale per tile"),
             attribute("valueQuantMode", Kind.INT64, "2"),
-            attribute(block, Kind.INT64, "keys of a block"),
+            attribute(block, Kind.INT64, "the number of keys of a block"),
             *_LAYOUTS,
             *mask_attributes(),
             attribute("attentionMode", Kind.INT64, "2"),
-            attribute("quantScaleRepoMode", Kind.INT64, "1: scales lie in keys"),
-            attribute("tileSize", Kind.INT64, "128: elements with one scale"),
-            attribute("ropeHeadDim", Kind.INT64, "64: elements beside"),
+            attribute("quantScaleRepoMode", Kind.INT64, "1: scales are stored in the keys"),
+            attribute("tileSize", Kind.INT64, "128: the number of elements per scale"),
+            attribute("ropeHeadDim", Kind.INT64, "64: the number of elements of the rotary part"),
             tensor_out("attentionOut", "as query, with 512 elements", const=True),
         ),
         has_golden_values=False,  # bytes of keys hold numbers of query's type
@@ -534,32 +540,41 @@ def _gradient() -> Operator:
     return declared(
         name,
         f"gradients of {_FORMULA}",
-        "Gradients of attention to chosen keys.",
+        "Gradients of attention to selected keys.",
         (
             tensor_in("query", "(B, S, N, D), or (T, N, D) with TND"),
             tensor_in("key", "(B, S, 1, D), or (T, 1, D) with TND"),
             optional_in("value", "as key, with as many elements at most; null: key"),
-            tensor_in("sparseIndices", "numbers of blocks for each query, (…, 1, K), up to the first below 0; INT32"),
+            tensor_in(
+                "sparseIndices",
+                "the selected block indices for each query, (…, 1, K), terminated by a negative one; INT32",
+            ),
             tensor_in("dOut", "the gradient of the attention"),
             tensor_in("out", "the attention"),
-            tensor_in(_STATISTICS[0], "the largest score, (B, 1, S, N), or (1, T, N) with TND; FLOAT"),
-            tensor_in(_STATISTICS[1], "the sum of e^(score - largest), alike; FLOAT"),
-            optional_in(sequences.lengths[0], "with TND where queries of each sample end; INT32"),
-            optional_in(sequences.lengths[1], "with TND where keys of each sample end; INT32"),
-            optional_in(_ROPES[0], "what is beside query, (…, N, 64)"),
-            optional_in(_ROPES[1], "what is beside key, (…, 1, 64)"),
-            attribute("scaleValue", Kind.DOUBLE, "what scores are multiplied with"),
-            attribute(_GRADIENT_BLOCK, Kind.INT64, "keys of a block"),
+            tensor_in(_STATISTICS[0], "the maximum score, (B, 1, S, N), or (1, T, N) with TND; FLOAT"),
+            tensor_in(_STATISTICS[1], "the sum of e^(score - maximum), in the same shape; FLOAT"),
+            optional_in(sequences.lengths[0], "the ends of each sample's queries with TND; INT32"),
+            optional_in(sequences.lengths[1], "the ends of each sample's keys with TND; INT32"),
+            optional_in(_ROPES[0], "the rotary part of query, (…, N, 64)"),
+            optional_in(_ROPES[1], "the rotary part of key, (…, 1, 64)"),
+            attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
+            attribute(_GRADIENT_BLOCK, Kind.INT64, "the number of keys of a block"),
             attribute("layoutOptional", Kind.STRING, "BSND or TND; null: BSND"),
-            attribute("sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own"),
+            attribute("sparseMode", Kind.INT64, "the mask mode, 0: none, 3: causal"),
             attribute("preTokens", Kind.INT64, "ignored"),
             attribute("nextTokens", Kind.INT64, "ignored"),
             attribute("deterministic", Kind.BOOL, "ignored: results always are"),
-            tensor_out("dQueryOut", "the gradient of query", const=True),
-            tensor_out("dKeyOut", "the gradient of key, that of value too where it is null", const=True),
-            tensor_out("dValueOut", "the gradient of value, null without it", const=True, optional=True),
-            tensor_out(_ROPE_GRADIENTS[0], "the gradient of what is beside query", const=True, optional=True),
-            tensor_out(_ROPE_GRADIENTS[1], "the gradient of what is beside key", const=True, optional=True),
+            tensor_out("dQueryOut", "the gradient with respect to query", const=True),
+            tensor_out("dKeyOut", "the gradient with respect to key, including value's if value is null", const=True),
+            tensor_out(
+                "dValueOut", "the gradient with respect to value; null without value", const=True, optional=True
+            ),
+            tensor_out(
+                _ROPE_GRADIENTS[0], "the gradient with respect to the rotary part of query", const=True, optional=True
+            ),
+            tensor_out(
+                _ROPE_GRADIENTS[1], "the gradient with respect to the rotary part of key", const=True, optional=True
+            ),
         ),
         (
             present(*inputs, "dQueryOut", "dKeyOut"),
