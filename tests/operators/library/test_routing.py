@@ -192,13 +192,13 @@ BREAKS: Mapping[str, Breaking] = {
     "no private format": lambda o, name: Break({name: {"format": Format.FORMAT_FRACTAL_NZ}}, "ACL_FORMAT_ND"),
     "integers of 8 bits": lambda o, name: Break({name: 6}, "-1, 0 or 1", product=Product.ASCEND_950),
     "data type of the rows": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT"),
-    "to be quantised": lambda o, name: Break(
+    "to be quantized": lambda o, name: Break(
         {"quantMode": 0, "x": T(D.INT8, TOKENS), "expandedXOut": T(D.INT8, (10, 4))},
         "ACL_FLOAT, ACL_FLOAT16 or ACL_BF16",
     ),
     "unless with dropPadMode": lambda o, name: Break(
         {name: 1, "dropPadMode": 1, "expandedXOut": T(D.INT8, (3, 1, 4))} | {"expertCapacity": 1, RANGE: None},
-        "-1 (no quantisation)",
+        "-1 (no quantization)",
         product=Product.ASCEND_950,
     ),
     "as quantMode asks": lambda o, name: Break(

@@ -266,40 +266,49 @@ def _parameters(version: int, normed: bool) -> tuple[Parameter, ...]:
     first, special = version == 1, version > 2
     names = _Names(first)
     residual = (
-        tensor_in("residualX", "a row for each token, which is added; BF16"),
-        tensor_in("gamma", "the norm's weight; BF16"),
+        tensor_in("residualX", "the residual, one row per token; BF16"),
+        tensor_in("gamma", "the weight of the norm; BF16"),
     )
-    share = "a row for each constant expert, whose product with a token is a share's logarithm"
+    share = "a row per constant expert, whose product with a token is the logit of the mixture"
     of_special = (
         optional_in(_ELASTIC, "null"),
-        optional_in(_ORIGINAL, "the tokens, for experts that copy them or mix them with a constant"),
+        optional_in(_ORIGINAL, "the tokens, for copy and constant experts"),
         *(optional_in(name, share) for name in _ALPHAS),
         optional_in(_CONSTANT, "the constants"),
     )
     return (
-        tensor_in("expandX", "what this rank's experts answer to the rows of dispatch"),
-        tensor_in("expertIds", "the experts of each token; INT32"),
-        tensor_in(names.assist, "from dispatch; not looked at"),
-        tensor_in("epSendCounts", "from dispatch: where the rows of each expert and rank end; INT32"),
+        tensor_in("expandX", "the outputs of this rank's experts for the dispatched rows"),
+        tensor_in("expertIds", "the expert indices of each token; INT32"),
+        tensor_in(names.assist, "from dispatch; ignored"),
+        tensor_in("epSendCounts", "from dispatch: the ends of the rows of each expert and rank; INT32"),
         tensor_in("expertScales", "the weights of each token's experts; FLOAT"),
         *(residual if normed else ()),
-        optional_in(names.of_second, "from dispatch; not looked at"),
-        optional_in(names.mask, "which tokens count, or which of their experts; BOOL"),
+        optional_in(names.of_second, "from dispatch; ignored"),
+        optional_in(names.mask, "the mask of active tokens, or of active experts per token; BOOL"),
         *(optional_in(name, "null") for name in names.reserved),
-        optional_in(names.row_weights, "not looked at"),
-        *(() if first else (optional_in(_SHARED, "a row for each token, which is added"),)),
+        optional_in(names.row_weights, "ignored"),
+        *(() if first else (optional_in(_SHARED, "the shared experts' outputs, one row per token, to be added"),)),
         *(of_special if special else ()),
-        *((optional_in(_PERFORMANCE, "null on Atlas A2, else not looked at"),) if version > 3 else ()),
+        *((optional_in(_PERFORMANCE, "null on Atlas A2, otherwise ignored"),) if version > 3 else ()),
         *rank_attributes(),
-        attribute("globalBs", Kind.INT64, "0, or the most tokens of a rank times the ranks"),
-        attribute("outDtype", Kind.INT64, "not looked at"),
-        attribute("commQuantMode", Kind.INT64, "2: but on Atlas A2 rows go as 8-bit integers, 0: as they are"),
-        attribute("groupListType", Kind.INT64, "not looked at"),
-        *(() if first else (constant_text("commAlg", "an algorithm's name, on which nothing depends"),)),
+        attribute("globalBs", Kind.INT64, "0, or the maximum number of tokens per rank times the number of ranks"),
+        attribute("outDtype", Kind.INT64, "ignored"),
+        attribute(
+            "commQuantMode", Kind.INT64, "0: no quantization, 2: 8-bit integers for the exchange, except on Atlas A2"
+        ),
+        attribute("groupListType", Kind.INT64, "ignored"),
+        *(() if first else (constant_text("commAlg", "the name of the algorithm, without effect"),)),
         *((attribute("normEps", Kind.FLOAT, "added to the mean of squares"),) if normed else ()),
         *(special_attributes() if special else ()),
-        *((tensor_out("yOut", "the norm of xOut; BF16"), tensor_out("rstdOut", "its factor; FLOAT")) if normed else ()),
-        tensor_out(names.out, "a row for each token"),
+        *(
+            (
+                tensor_out("yOut", "the normalized xOut; BF16"),
+                tensor_out("rstdOut", "the reciprocal root mean square; FLOAT"),
+            )
+            if normed
+            else ()
+        ),
+        tensor_out(names.out, "the result, one row per token"),
     )
 
 
@@ -309,11 +318,13 @@ def _combine(version: int, normed: bool = False) -> Operator:
     suffix = version - 1 if normed else version
     name += f"_v{suffix}" if suffix > 1 else ""
     out = _Names(version == 1).out
-    formula = f"{out}[i] = sum over j of expertScales[i, j] * the answer of expertIds[i, j] + that of shared experts"
+    formula = (
+        f"{out}[i] = sum over j of expertScales[i, j] * output of expert expertIds[i, j] + outputs of shared experts"
+    )
     return Operator(
         name=name,
         function=camel(name),
-        summary="Add up by weights what experts on the ranks of a group answer"
+        summary="Combine the weighted outputs of experts on the ranks of a group"
         + (", with a residual; norm it." if normed else " to each token."),
         formula=f"{formula} + residualX[i]; yOut = RmsNorm({out}) * gamma" if normed else formula,
         parameters=_parameters(version, normed),

@@ -276,22 +276,26 @@ def _parameters(version: int) -> tuple[Parameter, ...]:
     return (
         tensor_in("x", "a row for each token"),
         tensor_in("expertIds", "the experts of each token; INT32"),
-        optional_in(names.scales, "factors of each expert, shared ones first, for quantisation; FLOAT"),
-        optional_in(names.mask, "which tokens count, or which of their experts; BOOL"),
-        optional_in(names.weights, "not looked at; FLOAT"),
+        optional_in(names.scales, "the smoothing scales of the experts, shared ones first; FLOAT"),
+        optional_in(names.mask, "the mask of active tokens, or of active experts per token; BOOL"),
+        optional_in(names.weights, "ignored; FLOAT"),
         *((optional_in(names.elastic, "null"),) if version > 2 else ()),
-        *((optional_in(names.performance, "null; on Ascend 950 not looked at"),) if version > 3 else ()),
+        *((optional_in(names.performance, "null; ignored on Ascend 950"),) if version > 3 else ()),
         *rank_attributes(),
-        attribute("quantMode", Kind.INT64, "0: none, 1: on Ascend 950 with given factors, 2: of each row"),
+        attribute(
+            "quantMode", Kind.INT64, "the quantization mode, 0: none, 1: static, on Ascend 950, 2: dynamic per row"
+        ),
         attribute("globalBs", Kind.INT64, "0, or the most tokens of a rank times the ranks"),
-        attribute("expertTokenNumsType", Kind.INT64, "0: running sums, 1: numbers"),
+        attribute(
+            "expertTokenNumsType", Kind.INT64, "the contents of expertTokenNumsOut, 0: cumulative sums, 1: counts"
+        ),
         *((constant_text("commAlg", "an algorithm's name, on which nothing depends"),) if version > 1 else ()),
         *(special_attributes() if version > 2 else ()),
         tensor_out(names.rows, "the rows for this rank's experts"),
-        tensor_out(names.dynamic, "what integers are multiplied with, if quantMode is 2; FLOAT"),
-        tensor_out(names.assist, "what combine needs; INT32"),
-        tensor_out(names.counts, "how many rows each of this rank's experts has; INT64"),
-        tensor_out(names.received, "where the rows of each expert and rank end; INT32"),
+        tensor_out(names.dynamic, "the dequantization scales of the rows with quantMode 2; FLOAT"),
+        tensor_out(names.assist, "the information for combine; INT32"),
+        tensor_out(names.counts, "the row counts of this rank's experts; INT64"),
+        tensor_out(names.received, "the ends of the rows of each expert and rank; INT32"),
         tensor_out(names.of_second, "zeros; INT32"),
         tensor_out(names.row_weights, "zeros; FLOAT"),
     )
@@ -303,9 +307,9 @@ def _dispatch(version: int) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.",
+        summary="Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.",
         formula=f"{names.rows} = the rows of x of all ranks whose expertIds are this rank's experts, by experts, ranks "
-        f"and tokens; {names.counts} = how many there are of each",
+        f"and tokens; {names.counts} = the row count of each expert",
         parameters=_parameters(version),
         support=support((D.FLOAT16, D.BF16), MODERN),
         checks=_checks(version),

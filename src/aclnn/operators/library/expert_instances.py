@@ -120,21 +120,21 @@ OPERATORS = (
     Operator(
         name="moe_update_expert",
         function=camel("moe_update_expert"),
-        summary="Choose instances of experts by rank or token, and leave out experts of little weight.",
+        summary="Select expert instances by rank or token, and drop experts of low weight.",
         formula=f"{_IDS_OUT}[i, j] = {_TABLE}[e, 1 + n], e = expertIds[i, j], c = {_TABLE}[e, 0], "
         f"n = localRankId / ceil(worldSize / c), or i % c with balanceMode 1; "
         f"{_MASK_OUT} = {_SCALES} >= {_THRESHOLD} * the sums of {_SCALES}' rows, and {_MASK}",
         parameters=(
-            tensor_in("expertIds", "the experts of each token; INT32 or INT64"),
-            tensor_in(_TABLE, "for each expert how many instances it has, and which; INT32"),
-            optional_in(_SCALES, "the weights of those experts"),
-            optional_in(_THRESHOLD, "the part of a token's weights that each must have; FLOAT"),
-            optional_in(_MASK, "which tokens count; BOOL"),
-            attribute("localRankId", Kind.INT64, "this rank"),
-            attribute("worldSize", Kind.INT64, "how many ranks there are"),
-            attribute("balanceMode", Kind.INT64, "0: by rank, 1: by token"),
-            tensor_out(_IDS_OUT, "the instances"),
-            tensor_out(_MASK_OUT, "which are kept, if weights are given; BOOL"),
+            tensor_in("expertIds", "the expert indices of each token; INT32 or INT64"),
+            tensor_in(_TABLE, "the number of instances of each expert, followed by the instances; INT32"),
+            optional_in(_SCALES, "the weights of the experts"),
+            optional_in(_THRESHOLD, "the minimum share of a token's weights that an expert must have; FLOAT"),
+            optional_in(_MASK, "the mask of active tokens; BOOL"),
+            attribute("localRankId", Kind.INT64, "the index of this rank"),
+            attribute("worldSize", Kind.INT64, "the number of ranks"),
+            attribute("balanceMode", Kind.INT64, "the selection, 0: by rank, 1: by token"),
+            tensor_out(_IDS_OUT, "the selected instances"),
+            tensor_out(_MASK_OUT, "the mask of experts kept, if weights are given; BOOL"),
         ),
         support=support(INDEX_TYPES, {Product.ATLAS_A3, *CLASS_950}),
         checks=generated(

@@ -130,16 +130,16 @@ def tokens_of_a_rank(call: Call) -> int:
 def rank_attributes() -> tuple[Parameter, ...]:
     """Return the attributes of ranks and of the distribution of experts."""
     return (
-        group("groupEp", "the name of the communicator of all these ranks"),
-        attribute("epWorldSize", Kind.INT64, "how many ranks there are"),
-        attribute("epRankId", Kind.INT64, "this one's number"),
-        attribute("moeExpertNum", Kind.INT64, "how many routed experts there are"),
-        group("groupTp", "not looked at"),
-        attribute("tpWorldSize", Kind.INT64, "0 or 1; on Atlas A2 not looked at"),
-        attribute("tpRankId", Kind.INT64, "0; on Atlas A2 not looked at"),
-        attribute("expertShardType", Kind.INT64, "0: shared experts come first"),
-        attribute("sharedExpertNum", Kind.INT64, "how many shared experts there are; on Atlas A2 none"),
-        attribute("sharedExpertRankNum", Kind.INT64, "on how many ranks they lie; on Atlas A2 on none"),
+        group("groupEp", "the name of the communicator of all ranks"),
+        attribute("epWorldSize", Kind.INT64, "the number of ranks"),
+        attribute("epRankId", Kind.INT64, "the index of this rank"),
+        attribute("moeExpertNum", Kind.INT64, "the number of routed experts"),
+        group("groupTp", "ignored"),
+        attribute("tpWorldSize", Kind.INT64, "0 or 1; ignored on Atlas A2"),
+        attribute("tpRankId", Kind.INT64, "0; ignored on Atlas A2"),
+        attribute("expertShardType", Kind.INT64, "0: the first ranks have the shared experts"),
+        attribute("sharedExpertNum", Kind.INT64, "the number of shared experts; 0 on Atlas A2"),
+        attribute("sharedExpertRankNum", Kind.INT64, "the number of ranks with shared experts; 0 on Atlas A2"),
     )
 
 
@@ -147,7 +147,7 @@ def special_attributes() -> tuple[Parameter, ...]:
     """Return the attributes of experts without a rank, in the order of their indices after the routed experts."""
     meanings = ("answer zeros", "answer the token", "answer a mixture of the token and a constant")
     return tuple(
-        attribute(name, Kind.INT64, f"how many experts {meaning}")
+        attribute(name, Kind.INT64, f"the number of experts that {meaning}")
         for name, meaning in zip(SPECIAL, meanings, strict=True)
     )
 

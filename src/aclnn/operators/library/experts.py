@@ -39,10 +39,12 @@ from aclnn.operators.library.common import MODERN, attribute, camel, support, te
 
 _MOST_CHOSEN, _MOST_SORTED = 512, 2**24 - 2
 _PROBS, _PERMUTED = "probsOptional", "permutedTokensOptional"
-_PADDED_MODE = attribute("paddedMode", Kind.BOOL, "false: experts take as many tokens as they are given")
-_RESTORED = Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "not looked at", optional=True)
-_GIVEN_PROBS = Parameter(_PROBS, _PROBS, Kind.INPUT, "the weights of experts; null: each token has one", optional=True)
-_PLACES = tensor_in("sortedIndices", "the rows of tokens among the permuted; INT32")
+_PADDED_MODE = attribute("paddedMode", Kind.BOOL, "false: the number of tokens per expert is not fixed")
+_RESTORED = Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "ignored", optional=True)
+_GIVEN_PROBS = Parameter(
+    _PROBS, _PROBS, Kind.INPUT, "the weights of the experts; null: one expert per token", optional=True
+)
+_PLACES = tensor_in("sortedIndices", "the indices of the tokens' permuted rows; INT32")
 
 
 def _padded(call: Call) -> str | None:
@@ -250,15 +252,15 @@ OPERATORS = (
     Operator(
         name="moe_token_permute",
         function=camel("moe_token_permute"),
-        summary="Give each expert the rows of its tokens, one expert's after another's.",
+        summary="Permute tokens, sorted by expert.",
         formula="sortedIndicesOut = argsort(argsort(indices)), permuteTokensOut[sortedIndicesOut[i]] = tokens[i / k]",
         parameters=(
             tensor_in("tokens", "a row for each token"),
-            tensor_in("indices", "the k experts of each token; INT32 or INT64"),
-            attribute("numOutTokens", Kind.INT64, "how many rows are kept; from the end if not positive"),
+            tensor_in("indices", "the indices of each token's k experts; INT32 or INT64"),
+            attribute("numOutTokens", Kind.INT64, "the number of rows to keep; if not positive, counted from the end"),
             _PADDED_MODE,
             tensor_out("permuteTokensOut", "the rows of tokens in order of experts", const=True),
-            tensor_out("sortedIndicesOut", "where the rows of each token are; INT32", const=True),
+            tensor_out("sortedIndicesOut", "the indices of each token's rows; INT32", const=True),
         ),
         support={**support(FLOATING, A2_CLASS), **support((*FLOATING, D.INT8), CLASS_950)},
         checks=_checks(
@@ -279,14 +281,14 @@ OPERATORS = (
     Operator(
         name="moe_token_permute_grad",
         function=camel("moe_token_permute_grad"),
-        summary="Gradient of permuted tokens: the sum over each token's rows.",
+        summary="Gradient of token permutation.",
         formula="out[i] = sum over j of permutedOutputGrad[sortedIndices[i * numTopk + j]]",
         parameters=(
-            tensor_in("permutedOutputGrad", "the gradient of the permuted tokens"),
+            tensor_in("permutedOutputGrad", "the gradient with respect to the permuted tokens"),
             _PLACES,
-            attribute("numTopk", Kind.INT64, "how many rows a token has"),
+            attribute("numTopk", Kind.INT64, "the number of rows per token"),
             _PADDED_MODE,
-            tensor_out("out", "the gradient of the tokens"),
+            tensor_out("out", "the gradient with respect to the tokens"),
         ),
         support=support(FLOATING, MODERN),
         checks=_checks(
@@ -305,10 +307,10 @@ OPERATORS = (
     Operator(
         name="moe_token_unpermute",
         function=camel("moe_token_unpermute"),
-        summary="Add up what a token's experts answered, by weights.",
+        summary="Unpermute tokens: sum the weighted rows of each token.",
         formula="out[i] = sum over j of probsOptional[i, j] * permutedTokens[sortedIndices[i * k + j]]",
         parameters=(
-            tensor_in("permutedTokens", "rows in order of experts"),
+            tensor_in("permutedTokens", "the rows, sorted by expert"),
             _PLACES,
             _GIVEN_PROBS,
             _PADDED_MODE,
@@ -330,18 +332,18 @@ OPERATORS = (
     Operator(
         name="moe_token_unpermute_grad",
         function=camel("moe_token_unpermute_grad"),
-        summary="Gradients of tokens that were added up.",
+        summary="Gradients of token unpermutation.",
         formula="permutedTokensGradOut[sortedIndices[i * k + j]] = probsOptional[i, j] * unpermutedTokensGrad[i], "
         "probsGradOut[i, j] = sum(unpermutedTokensGrad[i] * permutedTokensOptional[sortedIndices[i * k + j]])",
         parameters=(
-            Parameter(_PERMUTED, "permuted_tokens", Kind.INPUT, "rows in order of experts", optional=True),
+            Parameter(_PERMUTED, "permuted_tokens", Kind.INPUT, "the rows, sorted by expert", optional=True),
             tensor_in("unpermutedTokensGrad", "the gradient of the result"),
             _PLACES,
             _GIVEN_PROBS,
             _PADDED_MODE,
             _RESTORED,
-            tensor_out("permutedTokensGradOut", "the gradient of those rows"),
-            tensor_out("probsGradOut", "the gradient of probsOptional, if that is given"),
+            tensor_out("permutedTokensGradOut", "the gradient with respect to permutedTokensOptional"),
+            tensor_out("probsGradOut", "the gradient with respect to probsOptional, if that is given"),
         ),
         support=support(FLOATING, MODERN),
         checks=_checks(

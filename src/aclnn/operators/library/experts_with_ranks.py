@@ -222,29 +222,29 @@ def _operator(before: bool, version: str) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Exchange rows with all ranks and multiply those of each expert by its matrix."
+        summary="All-to-all exchange of rows, then the grouped product with the experts' matrices."
         if before
-        else "Multiply rows of each expert by its matrix and exchange the products with all ranks.",
+        else "Grouped product with the experts' matrices, then all-to-all exchange of the rows.",
         formula="permuteOutOptional = rows of all ranks by expert, gmmY = permuteOutOptional @ gmmWeight of the expert"
         if before
         else "y = rows of all ranks' (gmmX @ gmmWeight of the expert)",
         parameters=(
-            tensor_in("gmmX", "rows, by rank and expert to which they go" if before else "rows, by expert and rank"),
-            tensor_in("gmmWeight", "a matrix for each expert of this rank"),
+            tensor_in("gmmX", "the rows, by destination rank and expert" if before else "the rows, by expert and rank"),
+            tensor_in("gmmWeight", "the matrix of each expert of this rank"),
             *(optional_in(each, "null") for each in _TENSORS),
-            optional_in(_SHARED[0], "what the expert of all rows multiplies"),
-            optional_in(_SHARED[1], "its matrix"),
+            optional_in(_SHARED[0], "the rows for the shared expert"),
+            optional_in(_SHARED[1], "the matrix of the shared expert"),
             group(),
             *(MODE,) * bool(version),
-            attribute("epWorldSize", Kind.INT64, "how many ranks there are"),
-            Parameter(_COUNTS[0], _COUNTS[0], Kind.INT_ARRAY, "rows to each rank, of each expert"),
-            Parameter(_COUNTS[1], _COUNTS[1], Kind.INT_ARRAY, "rows from each rank, of each expert"),
-            attribute("transGmmWeight", Kind.BOOL, "the matrices are taken transposed"),
-            attribute("transMmWeight", Kind.BOOL, "that of all rows is taken transposed"),
-            *(attribute("permuteOutFlag", Kind.BOOL, "whether the rows are wanted") for _ in permuted),
+            attribute("epWorldSize", Kind.INT64, "the number of ranks"),
+            Parameter(_COUNTS[0], _COUNTS[0], Kind.INT_ARRAY, "the number of rows to each rank, by expert"),
+            Parameter(_COUNTS[1], _COUNTS[1], Kind.INT_ARRAY, "the number of rows from each rank, by expert"),
+            attribute("transGmmWeight", Kind.BOOL, "whether the matrices are transposed"),
+            attribute("transMmWeight", Kind.BOOL, "whether the shared expert's matrix is transposed"),
+            *(attribute("permuteOutFlag", Kind.BOOL, "whether to write the rows") for _ in permuted),
             tensor_out(output, "the products"),
-            tensor_out(_SHARED[2], "the product of the expert of all rows", optional=True),
-            *(tensor_out(each, "the rows that are multiplied", optional=True) for each in permuted),
+            tensor_out(_SHARED[2], "the product of the shared expert", optional=True),
+            *(tensor_out(each, "the rows by expert, before multiplication", optional=True) for each in permuted),
         ),
         support=support(HALVES, ranks),
         checks=(

@@ -140,7 +140,7 @@ def _final_checks(names: tuple[str, ...], *tiling: Check) -> tuple[Check, ...]:
 
 
 def _not_computed(call: Call, name: str) -> str | None:
-    return None if call[name] == () else "expected null (special experts are not computed here), got an object"
+    return None if call[name] == () else "expected null (special experts are not supported here), got an object"
 
 
 def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tuple[str, ...] = ()) -> Operator:
@@ -149,7 +149,7 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
     return Operator(
         name=name,
         function=camel(name),
-        summary="Add up what a token's experts answered, by weights, after shared experts.",
+        summary="Combine the weighted rows of each token's experts, with shared experts.",
         formula="out[i] = x1Optional[i] + x2Optional[i] + sum over j of scalesOptional[i, j] * "
         "(expandedX[expandedRowIdx[i, j]] + biasOptional[expertIdxOptional[i, j]])",
         parameters=(
@@ -184,17 +184,15 @@ def _final(name: str, *further: Parameter, tiling: tuple[Check, ...], absent: tu
 _FIRST_NAMES = ("x1", "x2Optional", "bias", "scales", "expandedExpertIdx")
 _NAMES = ("x1Optional", "x2Optional", "biasOptional", "scalesOptional", "expertIdxOptional")
 _MEANINGS = (
-    "what a shared expert answered",
-    "what a second one answered",
-    "what is added to the rows of each expert",
-    "the weights of a token's experts",
-    "a token's experts; INT32",
+    "the first addend, such as a shared expert's output",
+    "the second addend",
+    "the bias of each expert",
+    "the weights of the experts of each token",
+    "the expert indices of each token; INT32",
 )
-_EXPANDED = tensor_in("expandedX", "the rows of experts, or blocks of them")
-_ROWS = tensor_in("expandedRowIdx", "the rows of tokens there, -1 for none; INT32")
-_READ = attribute(
-    "dropPadMode", Kind.INT64, "expandedRowIdx has 0, 1: tokens for each expert, 2, 3: experts for each token"
-)
+_EXPANDED = tensor_in("expandedX", "the rows by expert, or blocks of capacity rows")
+_ROWS = tensor_in("expandedRowIdx", "the row indices of the tokens, -1 for none; INT32")
+_READ = attribute("dropPadMode", Kind.INT64, "the order of expandedRowIdx, 0, 1: by expert, 2, 3: by token")
 _SPECIAL = ("xOptional", "alpha1Optional", "alpha2Optional", "vOptional")
 _RANGES = ("zeroExpertRange", "copyExpertRange", "constantExpertRange")
 
@@ -203,7 +201,7 @@ OPERATORS = (
     Operator(
         name="moe_finalize_routing",
         function=camel("moe_finalize_routing"),
-        summary="Add up what a token's experts answered, by weights, after a shared one.",
+        summary="Combine the weighted rows of each token's experts, with a shared expert.",
         formula="out[i] = x1[i] + x2Optional[i] + sum over j of scales[i, j] * "
         "(expandedX[expandedRowIdx[j * rows + i]] + bias[expandedExpertIdx[i, j]])",
         parameters=(
@@ -233,7 +231,7 @@ OPERATORS = (
         *(Parameter(of, of, Kind.INPUT, "null", optional=True) for of in _SPECIAL),
         _READ,
         *(Parameter(of, of, Kind.INT_ARRAY, "null or empty", optional=True) for of in _RANGES),
-        attribute("k", Kind.INT64, "how many experts a token has without scalesOptional"),
+        attribute("k", Kind.INT64, "the number of experts per token without scalesOptional"),
         tiling=(at_least("k", 1),),
         absent=(*_SPECIAL, *_RANGES),
     ),

@@ -280,14 +280,14 @@ def _top_k_work(call: Call) -> Library | None:
 
 
 _ROW_FLAGS = Parameter(
-    _FINISHED, _FINISHED, Kind.INPUT, "rows that get no expert but their number; BOOL", optional=True
+    _FINISHED, _FINISHED, Kind.INPUT, "finished rows, which get the number of experts as index; BOOL", optional=True
 )
 _X, _K = (
-    tensor_in("x", "a score of each expert for each row"),
-    attribute("k", Kind.INT64, "how many experts a row gets"),
+    tensor_in("x", "the scores (rows, experts)"),
+    attribute("k", Kind.INT64, "the number of experts per row"),
 )
-_VALUES = tensor_out("yOut", "the shares", const=True)
-_NUMBERS = tensor_out("expertIdxOut", "the experts; INT32", const=True)
+_VALUES = tensor_out("yOut", "the weights", const=True)
+_NUMBERS = tensor_out("expertIdxOut", "the expert indices; INT32", const=True)
 _OF_GROUPS = ("yOut", "expertIdxOut", "outOut")
 _GROUPED = (
     dims_between(2, 2, "x"),
@@ -315,16 +315,18 @@ def _top_k(name: str, summary: str, checks: tuple[Check, ...], *table: Parameter
         + "yOut = routedScalingFactor * outOut[expertIdxOut] / (their sum + eps), outOut = norm(x)",
         parameters=(
             _X,
-            Parameter(_BIAS, _BIAS, Kind.INPUT, "what decides beside the scores, for each expert", optional=True),
+            Parameter(_BIAS, _BIAS, Kind.INPUT, "a bias per expert, which affects the selection only", optional=True),
             *(*table, _K),
-            attribute("kGroup", Kind.INT64, "how many groups stay"),
-            attribute("groupCount", Kind.INT64, "into how many groups experts are divided"),
-            attribute("groupSelectMode", Kind.INT64, "a group counts 0: its greatest score, 1: the sum of two"),
-            attribute("renorm", Kind.INT64, "with normType 0, 1: divide by the sum"),
-            attribute("normType", Kind.INT64, "0: softmax, 1: sigmoid, 2: the root of softplus"),
-            attribute("outFlag", Kind.BOOL, "outOut is wanted"),
-            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of yOut"),
-            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
+            attribute("kGroup", Kind.INT64, "the number of groups to keep"),
+            attribute("groupCount", Kind.INT64, "the number of expert groups"),
+            attribute(
+                "groupSelectMode", Kind.INT64, "the score of a group, 0: its maximum, 1: the sum of its two largest"
+            ),
+            attribute("renorm", Kind.INT64, "1: normalize the weights with normType 0"),
+            attribute("normType", Kind.INT64, "0: softmax, 1: sigmoid, 2: square root of softplus"),
+            attribute("outFlag", Kind.BOOL, "whether to write outOut"),
+            attribute("routedScalingFactor", Kind.DOUBLE, "the factor of yOut"),
+            attribute("eps", Kind.DOUBLE, "the term added to the sum for stability"),
             *(_VALUES, _NUMBERS),
             tensor_out("outOut", "the scores, with outFlag; FLOAT", const=True),
         ),
@@ -338,11 +340,11 @@ OPERATORS = (
     Operator(
         name="moe_gating_top_k_softmax",
         function=camel("moe_gating_top_k_softmax"),
-        summary="Choose the experts with the greatest shares in the softmax of scores.",
+        summary="Select the top k experts by the softmax of the scores.",
         formula="yOut, expertIdxOut = the first k of softmax(x), sorted; rowIdxOut[row, j] = j * rows + row",
         parameters=(
             *(_X, _ROW_FLAGS, _K, _VALUES, _NUMBERS),
-            tensor_out("rowIdxOut", "numbers of rows by columns, 0 on Atlas inference; INT32", const=True),
+            tensor_out("rowIdxOut", "the row indices numbered by columns, 0 on Atlas inference; INT32", const=True),
         ),
         support=_SCORES,
         checks=_softmax_checks(
@@ -358,12 +360,14 @@ OPERATORS = (
     Operator(
         name="moe_gating_top_k_softmax_v2",
         function=camel("moe_gating_top_k_softmax_v2"),
-        summary="Choose the experts with the greatest scores, before or after the softmax of them.",
+        summary="Select the top k experts by score, before or after the softmax.",
         formula="yOut, expertIdxOut = the first k of softmax(x), or softmax of the first k of x with renorm 1, sorted",
         parameters=(
             *(_X, _ROW_FLAGS, _K),
-            attribute("renorm", Kind.INT64, "0: the first of softmax, 1: softmax of the first"),
-            attribute("outputSoftmaxResultFlag", Kind.BOOL, "softmaxResultOutOptional is wanted, without renorm"),
+            attribute("renorm", Kind.INT64, "0: top k of the softmax, 1: softmax of the top k"),
+            attribute(
+                "outputSoftmaxResultFlag", Kind.BOOL, "whether to write softmaxResultOutOptional, without renorm"
+            ),
             *(_VALUES, _NUMBERS),
             Parameter(
                 _SHARES,
@@ -380,7 +384,7 @@ OPERATORS = (
     ),
     _top_k(
         "moe_gating_top_k",
-        "Choose experts from the groups with the greatest scores.",
+        "Select the top k experts from the best groups.",
         generated(
             *(("x",), _OF_GROUPS, lambda product: [(d, d, D.INT32, D.FLOAT) for d in FLOATING]),
             *_GROUPED,
@@ -389,7 +393,7 @@ OPERATORS = (
     ),
     _top_k(
         "moe_gating_top_k_v2",
-        "Choose experts from the groups with the greatest scores, or from a table.",
+        "Select the top k experts from the best groups, or from a table.",
         (
             present("x", *_OF_GROUPS),
             dtype_in(floating, "x"),
@@ -415,7 +419,7 @@ OPERATORS = (
                 among=all,
             ),
         ),
-        Parameter(_TABLE[0], _TABLE[0], Kind.INPUT, "the row of the table for each row", optional=True),
-        Parameter(_TABLE[1], _TABLE[1], Kind.INPUT, "k experts in each row; null: no table", optional=True),
+        Parameter(_TABLE[0], _TABLE[0], Kind.INPUT, "the table row of each row", optional=True),
+        Parameter(_TABLE[1], _TABLE[1], Kind.INPUT, "the table of k experts per row; null: no table", optional=True),
     ),
 )

@@ -62,15 +62,15 @@ OPERATORS = (
         "moe_gating_top_k_backward",
         "out = xNorm * (1 - xNorm) * scattered((g - sum of g * w / s) / s), g = routedScalingFactor * gradY, "
         "w = xNorm[expertIdx], s = their sum + eps",
-        "Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.",
+        "Gradient of the selected experts' weights with respect to all scores, through the sigmoid.",
         (
             tensor_in("xNorm", "the sigmoid of the scores of all experts; FLOAT"),
-            tensor_in("gradY", "the gradient arriving at the weights of those chosen"),
-            tensor_in("expertIdx", "the experts chosen; INT32"),
-            attribute("renorm", Kind.INT64, "0 or 1, of softmax alone"),
+            tensor_in("gradY", "the gradient with respect to the selected experts' weights"),
+            tensor_in("expertIdx", "the selected experts; INT32"),
+            attribute("renorm", Kind.INT64, "0 or 1, used by softmax only"),
             attribute("normType", Kind.INT64, "1: sigmoid"),
-            attribute("routedScalingFactor", Kind.DOUBLE, "a factor of the weights"),
-            attribute("eps", Kind.DOUBLE, "what is added to the sum"),
+            attribute("routedScalingFactor", Kind.DOUBLE, "the factor of the weights"),
+            attribute("eps", Kind.DOUBLE, "the term added to the sum for stability"),
             tensor_out("out", "the gradient of the scores", const=True),
         ),
         (

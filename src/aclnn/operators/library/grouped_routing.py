@@ -45,7 +45,9 @@ from aclnn.operators.library.quantized_products import BLOCK, integer_product
 
 _ROW_SCALE, _GROUPS, _SHARED = "pertokenScaleOptional", "groupList", "sharedInput"
 _TUNING = "tuningConfigOptional"
-_TUNED = Parameter(_TUNING, _TUNING, Kind.INT_ARRAY, "rows of a group that are expected, for speed", optional=True)
+_TUNED = Parameter(
+    _TUNING, _TUNING, Kind.INT_ARRAY, "the expected number of rows per group, a performance hint", optional=True
+)
 _UNUSED = ("offsetOptional", "antiquantScaleOptional", "antiquantOffsetOptional")
 _LEAST_COLUMNS = 256
 
@@ -154,20 +156,20 @@ def _operator(name: str, more: bool) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.",
+        summary="Grouped product of INT8 rows, scattered and summed by token.",
         formula="out[rowIndex[i]] += x1[i] @ x2[group] * scale[group] * pertokenScale[i] * logit[i], "
         "out[sharedInputOffset:] += sharedInputWeight * sharedInput",
         parameters=(
             tensor_in("x1", "the rows; INT8"),
             tensor_in("x2", "(groups, K, N) in ACL_FORMAT_FRACTAL_NZ; INT8"),
-            tensor_in("scale", "(groups, N) factors; FLOAT"),
+            tensor_in("scale", "the scales (groups, N); FLOAT"),
             optional_in("bias", "null"),
             *(optional_in(name, "null") for name in unused),
             optional_in(_ROW_SCALE, "a factor for each row; FLOAT"),
-            tensor_in(_GROUPS, "where groups end, or their sizes; INT64"),
-            optional_in(_SHARED, "rows that are added; BF16"),
-            optional_in("logit", "a further factor for each row; FLOAT"),
-            tensor_in("rowIndex", "the row of out to which each is added; INT32 or INT64"),
+            tensor_in(_GROUPS, "the end of each group, or its size; INT64"),
+            optional_in(_SHARED, "the shared rows to add; BF16"),
+            optional_in("logit", "a weight per row; FLOAT"),
+            tensor_in("rowIndex", "the row of out to which each row is added; INT32 or INT64"),
             attribute("dtype", Kind.INT64, "0: FLOAT"),
             attribute("sharedInputWeight", Kind.FLOAT, f"the factor of {_SHARED}"),
             attribute("sharedInputOffset", Kind.INT64, f"the row of out to which the first of {_SHARED} is added"),
@@ -175,7 +177,7 @@ def _operator(name: str, more: bool) -> Operator:
             attribute("transposeX2", Kind.BOOL, "false"),
             attribute("groupListType", Kind.INT64, f"what {_GROUPS} has, 0: ends, 1: sizes"),
             *((_TUNED,) * more),
-            tensor_out("out", "the sums; FLOAT"),
+            tensor_out("out", "the sums by token; FLOAT"),
         ),
         support=support((D.INT8,), A2_CLASS),
         checks=(
@@ -284,21 +286,21 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.",
+        summary="Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.",
         formula="out[rowIndex[i]] += ((x1[i] - 8) @ x2[group] * scale[group] + bias[group] + sum(x1[i]) * "
         "offset[group]) * pertokenScale[i] * logit[i], out[sharedInputOffset:] += sharedInputWeight * sharedInput",
         parameters=(
             tensor_in("x1", "the rows; INT8"),
             _WORDS,
-            optional_in("scaleOptional", "(groups, parts of K, N) factors, FLOAT in INT64"),
+            optional_in("scaleOptional", "the scales (groups, parts of K, N), FLOAT encoded in INT64"),
             optional_in("biasOptional", "(groups, N), 8 times the sums of x2 * scale; FLOAT"),
-            optional_in(_OFFSET, "(groups, 1, N), what is added to the scaled weights of a column; FLOAT"),
+            optional_in(_OFFSET, "the offsets (groups, 1, N) of the scaled weights; FLOAT"),
             *(optional_in(name, "null") for name in _WITHOUT_KERNEL),
             optional_in(_ROW_SCALE, "a factor for each row; FLOAT"),
-            optional_in(_LISTED, "where groups end, or their sizes; INT64"),
-            optional_in(_ADDED, "rows that are added; BF16"),
-            optional_in("logitOptional", "a further factor for each row; FLOAT"),
-            optional_in("rowIndexOptional", "the row of out to which each is added; INT64"),
+            optional_in(_LISTED, "the end of each group, or its size; INT64"),
+            optional_in(_ADDED, "the shared rows to add; BF16"),
+            optional_in("logitOptional", "a weight per row; FLOAT"),
+            optional_in("rowIndexOptional", "the row of out to which each row is added; INT64"),
             attribute("dtype", Kind.INT64, "0: FLOAT"),
             attribute("sharedInputWeight", Kind.FLOAT, f"the factor of {_ADDED}"),
             attribute("sharedInputOffset", Kind.INT64, f"the row of out to which the first of {_ADDED} is added"),
@@ -306,7 +308,7 @@ def _of_four_bits(name: str, *tuning: Parameter) -> Operator:
             attribute("transposeX2", Kind.BOOL, "false"),
             attribute("groupListType", Kind.INT64, f"what {_LISTED} has, 0: ends, 1: sizes"),
             *tuning,
-            tensor_out("out", "the sums; FLOAT"),
+            tensor_out("out", "the sums by token; FLOAT"),
         ),
         support=support((D.INT8,), A2_CLASS),
         checks=(

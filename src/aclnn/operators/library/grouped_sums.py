@@ -84,20 +84,20 @@ def _work(call: Call) -> Library | None:
 
 def _declared(version: int) -> Operator:
     name = "grouped_matmul_add" + ("_v2" if version > 1 else "")
-    kind = (attribute("groupListType", Kind.INT64, "0: groupList has ends, 1: sizes"),) * (version > 1)
+    kind = (attribute("groupListType", Kind.INT64, "the contents of groupList, 0: ends, 1: sizes"),) * (version > 1)
     return Operator(
         name=name,
         function=camel(name),
-        summary="Add to each of several sums the product of a group of rows, the first factor transposed.",
+        summary="Grouped product with the first factor transposed, accumulated in place.",
         formula="yRef[g] = yRef[g] + x[rows of g]^T @ weight[rows of g]",
         parameters=(
             tensor_in("x", "(rows, K)"),
             tensor_in("weight", "(rows, N)"),
-            tensor_in("groupList", "where each group ends; INT64"),
+            tensor_in("groupList", "the end of each group; INT64"),
             tensor_out("yRef", "(groups, K, N), before Ascend 950 also (groups * K, N); FLOAT"),
             attribute("transposeX", Kind.BOOL, "true"),
             attribute("transposeWeight", Kind.BOOL, "false"),
-            attribute("groupType", Kind.INT64, "2: groups divide rows"),
+            attribute("groupType", Kind.INT64, "2: groups divide the rows"),
             *kind,
         ),
         support=support((D.FLOAT16, D.BF16), MODERN),

@@ -358,8 +358,8 @@ _RES = optional_in("hRes", "matrices of streams by streams; FLOAT; on Ascend 950
 _BESIDE = (
     tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
     _RES,
-    tensor_in("hOut", "what the layer answered"),
-    tensor_in("hPost", "how much each stream takes of it; FLOAT"),
+    tensor_in("hOut", "the layer's output"),
+    tensor_in("hPost", "the share of the layer's output for each stream; FLOAT"),
 )
 
 
@@ -422,12 +422,12 @@ OPERATORS = (
         "mhc_sinkhorn",
         "norm[0] = softmax(x) + eps, norm[k] = norm[k - 1] / sum[k], sum[k] = norm[k - 1] summed over columns of odd "
         "and rows of even steps, plus eps; output = norm[2 * numIters - 1]",
-        "Scale the exponentials of matrices until their rows and columns add up to 1.",
+        "Sinkhorn normalization: scale exponentials until rows and columns sum to 1.",
         (
             tensor_in("x", "square matrices of 4, 6 or 8 rows; FLOAT"),
-            attribute("eps", Kind.FLOAT, "is added to sums"),
-            attribute("numIters", Kind.INT64, "how often columns are scaled, from 1 to 100"),
-            tensor_out("output", "the last result"),
+            attribute("eps", Kind.FLOAT, "the term added to the sums"),
+            attribute("numIters", Kind.INT64, "the number of iterations, from 1 to 100"),
+            tensor_out("output", "the doubly stochastic matrices"),
             tensor_out("normOut", "the results of all steps, for the gradient", optional=True),
             tensor_out("sumOut", "the sums of all steps, for the gradient", optional=True),
         ),
@@ -453,12 +453,12 @@ OPERATORS = (
         "mhc_sinkhorn_backward",
         "back through the steps of aclnnMhcSinkhorn: grad = (grad - sum of grad * normOut[k]) / sumOut[k], at last "
         "out = (grad - sum of grad * normOut[0]) * normOut[0]",
-        "Gradient of Sinkhorn's scaling with respect to its input.",
+        "Gradient of the Sinkhorn normalization with respect to its input.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the output; FLOAT"),
+            tensor_in("gradOutput", "the gradient with respect to the output; FLOAT"),
             tensor_in("normOut", "the results of all steps, in rows of 8"),
             tensor_in("sumOut", "the sums of all steps, in rows of 8"),
-            tensor_out("out", "the gradient of x"),
+            tensor_out("out", "the gradient with respect to x"),
         ),
         (
             present("gradOutput", *_KEPT, "out"),
@@ -482,26 +482,28 @@ OPERATORS = (
     declared(
         "mhc_pre_backward",
         "back through aclnnMhcPre: gradX = gradHIn * hPre + gradients of hMix and invRms + gradXPostOptional",
-        "Gradients of what decides how streams enter a layer.",
+        "Gradients of aclnnMhcPre.",
         (
             tensor_in("x", "streams, in the last two dimensions; FLOAT16 or BF16"),
-            tensor_in("phi", "a row for each number that is decided; FLOAT"),
-            tensor_in("alpha", "factors of the three kinds of numbers; FLOAT"),
-            tensor_in("gradHIn", "the gradient arriving at what enters the layer"),
-            tensor_in("gradHPost", "the gradient of how much each stream takes; FLOAT"),
-            tensor_in("gradHRes", "the gradient of how streams mix; FLOAT"),
+            tensor_in("phi", "the projection, one row per coefficient; FLOAT"),
+            tensor_in("alpha", "the factors of the three kinds of coefficients; FLOAT"),
+            tensor_in("gradHIn", "the gradient with respect to the layer's input"),
+            tensor_in("gradHPost", "the gradient with respect to hPost; FLOAT"),
+            tensor_in("gradHRes", "the gradient with respect to hRes; FLOAT"),
             tensor_in("invRms", "as aclnnMhcPre keeps it; FLOAT"),
             tensor_in("hMix", "as aclnnMhcPre keeps it; FLOAT"),
             tensor_in("hPre", "as aclnnMhcPre keeps it; FLOAT"),
             tensor_in("hPost", "as aclnnMhcPre found it; FLOAT"),
             optional_in("gamma", "(streams, elements): factors of x for phi; FLOAT; null: 1"),
-            optional_in("gradXPostOptional", "is added to the gradient of x"),
-            attribute("hcEps", Kind.FLOAT, "was added to hPre"),
+            optional_in("gradXPostOptional", "an addend of the gradient with respect to x"),
+            attribute("hcEps", Kind.FLOAT, "the term that was added to hPre"),
             *(
                 tensor_out(name, f"the gradient of {of}", const=True)
                 for name, of in zip(_OF_PRE, ("x", "phi", "alpha", "bias"), strict=True)
             ),
-            tensor_out("gradGamma", "the gradient of gamma, if that is given; FLOAT", const=True, optional=True),
+            tensor_out(
+                "gradGamma", "the gradient with respect to gamma, if that is given; FLOAT", const=True, optional=True
+            ),
         ),
         (
             present("x", "phi", "alpha", *_ARRIVING, *_FOUND, *_OF_PRE),
@@ -533,7 +535,7 @@ OPERATORS = (
     declared(
         "mhc_post",
         "out[j] = sum over i of hRes[i, j] * x[i] + hPost[j] * hOut",
-        "Mix streams, and add what a layer answered to each.",
+        "Mix the streams, and add the layer's output to each.",
         (*_BESIDE, tensor_out("out", "the streams for the next layer")),
         (
             present("x", "hOut", "hPost", "out"),
@@ -556,7 +558,7 @@ OPERATORS = (
         "mhc_post_backward",
         "gradX = hRes @ gradOutput, gradHRes = x @ gradOutput^T, gradHOut = sum over j of hPost[j] * gradOutput[j], "
         "gradHPost[j] = sum of hOut * gradOutput[j]",
-        "Gradients of mixing streams and adding what a layer answered.",
+        "Gradients of aclnnMhcPost.",
         (
             tensor_in("gradOutput", "the gradient arriving at the output"),
             *_BESIDE,

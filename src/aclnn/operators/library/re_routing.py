@@ -91,19 +91,23 @@ OPERATORS = (
     Operator(
         name="moe_re_routing",
         function=camel("moe_re_routing"),
-        summary="Put tokens of several ranks, which each rank has in order of experts, in that order.",
+        summary="Merge tokens of several ranks, each sorted by expert, into the order of experts.",
         formula="permuteTokensOut = tokens[order], order = argsort(experts), by ranks for each of them; "
         "permuteTokenIdxOut = order, or argsort(order) with idxType 1; expertTokenNumOut = sums over ranks",
         parameters=(
             tensor_in("tokens", "a row for each token"),
-            tensor_in("expertTokenNumPerRank", "how many tokens of each rank an expert has; INT32 or INT64"),
-            optional_in(_SCALES, "what belongs to each token; FLOAT, on Ascend 950 FLOAT8_E8M0 too"),
-            attribute("expertTokenNumType", Kind.INT64, "1: numbers"),
-            attribute("idxType", Kind.INT64, "permuteTokenIdxOut has 0: where a row was, 1: on Ascend 950 where it is"),
-            tensor_out("permuteTokensOut", "the rows in order of experts", const=True),
-            tensor_out(_SCALES_OUT, "what belongs to them", const=True),
-            tensor_out("permuteTokenIdxOut", "where they were; INT32", const=True),
-            tensor_out("expertTokenNumOut", "how many tokens each expert has", const=True),
+            tensor_in("expertTokenNumPerRank", "the number of tokens of each expert from each rank; INT32 or INT64"),
+            optional_in(_SCALES, "the scales of each token; FLOAT, on Ascend 950 FLOAT8_E8M0 too"),
+            attribute("expertTokenNumType", Kind.INT64, "1: expertTokenNumPerRank contains counts"),
+            attribute(
+                "idxType",
+                Kind.INT64,
+                "the contents of permuteTokenIdxOut, 0: source of each row, 1: destination, on Ascend 950",
+            ),
+            tensor_out("permuteTokensOut", "the rows, sorted by expert", const=True),
+            tensor_out(_SCALES_OUT, "the scales of the rows", const=True),
+            tensor_out("permuteTokenIdxOut", "the source index of each row; INT32", const=True),
+            tensor_out("expertTokenNumOut", "the number of tokens of each expert", const=True),
         ),
         support=_SUPPORT,
         checks=generated(

@@ -48,7 +48,7 @@ _MOST_EXPERTS, _MOST_LISTED_EXPERTS, _MOST_COUNTED, _MOST_SORTED = 10240, 5120, 
 _COUNTS, _BEFORE = "expertTokensCountOrCumsumOut", "expertTokensBeforeCapacityOut"
 _RANGE, _SCALE, _OFFSET = "activeExpertRangeOptional", "scaleOptional", "offsetOptional"
 _SCALES = "dynamicQuantScaleOutOptional"
-_UNQUANTISED, _STATIC, _DYNAMIC, _MOST_MODES = -1, 0, 1, 17
+_UNQUANTIZED, _STATIC, _DYNAMIC, _MOST_MODES = -1, 0, 1, 17
 _TAKEN = {**support((*FLOATING, D.INT8), A2_CLASS), **support((*FLOATING, D.INT8, D.HIFLOAT8), CLASS_950)}
 #: Kinds of counts in V3: cumulative sums, counts, (expert, count) pairs. V2's values are 1 higher; its 0 means none.
 _SUMS, _NUMBERS, _PAIRS = range(3)
@@ -79,7 +79,7 @@ def _spread(values: Any, rows: Any, shape: Sequence[int]) -> Any:
 
 
 def _mode(call: Call) -> int:
-    return int(call.arguments.get("quantMode", _UNQUANTISED))
+    return int(call.arguments.get("quantMode", _UNQUANTIZED))
 
 
 def _factors(call: Call) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ def _taken(call: Call, tokens: Any, groups: Any, scale: Any, offset: Any) -> tup
         offset: zero point of static quantisation.
     """
     mode = _mode(call)
-    if mode == _UNQUANTISED:
+    if mode == _UNQUANTIZED:
         return tokens, None
     if scale is not None:
         tokens = tokens * (scale[groups] if len(scale) > 1 else scale)
@@ -292,19 +292,19 @@ def _of_integers(call: Call) -> str | None:
     got = call["quantMode"]
     if call.product not in CLASS_950 or not _DYNAMIC < got <= _MOST_MODES:
         return None
-    return f"quantMode: expected -1, 0 or 1 (8-bit and 4-bit floats and INT4 are not computed here), got {got}"
+    return f"quantMode: expected -1, 0 or 1 (8-bit and 4-bit floats and INT4 are not supported here), got {got}"
 
 
 def _blocks_of_tokens(call: Call) -> str | None:
     got = call["quantMode"]
-    if got == _UNQUANTISED or not _is_padded(call):
+    if got == _UNQUANTIZED or not _is_padded(call):
         return None
-    return f"quantMode: expected -1 (no quantisation) with dropPadMode 1, got {got}"
+    return f"quantMode: expected -1 (no quantization) with dropPadMode 1, got {got}"
 
 
 def _rows_dtype(call: Call, name: str) -> str | None:
-    whole, got = call["quantMode"] == _UNQUANTISED, call[name].dtype
-    expected, why = (call["x"].dtype, "that of x") if whole else (D.INT8, "quantised")
+    whole, got = call["quantMode"] == _UNQUANTIZED, call[name].dtype
+    expected, why = (call["x"].dtype, "that of x") if whole else (D.INT8, "quantized")
     return None if got == expected else f"expected data type {expected.c_name} ({why}), got {got.c_name}"
 
 
@@ -346,7 +346,7 @@ def _offset_shape(call: Call) -> str | None:
 
 def _writes_scales(call: Call) -> bool:
     mode = call["quantMode"]
-    return bool(mode == _DYNAMIC or (mode == _UNQUANTISED and call[_SCALE] is not None))
+    return bool(mode == _DYNAMIC or (mode == _UNQUANTIZED and call[_SCALE] is not None))
 
 
 def _third_work(call: Call) -> Library | None:
@@ -388,16 +388,16 @@ def _counts_of(numbers: Any, first: int, kind: int, shape: Sequence[int]) -> Any
     return pairs
 
 
-_DROP_PAD = attribute("dropPadMode", Kind.INT64, "1: each expert takes expertCapacity rows")
-_X, _EXPERTS = tensor_in("x", "a row for each token"), tensor_in("expertIdx", "the experts of each token")
+_DROP_PAD = attribute("dropPadMode", Kind.INT64, "1: each expert takes exactly expertCapacity rows")
+_X, _EXPERTS = tensor_in("x", "a row for each token"), tensor_in("expertIdx", "the expert indices of each token")
 _ROUTED = (
-    tensor_out("expandedXOut", "the rows of tokens in order of experts", const=True),
-    tensor_out("expandedRowIdxOut", "where the rows of each token are; INT32", const=True),
+    tensor_out("expandedXOut", "the rows of the tokens, sorted by expert", const=True),
+    tensor_out("expandedRowIdxOut", "the indices of each token's rows; INT32", const=True),
 )
 _LIMITS = (
-    attribute("activeNum", Kind.INT64, "how many rows are kept"),
-    attribute("expertCapacity", Kind.INT64, "how many rows an expert takes with dropPadMode 1"),
-    attribute("expertNum", Kind.INT64, "how many experts there are"),
+    attribute("activeNum", Kind.INT64, "the number of rows to keep"),
+    attribute("expertCapacity", Kind.INT64, "the capacity of an expert with dropPadMode 1"),
+    attribute("expertNum", Kind.INT64, "the number of experts"),
     _DROP_PAD,
 )
 
@@ -435,7 +435,7 @@ def _second_dtypes(product: Product) -> list[tuple[D, ...]]:
     return [(d, index, d, D.INT32) for d in FLOATING for index in indices]
 
 
-def _quantised_dtypes(product: Product) -> list[tuple[D, ...]]:
+def _quantized_dtypes(product: Product) -> list[tuple[D, ...]]:
     integers = (D.INT8,) if product in CLASS_950 else (D.INT8, D.INT4)
     return [(d, D.INT32, integer, D.INT32) for d in FLOATING for integer in integers]
 
@@ -447,16 +447,16 @@ _OF_TOKENS = (
     rule("a row for each token: expertIdx", _as_many_rows),
 )
 _WANTED = (
-    attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: sums, 2: numbers of rows are wanted"),
-    attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "numbers of rows are wanted, with dropPadMode 1"),
+    attribute("expertTokensCountOrCumsumFlag", Kind.INT64, "1: write cumulative sums, 2: write counts of rows"),
+    attribute("expertTokensBeforeCapacityFlag", Kind.BOOL, "whether to write counts of rows, with dropPadMode 1"),
 )
 
 
 def _counted_rows(counts: str, before: str) -> tuple[Parameter, Parameter]:
     """Return the outputs of row counts after and before the experts' capacity is applied."""
     return (
-        tensor_out(counts, "the rows of each expert; INT32", const=True, optional=True),
-        tensor_out(before, "the rows of each expert with those that are dropped; INT32", const=True, optional=True),
+        tensor_out(counts, "the number of rows of each expert; INT32", const=True, optional=True),
+        tensor_out(before, "the number of rows of each expert before dropping; INT32", const=True, optional=True),
     )
 
 
@@ -503,16 +503,16 @@ OPERATORS = (
     Operator(
         name="moe_init_routing",
         function=camel("moe_init_routing"),
-        summary="Give each expert the rows of its tokens, numbered by columns.",
+        summary="Sort tokens by expert, with rows numbered by columns.",
         formula="expandedExpertIdxOut, sorted = sort(expertIdx, rowIdx); expandedRowIdxOut[sorted[i]] = i; "
         "expandedXOut[i] = x[sorted[i] % rows]",
         parameters=(
             _X,
-            tensor_in("rowIdx", "the numbers of expertIdx; INT32"),
-            tensor_in("expertIdx", "the experts of each token; INT32"),
-            attribute("activeNum", Kind.INT64, "of how many tokens rows are kept"),
+            tensor_in("rowIdx", "the row indices of expertIdx; INT32"),
+            tensor_in("expertIdx", "the expert indices of each token; INT32"),
+            attribute("activeNum", Kind.INT64, "the number of tokens whose rows are kept"),
             *_ROUTED,
-            tensor_out("expandedExpertIdxOut", "the experts in order; INT32", const=True),
+            tensor_out("expandedExpertIdxOut", "the sorted expert indices; INT32", const=True),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(
@@ -535,7 +535,7 @@ OPERATORS = (
     Operator(
         name="moe_init_routing_v2",
         function=camel("moe_init_routing_v2"),
-        summary="Give each expert the rows of its tokens, or as many for each.",
+        summary="Sort tokens by expert, optionally with a fixed capacity per expert.",
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = x[i / k]",
         parameters=(
             *(_X, _EXPERTS, *_LIMITS),
@@ -553,14 +553,14 @@ OPERATORS = (
     Operator(
         name="moe_init_routing_quant_v2",
         function=camel("moe_init_routing_quant_v2"),
-        summary="Give each expert the rows of its tokens as integers, or as many for each.",
+        summary="Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.",
         formula="expandedRowIdxOut = argsort(argsort(expertIdx)); expandedXOut[expandedRowIdxOut[i]] = "
         "round(x[i / k] * scaleOptional + offsetOptional), or round(row / scale) with row = x[i / k] * scaleOptional, "
         "scale = max(|row|) / 127 (INT4: / 7)",
         parameters=(
             *(_X, _EXPERTS),
-            optional_in(_SCALE, "what rows are multiplied by, of all or of each expert; FLOAT"),
-            optional_in(_OFFSET, "with quantMode 0 what is added to integers; FLOAT"),
+            optional_in(_SCALE, "the quantization scale of all experts or of each; FLOAT"),
+            optional_in(_OFFSET, "the offset of the integers with quantMode 0; FLOAT"),
             *(*_LIMITS, *_WANTED),
             attribute("quantMode", Kind.INT64, "0: static, 1: dynamic"),
             *_ROUTED,
@@ -571,7 +571,7 @@ OPERATORS = (
         checks=generated(
             ("x", "expertIdx"),
             ("expandedXOut", "expandedRowIdxOut"),
-            _quantised_dtypes,
+            _quantized_dtypes,
             one_of("quantMode", _STATIC, _DYNAMIC),
             *_second_checks(f"{_COUNTS}Optional", f"{_BEFORE}Optional", at_least("activeNum", 0)),
             rule("whole rows beside integers of 4 bits: dropPadMode", _in_blocks),
@@ -588,24 +588,28 @@ OPERATORS = (
     Operator(
         name="moe_init_routing_v3",
         function=camel("moe_init_routing_v3"),
-        summary="Give each expert of a range the rows of its tokens, or as many for each.",
+        summary="Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.",
         formula="sorted = argsort(expertIdx) in the range; expandedXOut[i] = x[sorted[i] / k]; "
         "expandedRowIdxOut[sorted[i]] = i, or expandedRowIdxOut[i] = sorted[i] with rowIdxType 1",
         parameters=(
-            *(_X, tensor_in("expertIdx", "the experts of each token; INT32")),
-            optional_in(_SCALE, "a number for each token, or what rows are multiplied by; FLOAT"),
+            *(_X, tensor_in("expertIdx", "the expert indices of each token; INT32")),
+            optional_in(_SCALE, "a scale per token to be copied, or the quantization scale; FLOAT"),
             Parameter(
-                _OFFSET, "offset", Kind.INPUT, "with quantMode 0 what is added to integers; FLOAT", optional=True
+                _OFFSET, "offset", Kind.INPUT, "the offset of the integers with quantMode 0; FLOAT", optional=True
             ),
             *_LIMITS,
-            attribute("expertTokensNumType", Kind.INT64, "0: sums, 1: numbers, 2: experts and numbers of rows"),
-            attribute("expertTokensNumFlag", Kind.BOOL, f"{_COUNTS} is wanted"),
-            attribute("quantMode", Kind.INT64, "-1: no quantisation, 0: static, 1: dynamic"),
-            Parameter(_RANGE, _RANGE, Kind.INT_ARRAY, "the first expert and the one after the last", optional=True),
-            attribute("rowIdxType", Kind.INT64, "expandedRowIdxOut has 0: rows of tokens, 1: tokens of rows"),
+            attribute("expertTokensNumType", Kind.INT64, "0: cumulative sums, 1: counts, 2: (expert, count) pairs"),
+            attribute("expertTokensNumFlag", Kind.BOOL, f"whether to write {_COUNTS}"),
+            attribute("quantMode", Kind.INT64, "-1: no quantization, 0: static, 1: dynamic"),
+            Parameter(_RANGE, _RANGE, Kind.INT_ARRAY, "the range of experts, end exclusive", optional=True),
+            attribute(
+                "rowIdxType", Kind.INT64, "the contents of expandedRowIdxOut, 0: rows of tokens, 1: tokens of rows"
+            ),
             *_ROUTED,
-            tensor_out(_COUNTS, "the rows of each expert; INT64", const=True),
-            tensor_out("expandedScaleOut", "scaleOptional in order of experts, or scales of rows; FLOAT", const=True),
+            tensor_out(_COUNTS, "the number of rows of each expert; INT64", const=True),
+            tensor_out(
+                "expandedScaleOut", "scaleOptional sorted by expert, or the scales of the rows; FLOAT", const=True
+            ),
         ),
         support=_TAKEN,
         checks=(
@@ -624,8 +628,8 @@ OPERATORS = (
                 rule("a row for each token: expertIdx", _as_many_rows),
                 one_of("dropPadMode", 0, 1),
                 one_of("expertTokensNumType", _SUMS, _NUMBERS, _PAIRS),
-                one_of("quantMode", _UNQUANTISED, _STATIC, _DYNAMIC),
-                rule("to be quantised: x", _floating_tokens),
+                one_of("quantMode", _UNQUANTIZED, _STATIC, _DYNAMIC),
+                rule("to be quantized: x", _floating_tokens),
                 *on(CLASS_950, rule("unless with dropPadMode: quantMode", _blocks_of_tokens)),
                 *on(CLASS_950, one_of("expertTokensNumFlag", True)),
                 at_least("expertNum", 1),
@@ -646,12 +650,12 @@ OPERATORS = (
     Operator(
         name="moe_compute_expert_tokens",
         function=camel("moe_compute_expert_tokens"),
-        summary="Find where the rows of each expert end.",
-        formula="out[i] = how many of sortedExperts are i at most",
+        summary="Cumulative number of rows of each expert.",
+        formula="out[i] = number of sortedExperts <= i",
         parameters=(
-            tensor_in("sortedExperts", "experts in order; INT32"),
-            attribute("numExperts", Kind.INT64, "how many experts there are"),
-            tensor_out("out", "where their rows end; INT32", const=True),
+            tensor_in("sortedExperts", "the sorted expert indices; INT32"),
+            attribute("numExperts", Kind.INT64, "the number of experts"),
+            tensor_out("out", "the end of each expert's rows; INT32", const=True),
         ),
         support=support((D.INT32,), MODERN),
         checks=generated(

@@ -172,8 +172,8 @@ def _biased(*checks: Check) -> tuple[Check, ...]:
     return tuple(only_if(check, f"with {_SCALES} and {_BIAS}", _has_biases) for check in checks)
 
 
-_PADDED = attribute("dropPadMode", Kind.INT64, "1: each expert has expertCapacity rows")
-_INDICES = tensor_in(_PLACES, "the rows of tokens, one after another, -1 for none; INT32")
+_PADDED = attribute("dropPadMode", Kind.INT64, "1: each expert has exactly expertCapacity rows")
+_INDICES = tensor_in(_PLACES, "the row indices of the tokens, -1 for none; INT32")
 
 OPERATORS = (
     Operator(
@@ -182,12 +182,12 @@ OPERATORS = (
         summary="Gradient of aclnnMoeInitRoutingV2 with respect to tokens.",
         formula="out[i] = sum over j of gradExpandedX[expandedRowIdx[i * topK + j]]",
         parameters=(
-            tensor_in("gradExpandedX", "the gradient arriving at the rows of experts, or blocks of them"),
+            tensor_in("gradExpandedX", "the gradient with respect to the experts' rows, or blocks of capacity rows"),
             _INDICES,
-            attribute("topK", Kind.INT64, "how many experts a token has"),
-            attribute("dropPadMode", Kind.INT64, "1: gradExpandedX has blocks of rows"),
-            attribute("activeNum", Kind.INT64, "how many rows were kept, 0: all"),
-            tensor_out("out", "the gradient of tokens", const=True),
+            attribute("topK", Kind.INT64, "the number of experts per token"),
+            attribute("dropPadMode", Kind.INT64, "1: gradExpandedX has blocks of capacity rows"),
+            attribute("activeNum", Kind.INT64, "the number of rows kept, 0: all"),
+            tensor_out("out", "the gradient with respect to the tokens", const=True),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(
@@ -208,22 +208,24 @@ OPERATORS = (
     Operator(
         name="moe_finalize_routing_v2_grad",
         function=camel("moe_finalize_routing_v2_grad"),
-        summary="Gradient of aclnnMoeFinalizeRoutingV2 with respect to the rows of experts and to weights.",
+        summary="Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.",
         formula="gradExpandedXOut[expandedRowIdx[i, j]] = gradY[i] * scalesOptional[i, j]; gradScalesOut[i, j] = "
         "sum of gradY[i] * (expandedXOptional[expandedRowIdx[i, j]] + biasOptional[expertIdxOptional[i, j]])",
         parameters=(
-            tensor_in("gradY", "the gradient arriving at tokens"),
+            tensor_in("gradY", "the gradient with respect to the combined tokens"),
             _INDICES,
             optional_in(_ROWS, "the rows of experts, or blocks of them"),
             optional_in(_SCALES, "the weights of a token's experts"),
             optional_in(_EXPERTS, "a token's experts; INT32"),
-            optional_in(_BIAS, "what was added to the rows of each expert"),
+            optional_in(_BIAS, "the bias of each expert"),
             _PADDED,
-            attribute("activeNum", Kind.INT64, "how many rows were kept, 0 or less: all"),
-            attribute("expertNum", Kind.INT64, "how many experts there are, with dropPadMode 1"),
-            attribute("expertCapacity", Kind.INT64, "how many rows an expert has with dropPadMode 1"),
-            tensor_out("gradExpandedXOut", "the gradient of the rows of experts", const=True),
-            tensor_out("gradScalesOut", f"the gradient of the weights; not written without {_SCALES}", const=True),
+            attribute("activeNum", Kind.INT64, "the number of rows kept, 0 or less: all"),
+            attribute("expertNum", Kind.INT64, "the number of experts, with dropPadMode 1"),
+            attribute("expertCapacity", Kind.INT64, "the capacity of an expert with dropPadMode 1"),
+            tensor_out("gradExpandedXOut", "the gradient with respect to the experts' rows", const=True),
+            tensor_out(
+                "gradScalesOut", f"the gradient with respect to the weights; not written without {_SCALES}", const=True
+            ),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(

@@ -253,9 +253,9 @@ def _permuted_rows(tokens: str) -> Check:
     return shape_is("one for each row", lambda call: call[tokens].shape[:1], "sortedIndices")
 
 
-_GIVEN_MAP = optional_in(_MAP, "(tokens, experts): which expert takes which token; INT8 or BOOL")
+_GIVEN_MAP = optional_in(_MAP, "the routing map (tokens, experts); INT8 or BOOL")
 _GIVEN_PROBS = optional_in(_PROBS, "(tokens, experts): the weights of experts; null: 1")
-_PADDED = attribute("dropAndPad", Kind.BOOL, "whether every expert has as many rows")
+_PADDED = attribute("dropAndPad", Kind.BOOL, "whether every expert has the same number of rows")
 _SORTED = tensor_in("sortedIndices", "the rows of tokens, or the tokens of rows; INT32")
 
 OPERATORS = (
@@ -263,15 +263,19 @@ OPERATORS = (
         "moe_token_permute_with_routing_map",
         "permuteTokensOut = the tokens of routingMap^T's trues in order, or of the first numOutTokens / experts tokens "
         "of each expert with dropAndPad; permuteProbsOutOptional = their probsOptional",
-        "Give each expert the rows of the tokens that a map assigns to it.",
+        "Permute tokens by a routing map, sorted by expert.",
         (
             tensor_in("tokens", "(tokens, columns)"),
-            tensor_in("routingMap", "(tokens, experts): which expert takes which token; INT8 or BOOL"),
+            tensor_in("routingMap", "the routing map (tokens, experts); INT8 or BOOL"),
             _GIVEN_PROBS,
-            attribute("numOutTokens", Kind.INT64, "how many rows, rounded down to a multiple of tokens, or of experts"),
+            attribute(
+                "numOutTokens",
+                Kind.INT64,
+                "the number of rows, rounded down to a multiple of the tokens, or of the experts",
+            ),
             _PADDED,
             tensor_out("permuteTokensOut", "the rows in order of experts"),
-            tensor_out(_PERMUTED_PROBS, "their weights, if probsOptional is given", optional=True),
+            tensor_out(_PERMUTED_PROBS, "the weights of the rows, if probsOptional is given", optional=True),
             tensor_out("sortedIndicesOut", "the rows of tokens, or the tokens of rows with dropAndPad; INT32"),
         ),
         (
@@ -300,18 +304,18 @@ OPERATORS = (
     ),
     declared(
         "moe_token_permute_with_routing_map_grad",
-        "tokenGradOut = the sums of the gradients of each token's rows; probsGradOutOptional = those of its weights",
-        "Gradients of tokens that a map assigned to experts.",
+        "tokenGradOut = sums of the gradients of each token's rows; probsGradOutOptional = gradients of its weights",
+        "Gradients of token permutation by a routing map.",
         (
-            tensor_in(_ROWS_GRAD, "the gradient of the rows"),
-            optional_in(_PROBS_GRAD, "the gradient of their weights"),
+            tensor_in(_ROWS_GRAD, "the gradient with respect to the rows"),
+            optional_in(_PROBS_GRAD, "the gradient with respect to the weights of the rows"),
             _SORTED,
             _GIVEN_MAP,
-            attribute("experts_num", Kind.INT64, "how many experts there are"),
-            attribute("tokens_num", Kind.INT64, "how many tokens there are"),
+            attribute("experts_num", Kind.INT64, "the number of experts"),
+            attribute("tokens_num", Kind.INT64, "the number of tokens"),
             _PADDED,
-            tensor_out("tokenGradOut", "the gradient of the tokens"),
-            tensor_out("probsGradOutOptional", "the gradient of the weights", optional=True),
+            tensor_out("tokenGradOut", "the gradient with respect to the tokens"),
+            tensor_out("probsGradOutOptional", "the gradient with respect to the weights", optional=True),
         ),
         (
             present(_ROWS_GRAD, "sortedIndices", "tokenGradOut"),
@@ -337,18 +341,18 @@ OPERATORS = (
     ),
     declared(
         "moe_token_unpermute_with_routing_map",
-        "unpermutedTokens = the sums of each token's rows, times permuteProbs",
-        "Add up what the experts answered that a map assigned to a token.",
+        "unpermutedTokens = sums of each token's rows, times permuteProbs",
+        "Unpermute tokens by a routing map: sum the weighted rows of each token.",
         (
-            tensor_in("permutedTokens", "rows in order of experts"),
+            tensor_in("permutedTokens", "the rows, sorted by expert"),
             _SORTED,
             _GIVEN_MAP,
             _GIVEN_PROBS,
-            attribute("paddedMode", Kind.BOOL, "whether every expert has as many rows"),
-            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "not looked at", optional=True),
+            attribute("paddedMode", Kind.BOOL, "whether every expert has the same number of rows"),
+            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "ignored", optional=True),
             tensor_out("unpermutedTokens", "a row for each token"),
             tensor_out("outIndex", "the row of each of permuteTokenId; INT32"),
-            tensor_out("permuteTokenId", "the tokens; INT32"),
+            tensor_out("permuteTokenId", "the token of each row; INT32"),
             tensor_out("permuteProbs", "the weights of the rows, if probsOptional is given", optional=True),
         ),
         (
@@ -388,22 +392,22 @@ OPERATORS = (
         "moe_token_unpermute_with_routing_map_grad",
         "permutedTokensGradOut[outIndex[i]] = unpermutedTokensGrad[permuteTokenId[i]] * the row's weight, "
         "probsGradOutOptional = sum(unpermutedTokensGrad[permuteTokenId[i]] * permutedTokensOptional[outIndex[i]])",
-        "Gradients of rows that were added up by a map.",
+        "Gradients of token unpermutation by a routing map.",
         (
-            tensor_in("unpermutedTokensGrad", "the gradient of the sums"),
+            tensor_in("unpermutedTokensGrad", "the gradient with respect to the sums"),
             tensor_in("outIndex", "the row of each of permuteTokenId; INT32"),
-            tensor_in("permuteTokenId", "the tokens; INT32; without padding not looked at"),
+            tensor_in("permuteTokenId", "the token of each row; INT32; ignored without padding"),
             _GIVEN_MAP,
-            optional_in(_PERMUTED, "rows in order of experts"),
+            optional_in(_PERMUTED, "the rows, sorted by expert"),
             _GIVEN_PROBS,
             _PADDED,
-            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "not looked at", optional=True),
-            tensor_out("permutedTokensGradOut", "the gradient of the rows", const=True),
+            Parameter("restoreShapeOptional", "restore_shape", Kind.INT_ARRAY, "ignored", optional=True),
+            tensor_out("permutedTokensGradOut", "the gradient with respect to the rows", const=True),
             Parameter(
                 "probsGradOutOptional",
                 "probs_grad",
                 Kind.OUTPUT,
-                "the gradient of the weights",
+                "the gradient with respect to the weights",
                 True,
                 "const aclTensor *",
             ),
