@@ -175,7 +175,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "transposed once": lambda o, name: Break({name: True, "x2": Tensor(D.FLOAT16, (K, N), (1, K))}, "false"),
     "communicator of this device": lambda o, name: Break({name: "nobody"}, "a communicator with a rank"),
     "columns": lambda o, name: Break(shape((M, 0), name), "columns"),
-    "not transposed": lambda o, name: Break({name: Tensor(D.FLOAT16, (M, K), (1, M))}, "no transposed matrix"),
+    "not transposed": lambda o, name: Break({name: Tensor(D.FLOAT16, (M, K), (1, M))}, "not transposed"),
     "256 to 65534 columns": lambda o, name: Break(shape((M, 255), "x1") | shape((255, N), "x2"), "256 to 65534"),
     "as many columns as x2": lambda o, name: Break(shape((SIZE * M, N + 1), name), "6 columns"),
     "as many columns as x1": lambda o, name: Break(shape((SIZE * M, K + 1), name), "256 columns"),

@@ -95,7 +95,7 @@ def four_bits(operator: Operator, name: str) -> Break:
         change = {"x1": T(D.INT4, (M, K)), "transposeX1": False, "x2": T(D.INT4, (1, N, K))}
     if operator.name == "quant_matmul_v3":
         change |= {"out": T(D.FLOAT16, (M, N)), "offset": None}
-    return Break(change, "no transposition" if name == "x1" else "2 dimensions")
+    return Break(change, "not transposed" if name == "x1" else "2 dimensions")
 
 
 def nothing(operator: Operator, name: str) -> Break:
@@ -199,7 +199,7 @@ def subject(*names: str, reserved: int = INVALID) -> Subject:
                 else {
                     key: T(D.FLOAT, (1, 1)) for key in (name, "pertokenScaleOptional" if o.name in OLD else "x1Scale")
                 },
-                "not computed here",
+                "not supported here",
             ),
             "four bits together": lambda o, name: Break(dtype(D.INT4, "x1"), "ACL_INT4 or ACL_INT32"),
             "data type of products": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_FLOAT16"),

@@ -140,26 +140,26 @@ def _block(version: int, grouped: bool) -> Operator:
     name = "grouped_dynamic_block_quant" if grouped else "dynamic_block_quant"
     inputs = ("x", _GROUPS) if grouped else ("x",)
     integers = "" if grouped else "2 (INT8), of Ascend 950 "
-    of_groups = (tensor_in(_GROUPS, "where groups of rows end; INT32"),) * grouped
-    kind = (attribute("groupListType", Kind.INT64, "0: groups are where they end"),) * grouped
-    range_of = (attribute("dstTypeMax", Kind.DOUBLE, "0: what the largest number becomes is the format's"),)
+    of_groups = (tensor_in(_GROUPS, "the end of each group of rows; INT32"),) * grouped
+    kind = (attribute("groupListType", Kind.INT64, "0: groupList contains ends"),) * grouped
+    range_of = (attribute("dstTypeMax", Kind.DOUBLE, "0: the largest number of the format as upper bound"),)
     return declared(
         name + "_v2" * (version > 1),
         "scaleOut = min(max |x of the block| / max of yOut's type, 1 / minScale),  yOut = round(x / scaleOut)",
-        f"Quantise each block of {'groups of rows' if grouped else 'a matrix'} by its largest number.",
+        f"Quantize each block of {'groups of rows' if grouped else 'a matrix'} by its maximum.",
         (
-            tensor_in("x", "a matrix, or several"),
+            tensor_in("x", "a matrix, or a batch of matrices"),
             *of_groups,
-            attribute("minScale", Kind.DOUBLE, "the least reciprocal of a scale, or 0; rounded to float32"),
-            Parameter(_ROUNDING, _ROUNDING, Kind.STRING, "rint, also null", optional=True),
+            attribute("minScale", Kind.DOUBLE, "the lower bound of a scale's reciprocal, or 0; rounded to float32"),
+            Parameter(_ROUNDING, _ROUNDING, Kind.STRING, "the rounding mode: rint or null", optional=True),
             attribute(
                 "dstType", Kind.INT64, f"the data type of yOut: {integers}35 (FLOAT8_E5M2) or 36 (FLOAT8_E4M3FN)"
             ),
-            attribute(_ROWS, Kind.INT64, "the rows of a block"),
-            attribute(_COLUMNS, Kind.INT64, "the columns of a block"),
+            attribute(_ROWS, Kind.INT64, "the number of rows of a block"),
+            attribute(_COLUMNS, Kind.INT64, "the number of columns of a block"),
             *kind,
             *(range_of * (version > 1)),
-            tensor_out("yOut", "the quantised numbers", const=True),
+            tensor_out("yOut", "the quantized numbers", const=True),
             tensor_out("scaleOut", "the scale of each block; FLOAT", const=True),
         ),
         generated(

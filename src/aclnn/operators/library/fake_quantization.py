@@ -53,16 +53,16 @@ def _operator(kind: str, further: Parameter, zeros: set[D], function: Callable[.
     return library_operator(
         name,
         "out = (clip(round(self / scale) + zeroPoint, quantMin, quantMax) - zeroPoint) * scale",
-        f"Numbers rounded to those that integers of few bits stand for, with a scale for {_WHOSE[kind]}.",
+        f"Fake quantization: quantize and dequantize, with a scale for {_WHOSE[kind]}.",
         (
             tensor_in("self", "the numbers"),
-            tensor_in("scale", f"the numbers from integer to integer, for {_WHOSE[kind]}"),
-            tensor_in("zeroPoint", "the integers that stand for 0"),
+            tensor_in("scale", f"the scale, for {_WHOSE[kind]}"),
+            tensor_in("zeroPoint", "the zero points"),
             further,
-            attribute("quantMin", Kind.INT64, "the least integer"),
-            attribute("quantMax", Kind.INT64, "the greatest integer"),
-            tensor_out("out", "the rounded numbers"),
-            tensor_out("mask", "which integers lie within the limits; BOOL"),
+            attribute("quantMin", Kind.INT64, "the smallest integer"),
+            attribute("quantMax", Kind.INT64, "the largest integer"),
+            tensor_out("out", "the quantized and dequantized numbers"),
+            tensor_out("mask", "the mask of integers within the limits; BOOL"),
         ),
         (
             present("self", "scale", "zeroPoint", "out", "mask"),
@@ -88,14 +88,14 @@ _WHOSE = {"tensor": "all", "channel": "each along a dimension"}
 OPERATORS = (
     _operator(
         "tensor",
-        attribute("fakeQuantEnabled", Kind.FLOAT, "1 or more; else out is self, all of it within the limits"),
+        attribute("fakeQuantEnabled", Kind.FLOAT, "1 or more to quantize; otherwise out is self"),
         {D.INT32},
         _per_tensor,
         single("scale", "zeroPoint"),
     ),
     _operator(
         "channel",
-        attribute("axis", Kind.INT64, "which dimension scale is along"),
+        attribute("axis", Kind.INT64, "the dimension of scale"),
         {D.INT32, *_TYPES},
         _per_channel,
         axis("axis", "self"),

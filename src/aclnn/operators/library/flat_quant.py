@@ -54,12 +54,12 @@ def _clip(call: Call) -> str | None:
 def _work(call: Call) -> Library:
     dtype, clip = call["out"].dtype, call["clipRatio"]
 
-    def quantise(x: Any, left: Any, right: Any) -> tuple[Any, Any]:
+    def quantize(x: Any, left: Any, right: Any) -> tuple[Any, Any]:
         found = left @ (x @ right)
         scales = (np.abs(found).max((1, 2), keepdims=True) * (clip / MOST[dtype])).astype(np.float32)
         return quantized(np.rint(found / scales), dtype), scales.reshape(-1)
 
-    return Library(quantise, ("x", "kroneckerP1", "kroneckerP2"), ("out", "quantScale"))
+    return Library(quantize, ("x", "kroneckerP1", "kroneckerP2"), ("out", "quantScale"))
 
 
 _UNIT = 8
@@ -84,13 +84,13 @@ def _rotate_work(call: Call) -> Library | None:
         return None
     dtype = call["yOut"].dtype
 
-    def quantise(x: Any, rotation: Any) -> tuple[Any, Any]:
+    def quantize(x: Any, rotation: Any) -> tuple[Any, Any]:
         parts = x.reshape(len(x), -1, len(rotation)).astype(np.float64)
         with np.errstate(invalid="ignore"):  # rows of zeros
             integers, scales = dynamically((parts @ rotation.astype(np.float64)).reshape(x.shape), -1, dtype)
         return integers, scales[:, 0]
 
-    return Library(quantise, ("x", "rotation"), ("yOut", "scaleOut"))
+    return Library(quantize, ("x", "rotation"), ("yOut", "scaleOut"))
 
 
 OPERATORS = (
@@ -98,12 +98,12 @@ OPERATORS = (
         "flat_quant",
         "y = kroneckerP1 @ x @ kroneckerP2; quantScale = max(|y|) * clipRatio / 7 of each matrix; "
         "out = round(y / quantScale)",
-        "Quantise matrices to 4 bits after a small factor on either side.",
+        "Quantize matrices to 4 bits after multiplication by small matrices on both sides.",
         (
             tensor_in("x", "(matrices, rows, columns)"),
             tensor_in("kroneckerP1", "(rows, rows)"),
             tensor_in("kroneckerP2", "(columns, columns)"),
-            attribute("clipRatio", Kind.DOUBLE, "which part of the largest number counts"),
+            attribute("clipRatio", Kind.DOUBLE, "the clipping ratio of the largest number"),
             tensor_out("out", "the integers; INT4, or eight of them in an INT32"),
             tensor_out("quantScale", "the scale of each matrix; FLOAT"),
         ),
@@ -130,13 +130,13 @@ OPERATORS = (
     declared(
         "rotate_quant",
         "y = x in rows of K @ rotation; scaleOut = max(|y|) of a row / 127, of 4 bits 7; yOut = round(y / scaleOut)",
-        "Mix each K numbers of a row by a square matrix, and quantise the row.",
+        "Rotate blocks of K columns by a square matrix, and quantize each row.",
         (
             tensor_in("x", "(M, N)"),
             tensor_in("rotation", "(K, K), K a divisor of N"),
             optional_in("alpha", "null"),
             attribute("axis", Kind.INT64, "the last dimension"),
-            Parameter("roundMode", "round_mode", Kind.STRING, "rint; null: rint", optional=True),
+            Parameter("roundMode", "round_mode", Kind.STRING, "the rounding mode: rint or null", optional=True),
             attribute("scaleAlg", Kind.INT64, "0"),
             attribute("dstTypeMax", Kind.DOUBLE, "0"),
             attribute("trans", Kind.BOOL, "false"),

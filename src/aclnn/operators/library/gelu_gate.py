@@ -149,10 +149,12 @@ OPERATORS = (
     declared(
         "gelu_mul",
         "a, b = halves of input,  out = gelu(a) * b",
-        "Gelu of the first half of the columns, multiplied by the second.",
+        "GELU of the first half of the columns, multiplied by the second half.",
         (
-            tensor_in("input", "rows of both halves"),
-            Parameter(_APPROXIMATE, _APPROXIMATE, Kind.STRING, "none (erf; also null) or tanh", optional=True),
+            tensor_in("input", "the rows, with both halves"),
+            Parameter(
+                _APPROXIMATE, _APPROXIMATE, Kind.STRING, "the approximation: none or null (erf), or tanh", optional=True
+            ),
             tensor_out("out", "the products", const=True),
         ),
         generated(
@@ -169,10 +171,10 @@ OPERATORS = (
     declared(
         "fatrelu_mul",
         "a, b = halves of input,  out = (a if a >= threshold else 0) * b",
-        "The first half of the columns, 0 below a threshold, multiplied by the second.",
+        "FATReLU of the first half of the columns, multiplied by the second half.",
         (
-            tensor_in("input", "rows of both halves"),
-            tensor_in("threshold", "the least number that does not become 0"),
+            tensor_in("input", "the rows, with both halves"),
+            tensor_in("threshold", "the threshold below which elements become 0"),
             tensor_out("out", "the products", const=True),
         ),
         generated(
@@ -190,17 +192,17 @@ OPERATORS = (
     declared(
         "gelu_quant",
         "y = round(gelu(self) * inputScale + inputOffset), or round(gelu(self) * inputScale / outScale)",
-        "Gelu with a quantised result.",
+        "GELU with a quantized result.",
         (
             tensor_in("self", "rows"),
-            optional_in(_SCALE, "a factor, or one for each column"),
-            optional_in(_OFFSET, "what is added in static, or ignored"),
-            constant_text("approximate", "none (erf) or tanh"),
-            constant_text("quantMode", "static or dynamic"),
+            optional_in(_SCALE, "the scale, one for all or one per column"),
+            optional_in(_OFFSET, "the offset in static mode, otherwise ignored"),
+            constant_text("approximate", "the approximation: none (erf) or tanh"),
+            constant_text("quantMode", "the quantization mode: static or dynamic"),
             constant_text("roundMode", "rint"),
             attribute("dstType", Kind.INT64, "the data type of y: 2 (INT8)"),
             tensor_out("y", "the integers; INT8", const=True),
-            tensor_out(_FOUND, "the scales of rows in dynamic; FLOAT", const=True, optional=True),
+            tensor_out(_FOUND, "the scales of rows in dynamic mode; FLOAT", const=True, optional=True),
         ),
         (
             present("self", "y"),

@@ -241,12 +241,12 @@ _WEIGHT = (
     "(groups, K, N), or in blocks of 16 rows and 32 columns; INT8, or INT4, 64 columns a block; INT32 holds eight of "
     "INT4"
 )
-_SCALES = "(groups, N) factors, of four bits UINT64, (groups, parts of K, N) too"
-_ASSISTING = "of four bits, (groups, N), 8 times the sums of weight * weightScale; FLOAT"
+_SCALES = "the scales (groups, N); for 4-bit weights UINT64, also (groups, parts of K, N)"
+_ASSISTING = "for 4-bit weights, (groups, N): 8 times the sums of weight * weightScale; FLOAT"
 _GIVEN = ("x", "weight", "weightScale", "xScale", "groupList", "output", "outputScale")
 _RESULTS = (
     tensor_out("output", "the integers; INT8"),
-    tensor_out("outputScale", "what divided them in each row; FLOAT"),
+    tensor_out("outputScale", "the dequantization scales of the rows; FLOAT"),
 )
 
 
@@ -290,7 +290,7 @@ def _operator(
     return Operator(
         name=name,
         function=function,
-        summary="Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.",
+        summary="Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.",
         formula=f"a, b = halves of x @ weight[group] * weightScale[group] * xScale, {of_four_bits} of "
         f"((x - 8) @ weight[group] * weightScale[group] + {assistant}[group]) * xScale; "
         f"output = round(swish(a) * b{smoothed} / outputScale)",
@@ -309,8 +309,8 @@ def _first(name: str, function: str, *layout: Check) -> Operator:
         optional_in("bias", _ASSISTING),
         optional_in("offset", "null"),
         tensor_in("weightScale", _SCALES),
-        tensor_in("xScale", "a factor for each row; FLOAT"),
-        tensor_in("groupList", "where groups end; INT64"),
+        tensor_in("xScale", "a scale per row; FLOAT"),
+        tensor_in("groupList", "the end of each group; INT64"),
         *_RESULTS,
         tensor_out("outputOffset", "ignored", optional=True),
     )
@@ -320,19 +320,19 @@ def _first(name: str, function: str, *layout: Check) -> Operator:
 
 def _second(name: str, function: str, *layout: Check) -> Operator:
     parameters = (
-        tensor_in("x", "the rows; INT8, or beside weights of four bits INT4 too; INT32 holds eight of INT4"),
-        listed("weight", f"one tensor, {_WEIGHT}"),
-        listed("weightScale", f"one tensor, {_SCALES}"),
-        listed(_ASSISTANT, f"one tensor, {_ASSISTING}", optional=True),
+        tensor_in("x", "the rows; INT8, or INT4 with 4-bit weights; INT32 holds eight of INT4"),
+        listed("weight", f"a list of one tensor, {_WEIGHT}"),
+        listed("weightScale", f"a list of one tensor, {_SCALES}"),
+        listed(_ASSISTANT, f"a list of one tensor, {_ASSISTING}", optional=True),
         optional_in("bias", "null"),
-        tensor_in("xScale", "a factor for each row; FLOAT"),
-        optional_in("smoothScale", "beside x of four bits, (groups,) or (groups, N / 2) factors of the gated; FLOAT"),
-        tensor_in("groupList", "where groups end, or their sizes; INT64"),
-        attribute("dequantMode", Kind.INT64, "not looked at: the dimensions of weightScale decide"),
-        attribute("dequantDtype", Kind.INT64, "not looked at"),
-        attribute("quantMode", Kind.INT64, "not looked at"),
-        attribute("groupListType", Kind.INT64, "what groupList has, 0: ends, 1: sizes"),
-        Parameter("tuningConfig", "tuning_config", Kind.INT_ARRAY, "for speed, not looked at", optional=True),
+        tensor_in("xScale", "a scale per row; FLOAT"),
+        optional_in("smoothScale", "the smoothing factors for 4-bit x, (groups,) or (groups, N / 2); FLOAT"),
+        tensor_in("groupList", "the end of each group, or its size; INT64"),
+        attribute("dequantMode", Kind.INT64, "ignored: the dimensions of weightScale determine it"),
+        attribute("dequantDtype", Kind.INT64, "ignored"),
+        attribute("quantMode", Kind.INT64, "ignored"),
+        attribute("groupListType", Kind.INT64, "the contents of groupList, 0: ends, 1: sizes"),
+        Parameter("tuningConfig", "tuning_config", Kind.INT_ARRAY, "a performance hint; ignored", optional=True),
         *_RESULTS,
     )
     checks = (

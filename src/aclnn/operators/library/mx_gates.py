@@ -51,11 +51,11 @@ _MOST_GROUPS = 256
 _EVEN_AND_ODD, _HALVES_TWO, _HALVES_THREE = 1, 2, 3
 """Modes of multiplication with additional numbers; mode 0 has none."""
 
-_LEFT = attribute("activateLeft", Kind.BOOL, "the first half is the gate, not the second")
+_LEFT = attribute("activateLeft", Kind.BOOL, "whether the first half is the gate instead of the second")
 _ALGORITHM = attribute(
-    "scaleAlg", Kind.INT64, "scales: 0 as in the specification; 1, of eight bits, so that none saturates"
+    "scaleAlg", Kind.INT64, "the scale algorithm: 0 as in the OCP specification; 1, 8-bit types, without saturation"
 )
-_MOST = attribute("maxDtypeValue", Kind.DOUBLE, "not read without a scaleAlg of 2")
+_MOST = attribute("maxDtypeValue", Kind.DOUBLE, "used with scaleAlg 2 only")
 
 
 def _dim(call: Call, name: str) -> int:
@@ -120,7 +120,7 @@ def _few(call: Call, name: str) -> str | None:
 def _rows_of_groups(call: Call) -> str | None:
     rank = len(call["x"].shape)
     if not _is_last(call, "activateDim"):
-        return f"activateDim: expected -1 beside groups (others are not computed here), got {call['activateDim']}"
+        return f"activateDim: expected -1 beside groups (others are not supported here), got {call['activateDim']}"
     if _is_last(call, "axis") or rank == 2:
         return None
     return f"x: expected 2 dimensions beside groups with an axis that is not the last, got {rank}"
@@ -207,23 +207,25 @@ _SINGLE = declared(
     "swiglu_mx_quant",
     "a, b = halves of x,  z = swish(a) * b,  mxscaleOut = 2^(floor(log2(max |z of the block|)) - emax),  "
     "yOut = round(z / mxscaleOut)",
-    "SwiGLU, quantised to an MX format.",
+    "SwiGLU with the result quantized to an MX format.",
     (
-        tensor_in("x", "both halves"),
-        optional_in(_GROUPS, "groups of rows: how many rows each has, or where it ends (groupMode)"),
-        attribute("activateDim", Kind.INT64, "which dimension has the halves, the last or the one before"),
+        tensor_in("x", "the input with both halves"),
+        optional_in(_GROUPS, "the groups of rows: the size of each, or its end (groupMode)"),
+        attribute("activateDim", Kind.INT64, "the dimension to split into halves, the last or the last but one"),
         _LEFT,
-        attribute("swigluMode", Kind.INT64, "1, 2: with the three numbers; 1: even and odd columns; 3: with the limit"),
-        attribute("clampLimit", Kind.DOUBLE, "the largest number of a half; rounded to float32"),
-        attribute("gluAlpha", Kind.DOUBLE, "what the gate is multiplied with in the sigmoid"),
-        attribute("gluBias", Kind.DOUBLE, "what is added to the other half"),
-        attribute("groupMode", Kind.INT64, "0: how many rows groups have; 1: where they end"),
-        attribute("axis", Kind.INT64, "the dimension along which blocks lie, the last or the one before"),
+        attribute(
+            "swigluMode", Kind.INT64, "1, 2: with limit, alpha and bias; 1: even and odd columns; 3: with the limit"
+        ),
+        attribute("clampLimit", Kind.DOUBLE, "the clamping limit of a half; rounded to float32"),
+        attribute("gluAlpha", Kind.DOUBLE, "the factor of the gate in the sigmoid"),
+        attribute("gluBias", Kind.DOUBLE, "the bias of the other half"),
+        attribute("groupMode", Kind.INT64, "the contents of groupIndex, 0: sizes; 1: ends"),
+        attribute("axis", Kind.INT64, "the dimension along which to form blocks, the last or the last but one"),
         DST_TYPE,
         ROUNDING_PARAMETER,
         _ALGORITHM,
         _MOST,
-        tensor_out("yOut", "the quantised product", const=True),
+        tensor_out("yOut", "the quantized product", const=True),
         scales_out("mxscaleOut", "axis"),
     ),
     generated(
@@ -259,18 +261,18 @@ _DUAL = declared(
     "swiglu_mx_quant_with_dual_axis",
     "a, b = halves of x,  z = swish(a) * b,  mxScale1Out, mxScale2Out = 2^(floor(log2(max |z of the block|)) - emax),  "
     "y1Out = round(z / mxScale1Out)",
-    "SwiGLU, of which blocks of rows, and blocks of columns, are quantised to an MX format.",
+    "SwiGLU with the result quantized to an MX format by rows and by columns.",
     (
         tensor_in("x", "rows of both halves"),
-        optional_in(_GROUPS, "where groups of rows end, whose blocks of columns are apart"),
+        optional_in(_GROUPS, "the end of each group of rows; blocks of columns do not cross groups"),
         _LEFT,
         ROUNDING_PARAMETER,
         _ALGORITHM,
         DST_TYPE,
         _MOST,
-        tensor_out("y1Out", "the numbers quantised along rows", const=True),
+        tensor_out("y1Out", "the numbers quantized along rows", const=True),
         scales_out("mxScale1Out", "rows"),
-        tensor_out("y2Out", "those quantised along columns", const=True),
+        tensor_out("y2Out", "the numbers quantized along columns", const=True),
         scales_out("mxScale2Out", "columns, of each group from a row of its own"),
     ),
     generated(

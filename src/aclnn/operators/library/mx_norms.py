@@ -125,22 +125,24 @@ def _norm(name: str, sums: bool, third: bool = False) -> Operator:
         name,
         f"x = {'x1 + x2' if sums else 'x'},  z = x / sqrt(mean(x^2) + epsilon) * gamma + beta,  "
         "mxscaleOut = 2^(floor(log2(max |z of the block|)) - emax),  yOut = round(z / mxscaleOut)",
-        f"RMSNorm {'of a sum ' * sums}over the last dimension, quantised to an MX format.",
+        f"RMSNorm {'of a sum ' * sums}over the last dimension, quantized to an MX format.",
         (
             *inputs,
             tensor_in("gamma", "the weight, of x's type or FLOAT"),
-            optional_in("beta", "what is added to the norm"),
+            optional_in("beta", "the bias added to the normalized rows"),
             *((optional_in(_THIRD, "a third summand"),) * third),
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
             attribute(
                 "scaleAlg", Kind.INT64, "scales: 0 as in the specification; 1, of eight bits, so that none saturates"
             ),
-            Parameter("roundMode", "roundMode", Kind.STRING, "rint; of four bits round or floor too"),
+            Parameter(
+                "roundMode", "roundMode", Kind.STRING, "the rounding mode: rint; for 4-bit types also round or floor"
+            ),
             DST_TYPE,
-            attribute("outputRstd", Kind.BOOL, "whether rstdOut is written"),
-            tensor_out("yOut", "the quantised norm"),
+            attribute("outputRstd", Kind.BOOL, "whether to write rstdOut"),
+            tensor_out("yOut", "the quantized result"),
             *((tensor_out("xOut", "the sum"),) * sums),
-            tensor_out("mxscaleOut", "the scales of blocks of rows, in twos; FLOAT8_E8M0"),
+            tensor_out("mxscaleOut", "the scales of blocks of rows, in pairs; FLOAT8_E8M0"),
             tensor_out("rstdOut", "the reciprocal root mean square of each row; FLOAT", optional=True),
         ),
         (

@@ -129,16 +129,16 @@ def _work(call: Call) -> Library:
 _WHOLE = declared(
     "quant_batch_matmul_inplace_add",
     "yRef = yRef + (x1 * x1Scale)^T @ (x2 * x2Scale)",
-    "A product of matrices in MX formats, added in place.",
+    "Matrix product in MX formats, accumulated in place.",
     (
         tensor_in("x1", "the left matrix, transposed"),
         tensor_in("x2", "the right matrix"),
-        tensor_in("x1Scale", "the scales of blocks of x1's columns, in twos; FLOAT8_E8M0"),
-        tensor_in("x2Scale", "those of x2's columns"),
-        tensor_out("yRef", "what is added to; FLOAT"),
-        attribute("transposeX1", Kind.BOOL, "true, or false beside a view of rows of terms"),
-        attribute("transposeX2", Kind.BOOL, "false, or true beside a view of rows of terms"),
-        attribute("groupSize", Kind.INT64, "the numbers of blocks: 4295032864, of 32 terms"),
+        tensor_in("x1Scale", "the scales of blocks of x1's columns, in pairs; FLOAT8_E8M0"),
+        tensor_in("x2Scale", "the scales of blocks of x2's columns"),
+        tensor_out("yRef", "the accumulator; FLOAT"),
+        attribute("transposeX1", Kind.BOOL, "true; false with a transposed view"),
+        attribute("transposeX2", Kind.BOOL, "false; true with a transposed view"),
+        attribute("groupSize", Kind.INT64, "the encoded group size: 4295032864, blocks of 32 terms"),
     ),
     (
         present("x1", "x2", "x2Scale"),
@@ -246,17 +246,17 @@ _GROUPED_CHECKS = (
 _GROUPED = declared(
     "quant_grouped_matmul_inplace_add",
     "yRef[g] = yRef[g] + (x1 * scale1Optional) @ (x2 * scale2), of the terms of group g",
-    "Products of groups of terms in MX formats, added in place.",
+    "Grouped matrix products in MX formats, accumulated in place.",
     (
         tensor_in("x1", "the left matrix, whose columns are terms"),
         tensor_in("x2", "the right matrix, whose rows are terms"),
         tensor_in(
             "scale1Optional", "the scales of blocks of x1's terms, of each group from a row of its own; required"
         ),
-        tensor_in("scale2", "those of x2's terms"),
-        tensor_in("groupList", "groups of terms: where they end, or how many they have (groupListType)"),
-        tensor_out("yRef", "what is added to, of each group; FLOAT"),
-        attribute("groupListType", Kind.INT64, "0: where groups end; 1: how many terms they have"),
+        tensor_in("scale2", "the scales of blocks of x2's terms"),
+        tensor_in("groupList", "the groups of terms: the end of each, or its size (groupListType)"),
+        tensor_out("yRef", "the accumulator of each group; FLOAT"),
+        attribute("groupListType", Kind.INT64, "the contents of groupList, 0: ends, 1: sizes"),
         attribute("groupSize", Kind.INT64, "0"),
     ),
     (

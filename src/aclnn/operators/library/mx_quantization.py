@@ -75,7 +75,11 @@ _GROUPED_RANGES = {D.FLOAT4_E2M1: (6.0, 12.0), D.FLOAT4_E1M2: (1.75, 3.5)}
 _MOST_BLOCK, _MOST_RANGE = 1024, 12.0
 
 ROUNDING_PARAMETER = Parameter(
-    ROUNDING, ROUNDING, Kind.STRING, "rint, also null; of four bits round or floor too", optional=True
+    ROUNDING,
+    ROUNDING,
+    Kind.STRING,
+    "the rounding mode: rint or null; for 4-bit types also round or floor",
+    optional=True,
 )
 DST_TYPE = attribute(
     "dstType",
@@ -85,16 +89,16 @@ DST_TYPE = attribute(
 SCALE_ALG = attribute(
     "scaleAlg",
     Kind.INT64,
-    "scales: 0 as in the specification; 1, of eight bits, so that nothing saturates; 2, of FLOAT4_E2M1, for dstTypeMax",
+    "the scale algorithm: 0 as in the specification; 1, 8-bit types, without saturation; 2, FLOAT4_E2M1, by dstTypeMax",
 )
 DST_TYPE_MAX = attribute(
-    "dstTypeMax", Kind.DOUBLE, "what the largest number may become, 6 to 12, or 0 for 6; rounded to float32"
+    "dstTypeMax", Kind.DOUBLE, "the upper bound of scaled numbers, 6 to 12, or 0 for 6; rounded to float32"
 )
 
 
 def scales_out(name: str, axis: str) -> Parameter:
     """Declare an output of scales."""
-    return tensor_out(name, f"the scales of blocks along {axis}, in twos; FLOAT8_E8M0", const=True)
+    return tensor_out(name, f"the scales of blocks along {axis}, in pairs; FLOAT8_E8M0", const=True)
 
 
 def rounding(output: str, name: str = ROUNDING, *absent: None) -> tuple[Check, ...]:
@@ -213,21 +217,21 @@ def _work(call: Call) -> Library | None:
 
 def _along_axis(version: int) -> Operator:
     further = (DST_TYPE_MAX,) * (version > 1)
-    bound = attribute("maxLowBound", Kind.DOUBLE, "what the largest number of a block counts as at least (scaleAlg 1)")
+    bound = attribute("maxLowBound", Kind.DOUBLE, "the lower bound of a block's largest number (scaleAlg 1)")
     return declared(
         "dynamic_mx_quant" if version == 1 else f"dynamic_mx_quant_v{version}",
         "mxscaleOut = 2^(floor(log2(max |x of the block|)) - emax),  yOut = round(x / mxscaleOut)",
-        "Quantise blocks along a dimension to an MX format.",
+        "Quantize blocks along a dimension to an MX format.",
         (
             tensor_in("x", "the numbers"),
-            attribute("axis", Kind.INT64, "the dimension along which blocks lie"),
+            attribute("axis", Kind.INT64, "the dimension along which to form blocks"),
             ROUNDING_PARAMETER,
             DST_TYPE,
-            attribute("blocksize", Kind.INT64, "the numbers of a block, a multiple of 32 up to 1024"),
+            attribute("blocksize", Kind.INT64, "the block size, a multiple of 32 up to 1024"),
             SCALE_ALG,
             *further,
             *((bound,) * (version > 2)),
-            tensor_out("yOut", "the quantised numbers", const=True),
+            tensor_out("yOut", "the quantized numbers", const=True),
             scales_out("mxscaleOut", "the dimension"),
         ),
         generated(
@@ -279,16 +283,16 @@ def _both(version: int) -> Operator:
     return declared(
         "dynamic_mx_quant_with_dual_axis" + "_v2" * (version > 1),
         "mxscale1Out, mxscale2Out = 2^(floor(log2(max |x of the block|)) - emax),  y1Out = round(x / mxscale1Out)",
-        "Quantise blocks of rows, and blocks of columns, to an MX format.",
+        "Quantize blocks of rows, and blocks of columns, to an MX format.",
         (
-            tensor_in("x", "a matrix, or several"),
+            tensor_in("x", "a matrix, or a batch of matrices"),
             ROUNDING_PARAMETER,
             DST_TYPE,
             SCALE_ALG,
             *((DST_TYPE_MAX,) * (version > 1)),
-            tensor_out("y1Out", "the numbers quantised along the last dimension", const=True),
+            tensor_out("y1Out", "the numbers quantized along the last dimension", const=True),
             scales_out("mxscale1Out", "the last dimension"),
-            tensor_out("y2Out", "those quantised along the one before", const=True),
+            tensor_out("y2Out", "the numbers quantized along the last but one dimension", const=True),
             scales_out("mxscale2Out", "the one before"),
         ),
         generated(
@@ -341,14 +345,16 @@ def _squares_work(call: Call) -> Library | None:
 _SQUARE = declared(
     "dynamic_block_mx_quant",
     "scale1Out = scale2Out = 2^(floor(log2(max |x of the block|)) - emax),  yOut = round(x / scale1Out)",
-    "Quantise square blocks of 32 rows to an MX format.",
+    "Quantize 32 x 32 blocks to an MX format.",
     (
-        tensor_in("x", "a matrix, or several"),
+        tensor_in("x", "a matrix, or a batch of matrices"),
         ROUNDING_PARAMETER,
         DST_TYPE,
-        attribute("scaleAlg", Kind.INT64, "scales: 0 as in the specification; 2, of FLOAT4_E2M1, for dstTypeMax"),
-        attribute("dstTypeMax", Kind.DOUBLE, "what the largest number may become, 6 or 7, or 0 for 6"),
-        tensor_out("yOut", "the quantised numbers", const=True),
+        attribute(
+            "scaleAlg", Kind.INT64, "the scale algorithm: 0 as in the OCP specification; 2, FLOAT4_E2M1, by dstTypeMax"
+        ),
+        attribute("dstTypeMax", Kind.DOUBLE, "the upper bound of scaled numbers, 6 or 7, or 0 for 6"),
+        tensor_out("yOut", "the quantized numbers", const=True),
         scales_out("scale1Out", "the last dimension"),
         scales_out("scale2Out", "the one before"),
     ),
@@ -427,19 +433,19 @@ def _grouped_work(call: Call) -> Library | None:
 def _grouped(version: int) -> Operator:
     formats = tuple(ELEMENTS) if version > 1 else EIGHT_BITS_OF_NUMPY
     modes = tuple(ROUNDINGS) if version > 1 else ("rint",)
-    further = (SCALE_ALG, attribute("dstTypeMax", Kind.DOUBLE, "what the largest number of four bits may become, or 0"))
+    further = (SCALE_ALG, attribute("dstTypeMax", Kind.DOUBLE, "the upper bound of scaled 4-bit numbers, or 0"))
     return declared(
         "grouped_dynamic_mx_quant" + "_v2" * (version > 1),
         "mxscale = 2^(floor(log2(max |x of the block|)) - emax),  y = round(x / mxscale)",
-        "Quantise blocks of columns of groups of rows to an MX format.",
+        "Quantize blocks along the rows of each group to an MX format.",
         (
-            tensor_in("x", "rows of numbers"),
-            tensor_in("groupIndex", "where groups of rows end"),
+            tensor_in("x", "the input rows"),
+            tensor_in("groupIndex", "the end of each group of rows"),
             constant_text("roundMode", listing(modes)),
             DST_TYPE,
-            attribute("blocksize", Kind.INT64, "the numbers of a block, 32"),
+            attribute("blocksize", Kind.INT64, "the block size, 32"),
             *(further * (version > 1)),
-            tensor_out("y", "the quantised numbers", const=True),
+            tensor_out("y", "the quantized numbers", const=True),
             scales_out("mxscale", "columns, of each group from a row of its own"),
         ),
         (
@@ -508,14 +514,14 @@ _TWO_LEVELS = declared(
     "dynamic_dual_level_mx_quant",
     "level0ScaleOut = max |x of 512| / 6,  t = x / level0ScaleOut,  "
     "level1ScaleOut = 2^(floor(log2(max |t of 32|)) - 2),  yOut = round(t / level1ScaleOut)",
-    "Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.",
+    "Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.",
     (
-        tensor_in("x", "rows of numbers"),
-        optional_in(_SMOOTH, "the factors of columns, of x's type"),
-        Parameter(ROUNDING, ROUNDING, Kind.STRING, "rint, also null, round or floor", optional=True),
-        attribute("level0BlockSize", Kind.INT64, "the numbers of a block with a scale of FLOAT, 512"),
-        attribute("level1BlockSize", Kind.INT64, "the numbers of a block with a power of two, 32"),
-        tensor_out("yOut", "the quantised numbers; FLOAT4_E2M1", const=True),
+        tensor_in("x", "the input rows"),
+        optional_in(_SMOOTH, "the factors of columns, of x's data type"),
+        Parameter(ROUNDING, ROUNDING, Kind.STRING, "the rounding mode: rint or null, round, floor", optional=True),
+        attribute("level0BlockSize", Kind.INT64, "the block size of FLOAT scales, 512"),
+        attribute("level1BlockSize", Kind.INT64, "the block size of power-of-two scales, 32"),
+        tensor_out("yOut", "the quantized numbers; FLOAT4_E2M1", const=True),
         tensor_out("level0ScaleOut", "the scales of wide blocks; FLOAT", const=True),
         scales_out("level1ScaleOut", "rows"),
     ),
@@ -565,11 +571,11 @@ def _restored_work(call: Call) -> Library | None:
 _RESTORED = declared(
     "anti_mx_quant",
     "y = x * 2^(mxscale - 127)",
-    "Scale the numbers of an MX format back.",
+    "Dequantize an MX format.",
     (
-        tensor_in("x", "the quantised numbers"),
-        tensor_in("mxscale", "the scales of blocks of 32 along the last dimension, in twos; FLOAT8_E8M0"),
-        attribute("axis", Kind.INT64, "the dimension along which blocks lie: the last"),
+        tensor_in("x", "the quantized numbers"),
+        tensor_in("mxscale", "the scales of blocks of 32 along the last dimension, in pairs; FLOAT8_E8M0"),
+        attribute("axis", Kind.INT64, "the dimension of the blocks: the last"),
         attribute("dstType", Kind.INT64, "the data type of y: 0 (FLOAT), 1 (FLOAT16) or 27 (BF16)"),
         tensor_out("y", "the numbers", const=True),
     ),

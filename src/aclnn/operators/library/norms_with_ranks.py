@@ -136,16 +136,16 @@ def _operator(form: _Form, in_place: bool) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.",
+        summary="All-reduced matrix product with residual addition and RMSNorm.",
         formula=f"{total} = sum over ranks of ({form.formula}) + residual, normOut = {total} / RMS({total}) * gamma",
         parameters=(
             X1,
             X2,
-            optional_in("bias", "what is added to each row"),
+            optional_in("bias", "the bias"),
             *form.further,
-            tensor_out("residual", "what is added to the sum; replaced", const=True)
+            tensor_out("residual", "the residual, replaced by the sum", const=True)
             if in_place
-            else tensor_in("residual", "what is added to the sum"),
+            else tensor_in("residual", "the addend of the sum"),
             tensor_in("gamma", "the weight of columns"),
             attribute("epsilon", Kind.DOUBLE, "between 0 and 1, added to the mean square; rounded to float32"),
             group(),
@@ -211,7 +211,7 @@ _FORMS = (
         "quant_",
         f"{SCALE} * (x1 @ x2 + bias)",
         (D.INT8,),
-        (tensor_in(SCALE, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2"),),
+        (tensor_in(SCALE, "the scales of columns: numbers, or encoded by aclnnTransQuantParamV2"),),
         (
             dtype_in((D.INT8,), "x1", "x2"),
             dtype_in((D.INT32,), "bias"),
@@ -227,8 +227,8 @@ _FORMS = (
         f"x1 @ ((x2 + {OFFSET}) * {FACTORS}) + bias",
         HALVES,
         (
-            tensor_in(FACTORS, "the factors of the weight: one, of columns, or of groups of rows"),
-            optional_in(OFFSET, "what is added to the weight before"),
+            tensor_in(FACTORS, "the scales of the weight: one, per column, or per group of rows"),
+            optional_in(OFFSET, "the offset added to the weight before scaling"),
         ),
         (
             dtype_in(HALVES, "x1"),
@@ -237,7 +237,7 @@ _FORMS = (
         ),
         WEIGHT,
         product_with_weight,
-        (attribute(GROUP_SIZE, Kind.INT64, "rows of the weight in a group; 0 for none"),),
+        (attribute(GROUP_SIZE, Kind.INT64, "the number of weight rows per group; 0: no groups"),),
     ),
 )
 

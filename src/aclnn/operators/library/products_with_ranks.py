@@ -71,14 +71,14 @@ _LEAST, _MOST = 256, 65534
 """Limits on the columns of x1 whose rows are gathered, or whose products' rows are scattered."""
 
 X1, X2 = tensor_in("x1", "the left factor"), tensor_in("x2", "the right factor")
-_BIAS = optional_in("bias", "what is added to each row")
-TURN = attribute("commTurn", Kind.INT64, "0: the parts in which ranks exchange")
+_BIAS = optional_in("bias", "the bias")
+TURN = attribute("commTurn", Kind.INT64, "0: the number of parts of the exchange, chosen automatically")
 STREAM = attribute("streamMode", Kind.INT64, "1: stop on failure")
 
 
 SUM = constant_text("reduceOp", '"sum"')
 MODE = constant_text(
-    "commMode", "the engine of the exchange, which decides nothing here: ai_cpu, ccu or aiv, by product"
+    "commMode", "the engine of the exchange, ai_cpu, ccu or aiv depending on the product; without effect here"
 )
 
 
@@ -107,7 +107,7 @@ def no_null(name: str, code: int = ACLNN_ERR_PARAM_NULLPTR, title: str = "a text
 
 
 def _is_turned(call: Call) -> str | None:
-    return "x1: expected no transposed matrix, got one" if call["x1"].is_transposed else None
+    return "x1: expected a matrix that is not transposed, got a transposed one" if call["x1"].is_transposed else None
 
 
 def is_laid(call: Call) -> str | None:
@@ -203,13 +203,13 @@ def _all_reduce(
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply matrices and add up the products of all ranks.",
+        summary="Matrix product with all-reduce.",
         formula=f"output = sum over ranks of (x1 @ x2 + bias{' + x3' * with_x3})",
         parameters=(
             X1,
             X2,
             _BIAS,
-            *(optional_in(each, "what is added to the product") for each in x3),
+            *(optional_in(each, "the addend of the product") for each in x3),
             group(),
             SUM,
             *mode,
@@ -305,17 +305,17 @@ _GATHER = (
 _GATHERED = in_tiling(each("rows of all ranks", ("output", "gatherOut"), _gathered_shape))
 _SCATTER = in_tiling(known("reduceOp", "sum"), one_of("commTurn", 0), column("bias"))
 _SCATTERED = in_tiling(rule("rows for each rank: x1, output", _scattered_shape))
-_GATHER_INDEX = attribute("gatherIndex", Kind.INT64, "0: x1 is gathered")
+_GATHER_INDEX = attribute("gatherIndex", Kind.INT64, "0: gather x1")
 
 
 def _gather_out(const: bool) -> Parameter:
-    return tensor_out("gatherOut", "the rows of x1 of all ranks; null or empty where not wanted", const, optional=True)
+    return tensor_out("gatherOut", "the rows of x1 of all ranks; null or empty: not written", const, optional=True)
 
 
 _ALL_GATHER = Operator(
     name="all_gather_matmul",
     function="aclnnAllGatherMatmul",
-    summary="Gather the rows of all ranks' left factors and multiply them by the right one.",
+    summary="All-gather of the left factors, then the matrix product.",
     formula="gatherOut = x1 of all ranks, output = gatherOut @ x2 + bias",
     parameters=(
         X1,
@@ -343,7 +343,7 @@ _ALL_GATHER = Operator(
 _REDUCE_SCATTER = Operator(
     name="matmul_reduce_scatter",
     function="aclnnMatmulReduceScatter",
-    summary="Multiply matrices, add up the products of all ranks and give each rank its rows.",
+    summary="Matrix product with reduce-scatter.",
     formula="output = this rank's rows of the sum over ranks of (x1 @ x2 + bias)",
     parameters=(
         X1,
@@ -372,7 +372,7 @@ def _uncomputed(call: Call) -> str | None:
     got = call["x1"].dtype
     if got in HALVES or got == D.INT8:
         return None
-    return f"x1: expected a data type whose products are computed here, FLOAT16, BF16 or INT8, got {got.c_name}"
+    return f"x1: expected a data type supported here, FLOAT16, BF16 or INT8, got {got.c_name}"
 
 
 def _type_of_integers(call: Call, name: str) -> str | None:
@@ -436,8 +436,8 @@ def _of_scales(amax: str) -> tuple[Check, ...]:
 
 
 _FURTHER = (
-    optional_in("x1Scale", "the factors of rows, (m, 1) of FLOAT; of INT8"),
-    optional_in("x2Scale", "the factors of columns, (1, n) of FLOAT or of the bits of aclnnTransQuantParamV2; of INT8"),
+    optional_in("x1Scale", "the scales of rows, (m, 1), FLOAT; for INT8"),
+    optional_in("x2Scale", "the scales of columns, (1, n), FLOAT or encoded by aclnnTransQuantParamV2; for INT8"),
     optional_in("quantScale", "null"),
 )
 _BLOCK_SIZE, _GROUP_SIZE = (attribute(name, Kind.INT64, "0") for name in ("blockSize", "groupSize"))
@@ -447,7 +447,7 @@ _TAKEN = {**support((*HALVES, D.INT8), A2_CLASS), **support(HALVES, CLASS_950)}
 _ALL_GATHER_V2 = Operator(
     name="all_gather_matmul_v2",
     function="aclnnAllGatherMatmulV2",
-    summary="Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.",
+    summary="All-gather of the left factors, then the matrix product, with scales for integers.",
     formula="gatherOut = x1 of all ranks, output = x1Scale of all ranks * x2Scale * (gatherOut @ x2 + bias)",
     parameters=(
         X1,
@@ -485,7 +485,7 @@ _ALL_GATHER_V2 = Operator(
 _REDUCE_SCATTER_V2 = Operator(
     name="matmul_reduce_scatter_v2",
     function="aclnnMatmulReduceScatterV2",
-    summary="Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.",
+    summary="Matrix product, with scales for integers, and reduce-scatter.",
     formula="output = this rank's rows of the sum over ranks of (x1Scale * x2Scale * (x1 @ x2) + bias)",
     parameters=(
         X1,
@@ -644,21 +644,21 @@ def _exchange(version: str, before: bool) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Exchange rows with all ranks, put theirs side by side and multiply them."
+        summary="All-to-all exchange of rows, then the matrix product of the joined columns."
         if before
-        else "Multiply matrices, exchange columns with all ranks and put theirs below one another.",
+        else "Matrix product, then all-to-all exchange of columns, stacked as rows.",
         formula="output = (this rank's rows of all ranks' x1, side by side) @ x2 + biasOptional"
         if before
         else "output = this rank's columns of all ranks' (x1 @ x2 + biasOptional)",
         parameters=(
             X1,
             X2,
-            optional_in("biasOptional", "what is added to each row"),
+            optional_in("biasOptional", "the bias"),
             Parameter(_AXES, _AXES, Kind.INT_ARRAY, "-2, -1" if before else "-1, -2", optional=True),
             group(),
             *(MODE,) * bool(version),
             attribute("transposeX1", Kind.BOOL, "false"),
-            attribute("transposeX2", Kind.BOOL, "x2 is taken transposed"),
+            attribute("transposeX2", Kind.BOOL, "whether x2 is transposed"),
             tensor_out("output", "the product" if before else "the parts of all ranks", const=True),
             *(tensor_out(each, "the rows that are multiplied", const=True, optional=True) for each in crossed),
         ),

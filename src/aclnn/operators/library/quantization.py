@@ -185,13 +185,13 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
     return Operator(
         name=name,
         function=camel(name),
-        summary="Quantise with given scales and offsets.",
+        summary="Quantize with given scales and offsets.",
         formula="y = round(x * scale + offset)",
         parameters=(
             tensor_in("x", "the numbers"),
-            tensor_in("scale", "their factors: of all, or of each along a dimension"),
-            optional_in("offset", "what is added then, in the shape of scale"),
-            attribute("sqrtMode", Kind.BOOL, "the factors are squared"),
+            tensor_in("scale", "the scales: one, or one per index of a dimension"),
+            optional_in("offset", "the offsets, in the shape of scale"),
+            attribute("sqrtMode", Kind.BOOL, "whether to square the scales"),
             constant_text("roundMode", listing(ROUNDINGS)),
             attribute("dstType", Kind.INT32, "the data type of y: 2 (INT8), 3 (INT32) or 29 (INT4)"),
             *further,
@@ -262,15 +262,15 @@ def _divided_work(call: Call) -> Library | None:
 _DIVIDED = Operator(
     name="quantize",
     function="aclnnQuantize",
-    summary="Quantise with given divisors and offsets.",
+    summary="Quantize with given scales and zero points.",
     formula="out = round(x / scales + zeroPoints)",
     parameters=(
         tensor_in("x", "the numbers"),
-        tensor_in("scales", "their divisors: of all, or of each along a dimension"),
-        optional_in(_ZERO, "what is added then, in the shape of scales"),
+        tensor_in("scales", "the scales: one, or one per index of a dimension"),
+        optional_in(_ZERO, "the zero points, in the shape of scales"),
         attribute("dtype", Kind.DTYPE, "the data type of out: INT8, UINT8 or INT32"),
-        attribute("axis", Kind.INT32, "which dimension scales is along"),
-        tensor_out("out", "the integers"),
+        attribute("axis", Kind.INT32, "the dimension of scales"),
+        tensor_out("out", "the quantized integers"),
     ),
     support=support(FLOATING, MODERN | _INFERENCE),
     checks=(
@@ -365,7 +365,7 @@ def _dynamic(version: int) -> Operator:
     name = "dynamic_quant" if version == 1 else f"dynamic_quant_v{version}"
     parameters = [
         tensor_in("x", "the numbers"),
-        optional_in(_SMOOTH, "their factors: of each column, also for each group; of each row in perchannel"),
+        optional_in(_SMOOTH, "the smoothing factors: per column and optionally group; per row with perchannel"),
     ]
     outputs = [
         tensor_out("yOut", "the integers; INT32 holds eight of INT4", const=True),
@@ -374,10 +374,12 @@ def _dynamic(version: int) -> Operator:
     attributes, types, groups, needed = ([] for _ in range(4))
     if version > 1:
         parameters += [
-            optional_in(_GROUPS, "where groups of rows end"),
-            attribute("dstType", Kind.INT64, "ignored: yOut says it"),
+            optional_in(_GROUPS, "the end of each group of rows"),
+            attribute("dstType", Kind.INT64, "ignored: yOut's data type is used"),
         ]
-        outputs.append(tensor_out("offsetOut", "the offsets; FLOAT, null where 0 stays 0", const=True, optional=True))
+        outputs.append(
+            tensor_out("offsetOut", "the offsets; FLOAT; null for symmetric quantization", const=True, optional=True)
+        )
         types = [
             dtype_in({D.INT32, D.INT64}, _GROUPS),
             dtype_in({D.FLOAT}, "offsetOut"),
@@ -390,8 +392,8 @@ def _dynamic(version: int) -> Operator:
         needed = [rule(f"{title} groups: {_SMOOTH}", _groups_need, code)]
     if version > 2:
         parameters += [
-            attribute("isSymmetrical", Kind.BOOL, "0 stays 0"),
-            constant_text("quantMode", f"what has a scale of its own: {_PER_TOKEN}, {_PER_CHANNEL} or {_PER_TENSOR}"),
+            attribute("isSymmetrical", Kind.BOOL, "whether quantization is symmetric"),
+            constant_text("quantMode", f"the granularity of the scales: {_PER_TOKEN}, {_PER_CHANNEL} or {_PER_TENSOR}"),
         ]
         attributes = [
             rule("where isSymmetrical says: offsetOut", _symmetry),
@@ -403,7 +405,7 @@ def _dynamic(version: int) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Quantise with scales that the numbers decide.",
+        summary="Dynamic quantization, with scales computed from the input.",
         formula="y = round(x * smoothScales / scale + offset), scale = max(|x * smoothScales|) / 127",
         parameters=(*parameters, *outputs),
         support=support((D.FLOAT16, D.BF16), MODERN if version < 3 else CLASS_950),
@@ -498,12 +500,12 @@ def _scales(version: int) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Make scales with which products of integers are left, as a device has them.",
+        summary="Encode scales and offsets for the dequantization of products on the device.",
         formula="out = bits(scale) & 0xFFFFE000 | 1 << 46 | (offset & 0x1FF) << 37",
         parameters=(
             tensor_in("scale", "the scales; FLOAT"),
-            optional_in("offset", "what is added to scaled products, from -256 to 255; FLOAT"),
-            *((attribute("roundMode", Kind.INT64, "bits that are left out are cut off (0) or rounded (1)"),) * rounds),
+            optional_in("offset", "the offset of scaled products, from -256 to 255; FLOAT"),
+            *((attribute("roundMode", Kind.INT64, "the excess bits are truncated (0) or rounded (1)"),) * rounds),
             tensor_out("out", "the result; UINT64 or INT64", const=True),
         ),
         support=support((D.FLOAT,), MODERN | _INFERENCE),
@@ -532,14 +534,14 @@ def _scales_shape(call: Call) -> Shape:
 _RESTORED = Operator(
     name="ascend_anti_quant",
     function=camel("ascend_anti_quant"),
-    summary="Scale quantised numbers back.",
+    summary="Dequantize.",
     formula="y = (x + offset) * scale",
     parameters=(
         tensor_in("x", "the integers; INT32 holds eight of INT4"),
-        tensor_in("scale", "their factors: of all, or of each along a dimension"),
-        optional_in("offset", "what is added before, in the shape of scale"),
+        tensor_in("scale", "the scales: one, or one per index of a dimension"),
+        optional_in("offset", "the offsets, in the shape of scale"),
         attribute("dstType", Kind.INT64, "the data type of y: 1 (FLOAT16) or 27 (BF16)"),
-        attribute("sqrtMode", Kind.BOOL, "the factors are squared"),
+        attribute("sqrtMode", Kind.BOOL, "whether to square the scales"),
         tensor_out("y", "the numbers", const=True),
     ),
     support=support((*MOST,), MODERN | _INFERENCE),
@@ -562,7 +564,7 @@ _RESTORED = Operator(
 OPERATORS = (
     _DIVIDED,
     _static("ascend_quant", A2_CLASS | _INFERENCE),
-    _static("ascend_quant_v3", MODERN | _INFERENCE, attribute("axis", Kind.INT32, "which dimension scale is along")),
+    _static("ascend_quant_v3", MODERN | _INFERENCE, attribute("axis", Kind.INT32, "the dimension of scale")),
     *map(_dynamic, range(1, 5)),
     *map(_scales, (2, 3)),
     _RESTORED,

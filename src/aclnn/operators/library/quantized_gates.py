@@ -213,23 +213,23 @@ def _few_columns(call: Call) -> str | None:
 
 def _smooth(name: str, more: bool) -> Operator:
     further = (
-        attribute("groupListType", Kind.INT64, "0: groups are where they end; 1: how many rows they have"),
+        attribute("groupListType", Kind.INT64, "the contents of the group list, 0: ends; 1: sizes"),
         attribute("dstType", Kind.INT64, "the data type of yOut: 2 (INT8) or 29 (INT4)"),
     )
     return Operator(
         name=name,
         function=camel(name),
-        summary="SwiGLU, quantised with factors of groups of rows.",
+        summary="SwiGLU with the result quantized, with factors per group of rows.",
         formula="y = round(swish(a) * b * smoothScales * scale), scale = 127 / max(|swish(a) * b * smoothScales|)",
         parameters=(
             tensor_in("x", "rows of both halves"),
-            optional_in(_SMOOTH[0], "factors of the product, one or one of each column, of each group"),
+            optional_in(_SMOOTH[0], "the smoothing factors of each group, one or one per column"),
             optional_in(_SMOOTH[1], f"what is added then in {_STATIC}"),
-            optional_in(_GROUPS, "where groups of rows end"),
+            optional_in(_GROUPS, "the end of each group of rows"),
             _LEFT,
             _HOW,
             *(further * more),
-            *_results("the integers"),
+            *_results("the quantized integers"),
         ),
         support=support(FLOATING, MODERN),
         checks=(
@@ -279,7 +279,7 @@ def _last(call: Call) -> str | None:
     got, last = call["activateDim"], len(call["x"].shape) - 1
     if got in (-1, last):
         return None
-    return f"activateDim: expected -1 or {last} (others are not computed here), got {got}"
+    return f"activateDim: expected -1 or {last} (others are not supported here), got {got}"
 
 
 def _even_columns(call: Call) -> str | None:
@@ -331,11 +331,11 @@ def _dequantized(name: str, more: bool) -> Operator:
     further = (
         attribute("dstType", Kind.INT64, "the data type of yOut: 2 (INT8)"),
         Parameter("roundModeOptional", "roundModeOptional", Kind.STRING, "rint, also null", optional=True),
-        attribute("activateDim", Kind.INT64, "which dimension has the halves: the last"),
+        attribute("activateDim", Kind.INT64, "the dimension to split into halves: the last"),
         attribute("swigluMode", Kind.INT64, "1, 2: with the three numbers; 1: even and odd columns; 3: with the limit"),
         attribute("clampLimit", Kind.DOUBLE, "the largest number of a half; rounded to float32"),
-        attribute("gluAlpha", Kind.DOUBLE, "what the gate is multiplied with in the sigmoid"),
-        attribute("gluBias", Kind.DOUBLE, "what is added to the other half"),
+        attribute("gluAlpha", Kind.DOUBLE, "the factor of the gate in the sigmoid"),
+        attribute("gluBias", Kind.DOUBLE, "the bias of the other half"),
     )
 
     def inputs(product: Product) -> frozenset[D]:
@@ -349,16 +349,16 @@ def _dequantized(name: str, more: bool) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="SwiGLU of a quantised product, quantised again.",
+        summary="SwiGLU of a dequantized product, with the result quantized.",
         formula="a, b = halves of x * weightScale * activationScale + bias,  y = round(swish(a) * b / scale)",
         parameters=(
-            tensor_in("x", "rows of both halves: INT32 to be multiplied, or 16 bits"),
-            optional_in(_WEIGHT, "the factors of columns, also for each group"),
-            optional_in(_TOKEN, "the factors of rows"),
-            optional_in(_BIAS, "what is added, to INT32 before the factors; also for each group"),
+            tensor_in("x", "the rows with both halves: INT32 to dequantize, or 16-bit"),
+            optional_in(_WEIGHT, "the scales of columns, optionally per group"),
+            optional_in(_TOKEN, "the scales of rows"),
+            optional_in(_BIAS, "the bias, for INT32 added before the scales; optionally per group"),
             optional_in(_QUANT[0], f"factors of the product in {_DYNAMIC}, divisors in {_STATIC}"),
             optional_in(_QUANT[1], f"what is added then in {_STATIC}"),
-            optional_in(_GROUPS, "how many rows groups have"),
+            optional_in(_GROUPS, "the size of each group"),
             _LEFT,
             _HOW,
             *(further * more),

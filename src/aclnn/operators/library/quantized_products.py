@@ -168,7 +168,7 @@ def _of_eight_and_four(call: Call) -> str | None:
     x1, x2 = call["x1"].dtype, call["x2"].dtype
     if x1 != D.INT8 or x2 == D.INT8:
         return None
-    return f"x2: expected data type ACL_INT8 (products of 8 and 4 bits are not computed here), got {x2.c_name}"
+    return f"x2: expected data type ACL_INT8 (products of 8 and 4 bits are not supported here), got {x2.c_name}"
 
 
 def _of_four(call: Call) -> str | None:
@@ -182,7 +182,7 @@ def _of_blocks(call: Call, name: str) -> str | None:
     names, got = _names(call), call[name].shape
     if not _by_rows(call) or len(got) == 1 or len(call[names.rows].shape) == 1:
         return None
-    return f"expected one dimension (scales of blocks are not computed here), got {extents(got)}"
+    return f"expected one dimension (scales of blocks are not supported here), got {extents(got)}"
 
 
 def _expected(allowed: tuple[D, ...], got: D, beside: str) -> str | None:
@@ -225,7 +225,7 @@ def _whole(call: Call, name: str) -> str | None:
         return None
     shape, turned, transposed = _matrices(call, name)
     if name == "x1" and transposed:
-        return "expected no transposition of four bits, got one"
+        return "expected a 4-bit matrix that is not transposed, got a transposed one"
     if name == "x2" and len(shape) != 2:
         return f"expected 2 dimensions of four bits, got {len(shape)}"
     if shape[-1] % 2 or not shape[-1]:
@@ -490,9 +490,9 @@ def _operator(
     names = _NEW if is_new else _OLD
     by_rows = (names.rows,) * rows
     quantities = (names.scale, names.offset, *by_rows)
-    scale = tensor_in(names.scale, "the factors of columns, of FLOAT or BF16 or as aclnnTransQuantParamV2 makes them")
-    offset = optional_in(names.offset, "ignored: the bits of the scale have it; of an output of INT8")
-    row_scales = [optional_in(each, "the factors of rows; FLOAT") for each in by_rows]
+    scale = tensor_in(names.scale, "the scales of columns; FLOAT, BF16 or encoded by aclnnTransQuantParamV2")
+    offset = optional_in(names.offset, "the offset of an INT8 output; ignored: the encoded scale contains it")
+    row_scales = [optional_in(each, "the scales of rows; FLOAT") for each in by_rows]
     reserved = {each: optional_in(each, "null or empty") for each in _RESERVED}
     order = (
         (*row_scales, scale, reserved["yScale"], reserved["x1Offset"], offset, reserved["yOffset"])
@@ -533,15 +533,15 @@ def _operator(
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply matrices of integers and scale the products.",
+        summary="Quantized matrix product with dequantization.",
         formula=f"out = (x1 @ x2 + bias) * {' * '.join((names.scale, *by_rows))} + {names.offset}",
         parameters=(
             tensor_in("x1", "the left operand, INT8 or INT4; INT32 holds eight of INT4" + is_new * ", or an MX format"),
             tensor_in("x2", "the right operand, likewise"),
             *order,
-            optional_in("bias", "what is added to each row: INT32 before scales, floating after"),
-            attribute("transposeX1", Kind.BOOL, "x1 is taken transposed"),
-            attribute("transposeX2", Kind.BOOL, "x2 is taken transposed"),
+            optional_in("bias", "the bias: INT32 before scaling, floating-point after"),
+            attribute("transposeX1", Kind.BOOL, "whether x1 is transposed"),
+            attribute("transposeX2", Kind.BOOL, "whether x2 is transposed"),
             *(
                 (attribute("groupSize", Kind.INT64, "ignored, 0 on Ascend 950, 1 << 32 | 1 << 16 | 32 of MX formats"),)
                 * is_new

@@ -185,16 +185,16 @@ def _quantized(version: int) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply integers, scale the products and add up those of all ranks.",
+        summary="Quantized matrix product with dequantization and all-reduce.",
         formula=f"output = sum over ranks of ({scale}{of_rows} * (x1 @ x2 + {bias}) + {x3})",
         parameters=(
             X1,
             X2,
-            optional_in(bias, "what is added to each row before it is scaled"),
-            optional_in(x3, "what is added to the scaled product"),
+            optional_in(bias, "the bias, added before scaling"),
+            optional_in(x3, "the addend of the scaled product"),
             *(factors[::-1] if later else factors),
-            *(optional_in(each, "the factors of what ranks send, of columns") for each in sent[:1]),
-            *(optional_in(each, "the factors of the sums that they send, of columns") for each in sent[1:]),
+            *(optional_in(each, "the column scales of the exchanged products") for each in sent[:1]),
+            *(optional_in(each, "the column scales of the exchanged sums") for each in sent[1:]),
             group(),
             SUM,
             *((MODE,) if version > 4 else ()),
@@ -233,13 +233,15 @@ def _quantized(version: int) -> Operator:
 
 def _uncomputed_factor(call: Call, name: str) -> str | None:
     got = call[name].dtype
-    return None if got == D.INT8 else f"expected ACL_INT8 (no other is computed here), got {got.c_name}"
+    return None if got == D.INT8 else f"expected ACL_INT8 (others are not supported here), got {got.c_name}"
 
 
 def _uncomputed(call: Call) -> str | None:
     got = call["x2"].dtype
     return (
-        f"x2: expected ACL_INT8 or ACL_INT4 (no other is computed here), got {got.c_name}" if got in _FLOATS else None
+        f"x2: expected ACL_INT8 or ACL_INT4 (others are not supported here), got {got.c_name}"
+        if got in _FLOATS
+        else None
     )
 
 
@@ -316,15 +318,15 @@ def _weighted(version: str = "") -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.",
+        summary="Matrix product with a quantized weight and all-reduce.",
         formula=f"output = sum over ranks of (x1 @ ((x2 + {OFFSET}) * {FACTORS}) + bias + x3)",
         parameters=(
             X1,
             tensor_in("x2", "the weight"),
-            optional_in("bias", "what is added to each row"),
-            tensor_in(FACTORS, "the factors of the weight: one, of columns, or of groups of rows"),
-            optional_in(OFFSET, "what is added to the weight before"),
-            optional_in("x3", "what is added to the product"),
+            optional_in("bias", "the bias"),
+            tensor_in(FACTORS, "the scales of the weight: one, per column, or per group of rows"),
+            optional_in(OFFSET, "the offset added to the weight before scaling"),
+            optional_in("x3", "the addend of the product"),
             group(),
             SUM,
             *mode,

@@ -93,7 +93,7 @@ def _bias_dtype(call: Call, name: str) -> str | None:
 
 
 def _none(call: Call, name: str) -> str | None:
-    return f"expected null (results are not quantised here), got shape {extents(call[name].shape)}"
+    return f"expected null (results are not quantized here), got shape {extents(call[name].shape)}"
 
 
 def _weight_format(call: Call) -> str | None:
@@ -306,7 +306,7 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.",
+        summary="Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.",
         formula="y = x @ ((weight + antiquantOffsetOptional) * antiquantScale) + biasOptional",
         parameters=(
             tensor_in("x", "the left operand"),
@@ -314,9 +314,13 @@ def _weight_product(name: str, *precise: Parameter) -> Operator:
             tensor_in("antiquantScale", "the factors of the weight"),
             Parameter(_OFFSET, _OFFSET, Kind.INPUT, "what is added to the weight before", optional=True),
             *(Parameter(name, name, Kind.INPUT, "null", optional=True) for name in _QUANTIZATION),
-            Parameter(_BIAS, _BIAS, Kind.INPUT, "what is added to each row of the product", optional=True),
+            Parameter(_BIAS, _BIAS, Kind.INPUT, "the bias of the product", optional=True),
             Parameter(
-                "antiquantGroupSize", "antiquant_group_size", Kind.INT32, "rows of the weight in a group", c_type="int "
+                "antiquantGroupSize",
+                "antiquant_group_size",
+                Kind.INT32,
+                "the number of weight rows per group",
+                c_type="int ",
             ),
             *precise,
             tensor_out("y", "the result", const=True),
@@ -426,7 +430,7 @@ OPERATORS = (
     _weight_product("weight_quant_batch_matmul_v2"),
     _weight_product(
         "weight_quant_batch_matmul_v3",
-        Parameter("innerPrecise", "inner_precise", Kind.INT32, "1: for speed; computed alike", c_type="int "),
+        Parameter("innerPrecise", "inner_precise", Kind.INT32, "1: faster on devices; same result here", c_type="int "),
     ),
     _weight_product(_NZ),
     Operator(
@@ -459,7 +463,7 @@ OPERATORS = (
     Operator(
         name="trans_matmul_weight",
         function=camel("trans_matmul_weight"),
-        summary="Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.",
+        summary="Convert a weight to the device's preferred layout; here the memory is unchanged.",
         formula="mmWeightRef = mmWeightRef",
         parameters=(tensor_out("mmWeightRef", "the weight"),),
         support=support(LAID_OUT_DTYPES, LAID_OUT),
@@ -476,11 +480,11 @@ OPERATORS = (
     Operator(
         name="npu_format_cast",
         function=camel("npu_format_cast"),
-        summary="Copy a weight to memory with another format's label; the elements keep their order.",
+        summary="Copy a weight into a tensor of another storage format; here the elements keep their order.",
         formula="dstTensor = srcTensor",
         parameters=(
             tensor_in("srcTensor", "the weight"),
-            tensor_out("dstTensor", "the weight with its new format"),
+            tensor_out("dstTensor", "the weight in the new format"),
         ),
         support=support((*_CAST_DTYPES, D.UINT8, D.UINT32), MODERN),
         checks=(
