@@ -59,20 +59,20 @@ def _barrier(version: int) -> Operator:
     return Operator(
         name=f"distribute_barrier{'_v2' if later else ''}",
         function=f"aclnnDistributeBarrier{'V2' if later else ''}",
-        summary="Wait until every rank of a group has come so far.",
-        formula="xRef stays what it is",
+        summary="Barrier: wait until every rank of a group reaches it.",
+        formula="xRef is unchanged",
         parameters=(
-            tensor_out("xRef", "what comes before and after the barrier", later),
+            tensor_out("xRef", "a tensor that orders the barrier among other operators", later),
             *(
                 (
-                    optional_in("timeOut", "how long a rank waits at most; not looked at; INT32"),
+                    optional_in("timeOut", "the timeout of a rank; ignored; INT32"),
                     optional_in("elasticInfo", "null"),
                 )
                 if later
                 else ()
             ),
             group(),
-            attribute("worldSize", Kind.INT64, "how many ranks there are"),
+            attribute("worldSize", Kind.INT64, "the number of ranks"),
         ),
         support=support(_DTYPES, {Product.ATLAS_A3, *CLASS_950}),
         checks=(nulls, *named("group", ACLNN_ERR_PARAM_NULLPTR), *others),

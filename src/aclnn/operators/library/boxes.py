@@ -85,14 +85,14 @@ def _result(call: Call) -> tuple[int, int]:
 OPERATORS = (
     library_operator(
         "iou",
-        "overlap = area of both / (area of either, or of gtBoxes with iof)",
-        "How far boxes overlap others.",
+        "overlap = intersection / (union, or area of gtBoxes with iof)",
+        "Intersection over union (IoU) or over foreground (IoF) of boxes.",
         (
             tensor_in("bBoxes", "(m, 4): corners x0, y0, x1, y1"),
             tensor_in("gtBoxes", "(n, 4)"),
             constant_text("mode", "iou or iof"),
-            attribute("eps", Kind.FLOAT, "what is added to widths and heights"),
-            attribute("aligned", Kind.BOOL, "each box with the other of its row only, (m, 1)"),
+            attribute("eps", Kind.FLOAT, "the term added to widths and heights"),
+            attribute("aligned", Kind.BOOL, "whether to compare boxes row by row only, (m, 1)"),
             tensor_out("overlap", "(m, n), or (m, 1)"),
         ),
         (
@@ -123,15 +123,15 @@ OPERATORS = (
             "ciou",
             "overlap = IoU - (distance of centres / diagonal of both)^2 - v^2 / (1 - IoU + v), "
             "v = 4 / pi^2 * atanSub^2, atanSub = atan(w / h) of gtBoxes - atan(w / h) of bBoxes",
-            "How far boxes overlap others of their column, less for distance and for unlike ratios of sides.",
+            "Complete intersection over union (CIoU) of boxes.",
             (
                 tensor_in("bBoxes", "(4, n): corners x0, y0, x1, y1, or with trans a centre and a size"),
                 tensor_in("gtBoxes", "(4, n)"),
-                attribute("trans", Kind.BOOL, "whether boxes are centres and sizes"),
-                attribute("isCross", Kind.BOOL, "false: each box with the other of its column only"),
+                attribute("trans", Kind.BOOL, "whether boxes are given by centre and size"),
+                attribute("isCross", Kind.BOOL, "whether to compare all pairs; false: column by column only"),
                 constant_text("mode", "iou or iof"),
                 tensor_out("overlap", "(1, n)"),
-                tensor_out("atanSub", "(1, n): the difference of angles"),
+                tensor_out("atanSub", "(1, n): the difference of the angles"),
             ),
             (
                 present("bBoxes", "gtBoxes", "overlap", "atanSub"),

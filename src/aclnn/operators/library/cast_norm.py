@@ -39,12 +39,12 @@ OPERATORS = (
         "RMSNorm of a sum, in its data type and in FLOAT.",
         (
             tensor_in("x1", "the first summand"),
-            tensor_in("x2", "the second"),
-            tensor_in("gamma", "the weight, with the dimensions that are normalised"),
+            tensor_in("x2", "the second summand"),
+            tensor_in("gamma", "the weight, in the shape of the normalized dimensions"),
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
-            tensor_out("y1Out", "the norm; FLOAT", const=True),
-            tensor_out("y2Out", "the norm", const=True),
-            tensor_out("rstdOut", "of each row; FLOAT", const=True),
+            tensor_out("y1Out", "the normalized sum; FLOAT", const=True),
+            tensor_out("y2Out", "the normalized sum", const=True),
+            tensor_out("rstdOut", "the reciprocal root mean square of each row; FLOAT", const=True),
             tensor_out("xOut", "the sum", const=True),
         ),
         generated(

@@ -120,13 +120,13 @@ def _operator(
 
 
 _TOKENS, _WINDOW = "(tokens, sequences, numbers)", "(3, numbers)"
-_WHICH = optional_in(_MASK, "(sequences, tokens), which outputs are kept; BOOL; null: all")
+_WHICH = optional_in(_MASK, "the mask (sequences, tokens) of the outputs to keep; BOOL; null: all")
 OPERATORS = (
     _operator(
         "masked_causal_conv1d",
         "out[i] = (weight[0] * x[i - 2] + weight[1] * x[i - 1] + weight[2] * x[i]) * maskOptional[:, i], "
         "x[-1] = x[-2] = 0",
-        "Convolve each number of tokens with that of the two tokens before.",
+        "Depthwise causal convolution over windows of three tokens.",
         (tensor_in("x", _TOKENS), tensor_in("weight", _WINDOW), _WHICH, tensor_out("out", "as x", const=True)),
         _forward,
         {"out": "x"},
@@ -135,7 +135,7 @@ OPERATORS = (
         "masked_causal_conv1d_backward",
         "g = gradY * maskOptional; gradXOut[i] = weight[0] * g[i + 2] + weight[1] * g[i + 1] + weight[2] * g[i]; "
         "gradWeightOut[k] = sum of g[i + 2 - k] * x[i]",
-        "Compute the gradients of what aclnnMaskedCausalConv1d has read.",
+        "Gradients of aclnnMaskedCausalConv1d with respect to x and weight.",
         (
             tensor_in("gradY", _TOKENS),
             tensor_in("x", "as gradY"),

@@ -124,14 +124,14 @@ def _alike(first: str, *names: str) -> tuple[Check, ...]:
 
 
 _STEP = (
-    tensor_in("inputGates", "the products of the input, a gate after the other in each row"),
-    tensor_in("hiddenGates", "the products of the state"),
+    tensor_in("inputGates", "the products of the input, gate by gate in each row"),
+    tensor_in("hiddenGates", "the products of the hidden state"),
 )
 _ADDED = (
-    optional_in(_BIASES[0], "what is added to inputGates"),
-    optional_in(_BIASES[1], "what is added to hiddenGates"),
+    optional_in(_BIASES[0], "the bias of inputGates"),
+    optional_in(_BIASES[1], "the bias of hiddenGates"),
 )
-_HAS_BIAS = attribute("hasBias", Kind.BOOL, "the gradient of a bias is wanted")
+_HAS_BIAS = attribute("hasBias", Kind.BOOL, "whether to compute the gradient of the bias")
 _LSTM_OUTPUTS = ("hyOut", "cyOut", "storageOut")
 _LSTM_ROWS = ("inputGates", "hiddenGates", *_BIASES, *_LSTM_OUTPUTS)
 _GRU_ROWS = ("inputGates", "hiddenGates", *_BIASES, "hyOut", "storageOut")
@@ -149,13 +149,13 @@ OPERATORS: tuple[Operator, ...] = (
         declared(
             "thnn_fused_lstm_cell",
             "cyOut = f * cx + i * g, hyOut = o * tanh(cyOut)",
-            "A step of an LSTM, of the products of its matrices.",
+            "LSTM cell, given the products with its weights.",
             (
                 *_STEP,
-                tensor_in("cx", "the cell's state before"),
+                tensor_in("cx", "the previous cell state"),
                 *_ADDED,
                 tensor_out("hyOut", "the hidden state"),
-                tensor_out("cyOut", "the cell's state"),
+                tensor_out("cyOut", "the cell state"),
                 tensor_out("storageOut", "the gates i, f, g and o, for the gradient"),
             ),
             (
@@ -176,18 +176,18 @@ OPERATORS: tuple[Operator, ...] = (
     ),
     declared(
         "thnn_fused_lstm_cell_backward",
-        "the gradients of the gates before their functions, of cx and of a bias",
-        "Gradients of a step of an LSTM.",
+        "gradients of the gates before activation, of cx and of the bias",
+        "Gradients of an LSTM cell.",
         (
-            tensor_in("gradHyOptional", "the gradient of the hidden state"),
-            tensor_in("gradCOptional", "the gradient of the cell's state"),
-            tensor_in("cx", "the cell's state before"),
-            tensor_in("cy", "the cell's state"),
+            tensor_in("gradHyOptional", "the gradient with respect to the hidden state"),
+            tensor_in("gradCOptional", "the gradient with respect to the cell state"),
+            tensor_in("cx", "the previous cell state"),
+            tensor_in("cy", "the cell state"),
             tensor_in("storage", "the gates i, f, g and o"),
             _HAS_BIAS,
-            tensor_out("gradGatesOut", "the gradient of the products"),
-            tensor_out("gradCxOut", "the gradient of cx"),
-            tensor_out("gradBiasOut", "the gradient of a bias, with hasBias"),
+            tensor_out("gradGatesOut", "the gradient with respect to the products"),
+            tensor_out("gradCxOut", "the gradient with respect to cx"),
+            tensor_out("gradBiasOut", "the gradient with respect to the bias, with hasBias"),
         ),
         (
             present(*_LSTM_GIVEN, *_LSTM_FOUND),
@@ -209,12 +209,12 @@ OPERATORS: tuple[Operator, ...] = (
     declared(
         "thnn_fused_gru_cell",
         "hyOut = n + z * (hx - n), n = tanh(in + r * hn)",
-        "A step of gated recurrent units, of the products of their matrices.",
+        "GRU cell, given the products with its weights.",
         (
             *_STEP,
-            tensor_in("hx", "the state before"),
+            tensor_in("hx", "the previous hidden state"),
             *_ADDED,
-            tensor_out("hyOut", "the state"),
+            tensor_out("hyOut", "the hidden state"),
             tensor_out("storageOut", "r, z, n, hx and hn, for the gradient"),
         ),
         (
@@ -230,17 +230,21 @@ OPERATORS: tuple[Operator, ...] = (
     ),
     declared(
         "thnn_fused_gru_cell_backward",
-        "the gradients of both products, of hx and of both biases",
-        "Gradients of a step of gated recurrent units.",
+        "gradients of both products, of hx and of both biases",
+        "Gradients of a GRU cell.",
         (
-            tensor_in("gradHy", "the gradient of the state"),
+            tensor_in("gradHy", "the gradient with respect to the hidden state"),
             tensor_in("storage", "r, z, n, hx and hn"),
             _HAS_BIAS,
-            _pointer("gradInputGatesOut", "the gradient of inputGates"),
-            _pointer("gradHiddenGatesOut", "the gradient of hiddenGates"),
-            _pointer("gradHxOut", "the gradient of hx"),
-            _pointer(_GRADIENTS_OF_BIASES[0], "the gradient of the first bias, with hasBias", optional=True),
-            _pointer(_GRADIENTS_OF_BIASES[1], "the gradient of the second bias, with hasBias", optional=True),
+            _pointer("gradInputGatesOut", "the gradient with respect to inputGates"),
+            _pointer("gradHiddenGatesOut", "the gradient with respect to hiddenGates"),
+            _pointer("gradHxOut", "the gradient with respect to hx"),
+            _pointer(
+                _GRADIENTS_OF_BIASES[0], "the gradient with respect to the first bias, with hasBias", optional=True
+            ),
+            _pointer(
+                _GRADIENTS_OF_BIASES[1], "the gradient with respect to the second bias, with hasBias", optional=True
+            ),
         ),
         (
             present("gradHy", "storage", *_GRU_FOUND),

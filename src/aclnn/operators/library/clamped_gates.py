@@ -46,13 +46,13 @@ OPERATORS = (
     Operator(
         name="clipped_swiglu_v2",
         function="aclnnClippedSwigluV2",
-        summary="SwiGLU of clamped halves, of the first rows.",
+        summary="SwiGLU of clamped halves, for the first rows.",
         formula="out = A / (1 + exp(-alpha * A)) * (B + bias), A = min(a, limit), in clampMode 0,  "
         "min(a / (1 + exp(-a)), limit) * B in 1,  B = clamp(b, -limit, limit)",
         parameters=(
             X,
             *ATTRIBUTES,
-            attribute(_MODE, Kind.INT64, "0: a is clamped; 1: its Swish is, without alpha and bias"),
+            attribute(_MODE, Kind.INT64, "0: clamp a; 1: clamp the Swish of a, without alpha and bias"),
             tensor_out("out", "the result, half of x", const=True),
         ),
         support=dict.fromkeys(CLASS_950, WITH_BFLOAT16),

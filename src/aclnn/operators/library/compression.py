@@ -109,7 +109,7 @@ def _gradient_work(call: Call) -> Library:
 
 
 def _ends(name: str) -> Parameter:
-    return Parameter(name, name, Kind.INT_ARRAY, "where each sequence ends", optional=True)
+    return Parameter(name, name, Kind.INT_ARRAY, "the end of each sequence", optional=True)
 
 
 def _layout(name: str) -> Parameter:
@@ -118,10 +118,10 @@ def _layout(name: str) -> Parameter:
 
 _INPUT, _WEIGHT = tensor_in("input", "(tokens, heads, elements)"), tensor_in("weight", "(rows of a window, heads)")
 _WINDOWS = (
-    attribute(_BLOCK, Kind.INT64, "how many rows a window has"),
-    attribute(_STRIDE, Kind.INT64, "how many rows are between beginnings"),
+    attribute(_BLOCK, Kind.INT64, "the number of rows of a window"),
+    attribute(_STRIDE, Kind.INT64, "the stride between windows"),
 )
-_KIND = attribute(_TYPE, Kind.INT64, "0: ends")
+_KIND = attribute(_TYPE, Kind.INT64, "0: actSeqLenOptional contains ends")
 
 
 def _checks(compressed: str, ends: str, layout: str, apart: bool, *before: Check) -> tuple[Check, ...]:
@@ -142,7 +142,7 @@ OPERATORS = (
     declared(
         "nsa_compress",
         "output[i] = sum over j of weight[j] * input[start[i] + j], start: every compressStride-th row of a sequence",
-        "Add up windows of sequences by weights.",
+        "Weighted sums over windows of sequences.",
         (_INPUT, _WEIGHT, _ends("actSeqLenOptional"), _layout("layoutOptional"), *_WINDOWS, _KIND)
         + (tensor_out("output", "a row for each window"),),
         _checks(
@@ -160,12 +160,12 @@ OPERATORS = (
         "nsa_compress_grad",
         "inputGradOut[start[i] + j] += weight[j] * outputGrad[i]; weightGradOut[j] = sum of outputGrad[i] * "
         "input[start[i] + j]",
-        "Gradients of sums of windows by weights.",
+        "Gradients of weighted sums over windows.",
         (
-            tensor_in("outputGrad", "the gradient arriving at the output"),
+            tensor_in("outputGrad", "the gradient with respect to the output"),
             *(_INPUT, _WEIGHT, _ends("actSeqLenOptionalOptional"), *_WINDOWS, _KIND, _layout("layoutOptionalOptional")),
-            tensor_out("inputGradOut", "the gradient of input", const=True),
-            tensor_out("weightGradOut", "the gradient of weight", const=True),
+            tensor_out("inputGradOut", "the gradient with respect to input", const=True),
+            tensor_out("weightGradOut", "the gradient with respect to weight", const=True),
         ),
         _checks(
             *("outputGrad", "actSeqLenOptionalOptional", "layoutOptionalOptional", True),

@@ -54,7 +54,7 @@ from aclnn.operators.library.four_bits import packed
 from aclnn.operators.library.microscaling import ELEMENTS, FOUR_BITS, restored, rounded, stored
 
 _CONVERTED = (*NUMBERS, *UNSIGNED)
-_REPLACED = tensor_out("selfRef", "what is overwritten")
+_REPLACED = tensor_out("selfRef", "the tensor to overwrite")
 
 
 _CONVERTIBLE = on_950(EIGHT_BITS_OF_NUMPY, _CONVERTED)
@@ -145,7 +145,7 @@ def _below(matrices: Any, diagonal: int) -> Any:
 
 
 def _triangle(name: str, words: str, function: Callable[..., Any], is_in_place: bool) -> Operator:
-    diagonal = Parameter("diagonal", "diagonal", Kind.INT64, "where the kept part begins, from the main diagonal")
+    diagonal = Parameter("diagonal", "diagonal", Kind.INT64, "the diagonal, relative to the main diagonal")
     first = "selfRef" if is_in_place else "self"
     out = () if is_in_place else (tensor_out(),)
     return library_operator(
@@ -175,7 +175,11 @@ OPERATORS = (
         "cast",
         "out = self, converted to dtype",
         "Convert a tensor to another data type.",
-        (tensor_in("self", "what is converted"), Parameter("dtype", "dtype", Kind.DTYPE, "that of out"), tensor_out()),
+        (
+            tensor_in("self", "the tensor to convert"),
+            Parameter("dtype", "dtype", Kind.DTYPE, "the data type of out"),
+            tensor_out(),
+        ),
         (
             present("self", "out"),
             dtype_in(_CAST, "self"),
@@ -197,8 +201,8 @@ OPERATORS = (
     library_operator(
         "inplace_copy",
         "selfRef = src, converted and broadcast",
-        "Copy a tensor into another, of any data type and strides.",
-        (_REPLACED, tensor_in("src", "what is copied")),
+        "Copy a tensor into another tensor of any data type and strides.",
+        (_REPLACED, tensor_in("src", "the source")),
         (
             present("selfRef", "src"),
             dtype_in(_CONVERTIBLE, "selfRef", "src"),
@@ -217,7 +221,7 @@ OPERATORS = (
         "inplace_fill_scalar",
         "selfRef = value",
         "Fill a tensor with a number.",
-        (_REPLACED, scalar("value", "the number")),
+        (_REPLACED, scalar("value", "the fill value")),
         (
             present("selfRef", "value"),
             dtype_in(
@@ -234,8 +238,8 @@ OPERATORS = (
     library_operator(
         "inplace_fill_tensor",
         "selfRef = value",
-        "Fill a tensor with the number in another.",
-        (_REPLACED, tensor_in("value", "the number, one element")),
+        "Fill a tensor with the number in another tensor.",
+        (_REPLACED, tensor_in("value", "the fill value, one element")),
         (
             present("selfRef", "value"),
             dtype_in(_FILLED, "selfRef", "value"),
@@ -252,7 +256,7 @@ OPERATORS = (
         "inplace_one",
         "selfRef = 1",
         "Fill a tensor with ones.",
-        (tensor_out("selfRef", "what is overwritten", const=True),),
+        (tensor_out("selfRef", "the tensor to overwrite", const=True),),
         (
             present("selfRef"),
             dtype_in(where_supported(REAL), "selfRef"),

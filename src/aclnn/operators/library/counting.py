@@ -115,13 +115,13 @@ OPERATORS = (
     Operator(
         name="bincount",
         function=camel("bincount"),
-        summary="How often each number from 0 on occurs, or the sum of its weights.",
-        formula="out[n] = number of elements of self that are n, or the sum of their weights; others do not count",
+        summary="Count the occurrences of each nonnegative integer, or sum their weights.",
+        formula="out[n] = number of elements equal to n, or the sum of their weights",
         parameters=(
-            tensor_in("self", "integers, not negative"),
+            tensor_in("self", "the nonnegative integers"),
             Parameter("weights", "weights", Kind.INPUT, "the weight of each element", optional=True),
-            Parameter("minlength", "minlength", Kind.INT64, "how many numbers out has at least"),
-            tensor_out("out", "a number for each from 0 on"),
+            Parameter("minlength", "minlength", Kind.INT64, "the minimum size of out"),
+            tensor_out("out", "the count or sum for each integer from 0"),
         ),
         support=support(NUMBERS, MODERN),
         checks=(
@@ -139,13 +139,13 @@ OPERATORS = (
     ),
     library_operator(
         "histc",
-        "out[n] = number of elements of self in the n-th of bins parts from min to max",
-        "A histogram.",
+        "out[n] = number of elements of self in the n-th of bins equal intervals from min to max",
+        "Histogram.",
         (
             tensor_in("self", "the numbers"),
-            Parameter("bins", "bins", Kind.INT64, "how many parts there are"),
-            scalar("min", "where the first begins; if max is the same: at the least of self"),
-            scalar("max", "where the last ends; if min is the same: at the greatest of self"),
+            Parameter("bins", "bins", Kind.INT64, "the number of bins"),
+            scalar("min", "the lower end of the range; the minimum of self if min equals max"),
+            scalar("max", "the upper end of the range; the maximum of self if min equals max"),
             tensor_out(),
         ),
         (
@@ -175,7 +175,7 @@ OPERATORS = (
     library_operator(
         "trace",
         "out = sum of self[i, i]",
-        "The sum of a matrix's diagonal.",
+        "Trace: the sum of a matrix's diagonal.",
         (tensor_in("self", "the matrix"), tensor_out()),
         (
             present("self", "out"),

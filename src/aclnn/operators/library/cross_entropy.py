@@ -26,11 +26,11 @@ from aclnn.operators.library.common import MODERN, attribute, camel, optional_in
 from aclnn.operators.library.loss import class_weights
 
 _WEIGHT, _REDUCTION = "weightOptional", "reductionOptional"
-_TARGET = tensor_in("target", "the class of each sample")
+_TARGET = tensor_in("target", "the class index of each sample")
 _OPTIONS = (
     attribute(_REDUCTION, Kind.STRING, '"mean", "sum" or "none"'),
-    attribute("ignoreIndex", Kind.INT64, "the class that counts for nothing"),
-    attribute("labelSmoothing", Kind.DOUBLE, "what all classes share of a target's weight, 0 to 1"),
+    attribute("ignoreIndex", Kind.INT64, "the target class to ignore"),
+    attribute("labelSmoothing", Kind.DOUBLE, "the label smoothing, from 0 to 1"),
     attribute("lseSquareScaleForZloss", Kind.DOUBLE, "ignored"),
 )
 
@@ -117,17 +117,17 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="cross_entropy_loss",
         function=camel("cross_entropy_loss"),
-        summary="Cross entropy of scores and classes, weighted and smoothed.",
+        summary="Cross-entropy of logits and class indices, with weights and label smoothing.",
         formula="logProbOut = log(softmax(input)); lossOut = -weight[target] * logProbOut[target]; "
         "mean: their sum / the weights' sum",
         parameters=(
-            tensor_in("input", "scores, one row a sample, one column a class"),
+            tensor_in("input", "the logits (N, C)"),
             _TARGET,
             _WEIGHTS,
             *_OPTIONS,
             attribute("returnZloss", Kind.BOOL, "ignored"),
             tensor_out("lossOut", "the loss", const=True),
-            tensor_out("logProbOut", "logarithms of probabilities", const=True),
+            tensor_out("logProbOut", "the log-probabilities", const=True),
             tensor_out("zlossOut", "not written", const=True),
             tensor_out("lseForZlossOut", "not written", const=True),
         ),
@@ -145,17 +145,17 @@ OPERATORS: tuple[Operator, ...] = (
     Operator(
         name="cross_entropy_loss_grad",
         function=camel("cross_entropy_loss_grad"),
-        summary="Gradient of the cross entropy of scores and classes.",
+        summary="Gradient of the cross-entropy with respect to the logits.",
         formula="out = (softmax - onehot(target)) * weight[target] * gradLoss; mean: divided by the weights' sum",
         parameters=(
-            tensor_in("gradLoss", "the gradient arriving at the loss"),
-            tensor_in("logProb", "logarithms of probabilities, one row a sample, one column a class"),
+            tensor_in("gradLoss", "the gradient with respect to the loss"),
+            tensor_in("logProb", "the log-probabilities (N, C)"),
             _TARGET,
             _WEIGHTS,
             optional_in("gradZlossOptional", "ignored"),
             optional_in("lseForZlossOptional", "ignored"),
             *_OPTIONS,
-            tensor_out("out", "the gradient of the scores", const=True),
+            tensor_out("out", "the gradient with respect to the logits", const=True),
         ),
         support=support(FLOATING, MODERN),
         checks=generated(

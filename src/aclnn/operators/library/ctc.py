@@ -224,14 +224,14 @@ def _dtypes(product: Product) -> frozenset[D]:
 
 
 _GIVEN = (
-    tensor_in("logProbs", "logarithms of the classes' probabilities, (time, samples, classes)"),
-    tensor_in("targets", "labels, one row a sample, or one sample after the other"),
-    Parameter("inputLengths", "input_lengths", Kind.INT_ARRAY, "of each sample, how many time steps"),
-    Parameter("targetLengths", "target_lengths", Kind.INT_ARRAY, "of each sample, how many labels"),
+    tensor_in("logProbs", "the log-probabilities of the classes, (time, samples, classes)"),
+    tensor_in("targets", "the labels, one row per sample, or concatenated"),
+    Parameter("inputLengths", "input_lengths", Kind.INT_ARRAY, "the number of time steps of each sample"),
+    Parameter("targetLengths", "target_lengths", Kind.INT_ARRAY, "the number of labels of each sample"),
 )
 _CHOICES = (
-    attribute("blank", Kind.INT64, "the class that is no label"),
-    Parameter("zeroInfinity", "zero_infinity", Kind.BOOL, "infinite losses and their gradients are 0"),
+    attribute("blank", Kind.INT64, "the blank class"),
+    Parameter("zeroInfinity", "zero_infinity", Kind.BOOL, "whether to set infinite losses and their gradients to 0"),
 )
 _FITTING = (
     rule("time steps: logProbs", _steps),
@@ -247,13 +247,13 @@ OPERATORS = (
     Operator(
         name="ctc_loss",
         function=camel("ctc_loss"),
-        summary="Connectionist temporal classification: how unlikely sequences of labels are.",
+        summary="Connectionist temporal classification (CTC) loss.",
         formula=f"negLogLikelihoodOut = {_FORMULA}",
         parameters=(
             *_GIVEN,
             *_CHOICES,
             tensor_out("negLogLikelihoodOut", "the loss of each sample"),
-            tensor_out("logAlphaOut", "logarithms of the probabilities to have come to a state"),
+            tensor_out("logAlphaOut", "the forward log-probabilities of the states"),
         ),
         support={**support(_WIDE, WITH_INFERENCE), **support(REAL_FLOATING, MODERN)},
         checks=(
@@ -272,15 +272,15 @@ OPERATORS = (
     Operator(
         name="ctc_loss_backward",
         function=camel("ctc_loss_backward"),
-        summary="Gradient of connectionist temporal classification.",
+        summary="Gradient of the CTC loss.",
         formula=f"out = gradOut * gradient of {_FORMULA}",
         parameters=(
-            tensor_in("gradOut", "the gradient arriving at each sample's loss"),
+            tensor_in("gradOut", "the gradient with respect to each sample's loss"),
             *_GIVEN,
             tensor_in("negLogLikelihood", "the losses"),
-            tensor_in("logAlpha", "what the forward function wrote beside them"),
+            tensor_in("logAlpha", "the forward log-probabilities that the forward function wrote"),
             *_CHOICES,
-            tensor_out("out", "the gradient of logProbs"),
+            tensor_out("out", "the gradient with respect to logProbs"),
         ),
         support={**support(_WIDE, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
         checks=(

@@ -116,7 +116,7 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
     return Operator(
         name=name,
         function=camel(name),
-        summary="Take sampled tokens as the next step's, and move positions, lengths and slots on.",
+        summary="Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.",
         formula="inputTokens = sampledTokenIds, inputPositions = seqLens, seqLens = seqLens + 1, slotMapping[i] = "
         "(blockTables[0, p / blockSize] + i * columns of blockTables) * blockSize + p % blockSize, p = "
         "inputPositions[i]; rows without a query: 0, 0, as before, -1"
@@ -127,16 +127,16 @@ def _advance(name: str, *drafts: Parameter) -> Operator:
             else ""
         ),
         parameters=(
-            tensor_out("inputTokens", "of each sequence; INT64", const=True),
-            tensor_in("sampledTokenIds", "(numQueries, 1), or a row for each sequence; INT64"),
+            tensor_out("inputTokens", "one element per sequence; INT64", const=True),
+            tensor_in("sampledTokenIds", "the sampled tokens, (numQueries, 1), or a row per sequence; INT64"),
             tensor_out("inputPositions", "as inputTokens", const=True),
             tensor_out("seqLens", "as inputTokens", const=True),
             tensor_out("slotMapping", "as inputTokens", const=True),
-            tensor_in("blockTables", "the blocks of each sequence; INT64"),
+            tensor_in("blockTables", "the block table of each sequence; INT64"),
             *drafts,
-            attribute("numSeqs", Kind.INT64, "how many sequences there are"),
-            attribute("numQueries", Kind.INT64, "how many have a sampled token"),
-            attribute("blockSize", Kind.INT64, "tokens of a block"),
+            attribute("numSeqs", Kind.INT64, "the number of sequences"),
+            attribute("numQueries", Kind.INT64, "the number of sequences with a sampled token"),
+            attribute("blockSize", Kind.INT64, "the number of tokens per block"),
         ),
         support=support((D.INT64,), A2_CLASS),
         checks=generated(
@@ -170,7 +170,7 @@ OPERATORS = (
     _advance("advance_step"),
     _advance(
         "advance_step_v2",
-        optional_in(_DRAFTS[0], "tokens that a model proposes for each sequence; INT64; null: none"),
-        optional_in(_DRAFTS[1], "how many of the last step's each sequence has accepted; INT64"),
+        optional_in(_DRAFTS[0], "the draft tokens of each sequence; INT64; null: none"),
+        optional_in(_DRAFTS[1], "the number of draft tokens that each sequence accepted in the last step; INT64"),
     ),
 )

@@ -290,27 +290,27 @@ def _gradient_work(call: Call) -> Library | None:
 _GRADIENTS = ("gradInput", "gradWeight", "gradOffset", "gradBias")
 _ARRAYS = (_SIZE, _STRIDE, _PADDING, _DILATION)
 _OPTIONS = (
-    attribute(_SIZE, Kind.INT_ARRAY, "rows and columns of the kernel"),
-    attribute(_STRIDE, Kind.INT_ARRAY, "1, 1, and from one output to the next, down and across"),
-    attribute(_PADDING, Kind.INT_ARRAY, "zeros above, below, to the left and to the right"),
-    attribute(_DILATION, Kind.INT_ARRAY, "1, 1, and from one element of the kernel to the next"),
-    attribute("groups", Kind.INT64, "groups of channels"),
-    attribute("deformableGroups", Kind.INT64, "groups of channels with offsets of their own"),
-    attribute("modulated", Kind.BOOL, "true: offset has factors"),
+    attribute(_SIZE, Kind.INT_ARRAY, "the numbers of rows and columns of the kernel"),
+    attribute(_STRIDE, Kind.INT_ARRAY, "1, 1, and the strides down and across"),
+    attribute(_PADDING, Kind.INT_ARRAY, "the zero padding at the top, bottom, left and right"),
+    attribute(_DILATION, Kind.INT_ARRAY, "1, 1, and the dilation down and across"),
+    attribute("groups", Kind.INT64, "the number of channel groups"),
+    attribute("deformableGroups", Kind.INT64, "the number of channel groups with separate offsets"),
+    attribute("modulated", Kind.BOOL, "true: offset contains factors"),
 )
-_OFFSET = tensor_in("offset", "for each sample how far right, how far down, and a factor")
+_OFFSET = tensor_in("offset", "the horizontal offset, vertical offset and factor of each sample")
 
 OPERATORS = (
     declared(
         "deformable_conv2d",
         "deformOutOptional = x between its elements, at the kernel's places and offset, times a factor; "
         "out = weight * deformOutOptional + biasOptional",
-        "Convolve samples of planes at offsets, each with a factor.",
+        "Deformable convolution with modulation.",
         (
             tensor_in("x", "planes"),
             tensor_in("weight", "the kernels"),
             _OFFSET,
-            optional_in("biasOptional", "is added to each channel"),
+            optional_in("biasOptional", "the bias per channel"),
             *_OPTIONS,
             tensor_out(),
             tensor_out("deformOutOptional", "the samples, for the gradients", optional=True),
@@ -339,18 +339,18 @@ OPERATORS = (
             "deformable_conv2d_backward",
             "gradWeight = gradOutput * offsetOut; gradInput and gradOffset: weight * gradOutput, through the samples; "
             "gradBias = sum of gradOutput",
-            "Gradients of a convolution of samples at offsets.",
+            "Gradients of a deformable convolution.",
             (
                 tensor_in("input", "planes"),
-                tensor_in("gradOutput", "the gradient arriving at the outputs"),
+                tensor_in("gradOutput", "the gradient with respect to the output"),
                 tensor_in("offsetOut", "the samples"),
                 tensor_in("weight", "the kernels"),
                 _OFFSET,
                 *_OPTIONS,
                 tensor_out("gradInput", "the gradient of input"),
                 tensor_out("gradWeight", "the gradient of weight"),
-                tensor_out("gradOffset", "the gradient of offset"),
-                tensor_out("gradBias", "the gradient of what is added"),
+                tensor_out("gradOffset", "the gradient with respect to offset"),
+                tensor_out("gradBias", "the gradient with respect to the bias"),
             ),
             (
                 *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),

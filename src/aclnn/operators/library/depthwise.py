@@ -26,9 +26,9 @@ from aclnn.operators.library.convolution import Windows, correlation
 _LEAST = {"kernelSize": 1, "stride": 1, "padding": 0, "dilation": 1}
 _MEANINGS = {
     "kernelSize": "the height and width of weight",
-    "stride": "steps from window to window",
-    "padding": "zeros on both sides of height and width",
-    "dilation": "steps from element to element of a window",
+    "stride": "the strides of the windows",
+    "padding": "the zero padding of height and width",
+    "dilation": "the dilation of the kernel",
 }
 
 
@@ -85,12 +85,12 @@ def _work(call: Call) -> Library | None:
 _OPERATOR = declared(
     "conv_depthwise2d",
     "out = self * weight + bias, each channel on its own",
-    "Convolve each channel of planes with kernels of its own.",
+    "Depthwise convolution of planes.",
     (
-        tensor_in("self", "samples, channels, height and width"),
+        tensor_in("self", "the input (N, C, H, W)"),
         tensor_in("weight", "the kernels: as many for each channel, 1, height and width"),
         _array("kernelSize", "kernel_size"),
-        optional_in("bias", "what is added to each channel of out"),
+        optional_in("bias", "the bias per output channel"),
         *(_array(name, name) for name in ("stride", "padding", "dilation")),
         tensor_out("out", "the result"),
         CUBE,

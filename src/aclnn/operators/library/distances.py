@@ -158,8 +158,8 @@ def _pairwise(name: str, p: Parameter, products: frozenset[Product]) -> Operator
     return library_operator(
         name,
         f"out = (sum of |self[i] - self[j]|^{p.name})^(1/{p.name}) for i < j",
-        "Distances of a matrix's rows from one another.",
-        (tensor_in("self", "the rows"), p, tensor_out("out", "those of the first row from all others, then on")),
+        "Pairwise distances between the rows of a matrix.",
+        (tensor_in("self", "the rows"), p, tensor_out("out", "the distances for all pairs i < j, row by row")),
         (
             present("self", *((p.name,) if is_scalar else ()), "out"),
             dtype_in(_NARROW, "self", "out"),
@@ -177,7 +177,7 @@ def _pairwise(name: str, p: Parameter, products: frozenset[Product]) -> Operator
     )
 
 
-_ORDER = attribute("p", Kind.FLOAT, "the norm's order; 0: how many differ")
+_ORDER = attribute("p", Kind.FLOAT, "the order of the norm; 0: the number of differing elements")
 
 
 def _renorm(name: str, x: str, out: str) -> Operator:
@@ -186,12 +186,12 @@ def _renorm(name: str, x: str, out: str) -> Operator:
     return library_operator(
         name,
         f"{out} = {x} * min(1, maxNorm / norm of order p), for each index along dim",
-        "Scale slices down to a norm.",
+        "Limit the norm of slices along a dimension.",
         (
             tensor_in(x, "the slices") if own else replaced(),
-            scalar("p", "the norm's order"),
+            scalar("p", "the order of the norm"),
             DIM,
-            scalar("maxNorm", "the greatest norm"),
+            scalar("maxNorm", "the maximum norm"),
             *((tensor_out(),) if own else ()),
         ),
         (
@@ -217,12 +217,12 @@ OPERATORS = (
     library_operator(
         "cdist",
         "out[i, j] = (sum of |x1[i] - x2[j]|^p)^(1/p)",
-        "Distances of each row of one matrix from each of another.",
+        "Pairwise distances between the rows of two matrices.",
         (
-            tensor_in("x1", "sets of rows"),
-            tensor_in("x2", "as many, or one; or more, beside one of x1"),
+            tensor_in("x1", "the first rows, with batch dimensions"),
+            tensor_in("x2", "the second rows, with batch dimensions that broadcast"),
             _ORDER,
-            Parameter("compute_mode", "compute_mode", Kind.INT64, "decides nothing"),
+            Parameter("compute_mode", "compute_mode", Kind.INT64, "ignored"),
             tensor_out(),
         ),
         (
@@ -245,15 +245,15 @@ OPERATORS = (
     Operator(
         name="cdist_backward",
         function=camel("cdist_backward"),
-        summary="Gradient of distances with respect to the first rows.",
+        summary="Gradient of pairwise distances with respect to the first rows.",
         formula="out[i] = sum over j of grad[i, j] * d * |d|^(p - 2) / cdist[i, j]^(p - 1), d = x1[i] - x2[j]",
         parameters=(
-            tensor_in("grad", "the gradient arriving at the distances"),
+            tensor_in("grad", "the gradient with respect to the distances"),
             tensor_in("x1", "the first rows"),
             tensor_in("x2", "the second rows"),
             tensor_in("cdist", "the distances"),
-            attribute("p", Kind.FLOAT, "the norm's order; -1: infinity"),
-            tensor_out("out", "the gradient of x1"),
+            attribute("p", Kind.FLOAT, "the order of the norm; -1: infinity"),
+            tensor_out("out", "the gradient with respect to x1"),
         ),
         support=support(_NARROW, MODERN),
         checks=(
@@ -271,7 +271,11 @@ OPERATORS = (
         work=_gradient_work,
     ),
     _pairwise("pdist", _ORDER, MODERN),
-    _pairwise("pdist_forward", scalar("pScalar", "the norm's order; 0: how many differ"), WITH_TRAINING - CLASS_950),
+    _pairwise(
+        "pdist_forward",
+        scalar("pScalar", "the order of the norm; 0: the number of differing elements"),
+        WITH_TRAINING - CLASS_950,
+    ),
     _renorm("renorm", "self", "out"),
     _renorm("inplace_renorm", "selfRef", "selfRef"),
 )

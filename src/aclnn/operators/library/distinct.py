@@ -30,13 +30,13 @@ _NO_DIM = 1000
 
 _SELF = tensor_in("self", "the elements")
 _SORTED, _INVERSE = (
-    attribute("sorted", Kind.BOOL, "they always are"),
-    attribute("returnInverse", Kind.BOOL, "inverseOut is wanted"),
+    attribute("sorted", Kind.BOOL, "whether to sort the result; it always is"),
+    attribute("returnInverse", Kind.BOOL, "whether to write inverseOut"),
 )
-_VALUES = tensor_out("valueOut", "with room for those that stay; its view takes their shape")
-_WITH_COUNTS = attribute("returnCounts", Kind.BOOL, "countsOut is wanted")
-_PLACES = tensor_out("inverseOut", "INT64, which of them each is; its view takes their number")
-_COUNTS = tensor_out("countsOut", "INT64, how often each is there; its view takes their number")
+_VALUES = tensor_out("valueOut", "the unique elements, with room for all; its shape is updated")
+_WITH_COUNTS = attribute("returnCounts", Kind.BOOL, "whether to write countsOut")
+_PLACES = tensor_out("inverseOut", "INT64, the index of each element's unique value; its shape is updated")
+_COUNTS = tensor_out("countsOut", "INT64, the count of each unique value; its shape is updated")
 
 
 def _along(call: Call) -> int | None:
@@ -128,35 +128,35 @@ def _distinct(
 OPERATORS = (
     _distinct(
         "unique",
-        "valueOut = the different elements of self; valueOut[inverseOut] = self",
-        "Each number once, in order, and which of them each element is.",
+        "valueOut = unique elements of self; valueOut[inverseOut] = self",
+        "Unique elements in ascending order, with inverse indices.",
         (_SORTED, _INVERSE),
         (_VALUES, _PLACES),
     ),
     _distinct(
         "unique2",
-        "valueOut = the different elements of self; valueOut[inverseOut] = self; countsOut = their numbers",
-        "Each number once, in order, which of them each element is, and how often each is there.",
+        "valueOut = unique elements of self; valueOut[inverseOut] = self; countsOut = their counts",
+        "Unique elements in ascending order, with inverse indices and counts.",
         (_SORTED, _INVERSE, _WITH_COUNTS),
         (_VALUES, _PLACES, _COUNTS),
         more=(rule("as many as self: valueOut, inverseOut, countsOut", _as_many),),
     ),
     _distinct(
         "unique_dim",
-        "valueOut = the different slices of self along dim; valueOut[inverseOut] = self; countsOut = their numbers",
-        "Each slice along a dimension once, in order, which of them each is, and how often each is there.",
+        "valueOut = unique slices of self along dim; valueOut[inverseOut] = self; countsOut = their counts",
+        "Unique slices along a dimension in ascending order, with inverse indices and counts.",
         (_SORTED, _INVERSE, DIM),
         (_VALUES, _PLACES, _COUNTS),
         more=(axis("dim", "self"),),
     ),
     _distinct(
         "unique_consecutive",
-        "valueOut = what of self differs from the one before; valueOut[inverseOut] = self; countsOut = their numbers",
-        "The first of equal elements or slices beside one another, which of them each is, and how many there are.",
+        "valueOut = self without consecutive repetitions; valueOut[inverseOut] = self; countsOut = their counts",
+        "Elements or slices without consecutive repetitions, with inverse indices and counts.",
         (
             _INVERSE,
             _WITH_COUNTS,
-            Parameter("dim", "dim", Kind.INT64, f"the dimension; {_NO_DIM}: all elements as one row"),
+            Parameter("dim", "dim", Kind.INT64, f"the dimension; {_NO_DIM}: the flattened tensor"),
         ),
         (_VALUES, _PLACES, _COUNTS),
         (*_ORDERED, *COMPLEX),

@@ -56,13 +56,13 @@ from aclnn.operators.library.common import (
 
 # Masks consist of whole vectors of 128 bits.
 _VECTOR_BYTES = 16
-_PROBABILITY = Parameter("prob", "prob", Kind.DOUBLE, "of an element to become 0")
+_PROBABILITY = Parameter("prob", "prob", Kind.DOUBLE, "the probability that an element becomes 0")
 
 
 def _seeds(kind: Kind) -> tuple[Parameter, Parameter]:
     return (
         Parameter("seed", "seed", kind, "the generator's seed"),
-        Parameter("offset", "offset", kind, "another stream of it"),
+        Parameter("offset", "offset", kind, "the offset of the random stream"),
     )
 
 
@@ -203,7 +203,7 @@ def _drawn(
         formula=formula,
         parameters=(
             *(
-                [tensor_out("selfRef", "what is overwritten", const=name.startswith("inplace_"))]
+                [tensor_out("selfRef", "the tensor to overwrite", const=name.startswith("inplace_"))]
                 if out == "selfRef"
                 else ()
             ),
@@ -365,14 +365,16 @@ def _rrelu(prefix: str, x: str, out: str) -> Operator:
     return Operator(
         name=f"{prefix}rrelu_with_noise",
         function=f"aclnn{prefix.removesuffix('_').capitalize()}RReluWithNoise",
-        summary="Randomized leaky ReLU, with the slopes that were drawn.",
+        summary="Randomized leaky ReLU, which also writes its slopes.",
         formula=f"{out} = {x} * noise, noise = 1 where {x} > 0, else uniform from lower to upper",
         parameters=(
             tensor_in(x, "x") if own else tensor_out(x, "x, replaced by the result", const=True),
-            tensor_out("noise", "the slopes, written where training", const=True),
-            scalar("lower", "the least slope"),
-            scalar("upper", "the greatest slope"),
-            attribute("training", Kind.BOOL, "slopes are drawn; otherwise each is the mean of lower and upper"),
+            tensor_out("noise", "the slopes, written in training", const=True),
+            scalar("lower", "the lower bound of the slopes"),
+            scalar("upper", "the upper bound of the slopes"),
+            attribute(
+                "training", Kind.BOOL, "whether to draw the slopes; otherwise they are the mean of lower and upper"
+            ),
             *_seeds(Kind.INT64),
             *((tensor_out(),) if own else ()),
         ),
@@ -404,8 +406,8 @@ def _bernoullis(is_in_place: bool) -> tuple[Operator, Operator]:
     like = () if is_in_place else (tensor_in("self", "a tensor like out"),)
     result = () if is_in_place else (tensor_out(),)
     alike = () if is_in_place else (present("self"), same_dtype("out", "self"), same_shape("out", "self"))
-    number = scalar("prob", "of a one")
-    numbers = tensor_in("prob", "of a one, element for element in whatever shape; repeated where there are fewer")
+    number = scalar("prob", "the probability of a one")
+    numbers = tensor_in("prob", "the probability of a one per flattened element, repeated if there are fewer")
     probable = dtype_in(where_supported(REAL_FLOATING), "prob")
 
     def ones(generator: np.random.Generator, given: Mapping[str, Any], out: Any) -> Any:
@@ -448,8 +450,11 @@ def _seeded_by_tensors(operator: Operator) -> Operator:
     kind = operator.parameter("offset").kind
     dtypes = {D.INT64, D.UINT64} if kind is Kind.UINT64 else {D.INT64}
     tensors = {
-        "seed": (tensor_in("seedTensor", "the generator's seed"), tensor_in("offsetTensor", "another stream of it")),
-        "offset": (Parameter("offset", "offset", kind, "what is added to offsetTensor"),),
+        "seed": (
+            tensor_in("seedTensor", "the generator's seed"),
+            tensor_in("offsetTensor", "the offset of the random stream"),
+        ),
+        "offset": (Parameter("offset", "offset", kind, "the offset added to offsetTensor"),),
     }
 
     def drawing(call: Call, seed: int, offset: int) -> Library | None:
@@ -491,14 +496,14 @@ def _seeded_by_tensors(operator: Operator) -> Operator:
 _DROPOUT_MASK = Operator(
     name="dropout_gen_mask_v2",
     function=camel("dropout_gen_mask_v2"),
-    summary="Draw the mask of a dropout.",
+    summary="Generate a dropout mask.",
     formula="out = bits, each 1 with probability 1 - prob",
     parameters=(
-        Parameter("shape", "shape", Kind.INT_ARRAY, "of what is to be masked"),
+        Parameter("shape", "shape", Kind.INT_ARRAY, "the shape of the tensor to mask"),
         _PROBABILITY,
         *_seeds(Kind.INT64),
-        Parameter("probDataType", "prob_data_type", Kind.DTYPE, "that of what is to be masked"),
-        tensor_out("out", "the bits; UINT8"),
+        Parameter("probDataType", "prob_data_type", Kind.DTYPE, "the data type of the tensor to mask"),
+        tensor_out("out", "the mask; UINT8"),
     ),
     support=support((D.UINT8,), WITH_INFERENCE),
     checks=(present("shape", "out"), _uint8("out"), _between, rule("a bit for each element: out", _whole_mask)),
@@ -508,15 +513,15 @@ _DROPOUT_MASK = Operator(
 _DROPOUT = Operator(
     name="dropout_v3",
     function=camel("dropout_v3"),
-    summary="Dropout, with its mask.",
+    summary="Dropout, which also writes its mask.",
     formula="out = input / (1 - p) where maskOut, 0 elsewhere",
     parameters=(
         tensor_in("input", "x"),
         Parameter("optionalNoiseShape", "noise_shape", Kind.INPUT, "must be null", optional=True),
-        Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
+        Parameter("p", "p", Kind.DOUBLE, "the probability that an element becomes 0"),
         *_seeds(Kind.INT64),
         tensor_out(),
-        tensor_out("maskOut", "a bit for each element; UINT8"),
+        tensor_out("maskOut", "the mask, one bit per element; UINT8"),
     ),
     support=support(FLOATING, WITH_INFERENCE),
     checks=(
@@ -546,15 +551,15 @@ _WITHOUT_NOISE = [check for check in _DROPOUT.checks if "optionalNoiseShape" not
 _TRAINED_DROPOUT = Operator(
     name="dropout",
     function=camel("dropout"),
-    summary="Dropout in training, with its mask, which stays as it is where nothing is drawn.",
+    summary="Dropout in training, which also writes its mask if it draws one.",
     formula="out = input / (1 - p) where maskOut, 0 elsewhere; input unless train",
     parameters=(
         tensor_in("input", "x"),
-        Parameter("p", "p", Kind.DOUBLE, "of an element to become 0"),
-        attribute("train", Kind.BOOL, "elements are removed"),
+        Parameter("p", "p", Kind.DOUBLE, "the probability that an element becomes 0"),
+        attribute("train", Kind.BOOL, "whether to drop elements"),
         *_seeds(Kind.INT64),
         tensor_out(),
-        tensor_out("maskOut", "a bit for each element; UINT8"),
+        tensor_out("maskOut", "the mask, one bit per element; UINT8"),
     ),
     support=support(FLOATING, WITH_TRAINING),
     checks=tuple(_WITHOUT_NOISE),
@@ -563,11 +568,11 @@ _TRAINED_DROPOUT = Operator(
 _DROPOUT_GRADIENT = library_operator(
     "dropout_backward",
     "out = gradOutput * scale where mask, 0 elsewhere",
-    "Gradient of a dropout.",
+    "Gradient of dropout.",
     (
         tensor_in("gradOutput", "the gradient arriving at the output"),
-        tensor_in("mask", "a bit for each element; UINT8"),
-        attribute("scale", Kind.DOUBLE, "1 / (1 - p), p the probability that was given; 0 for one of 1"),
+        tensor_in("mask", "the mask, one bit per element; UINT8"),
+        attribute("scale", Kind.DOUBLE, "1 / (1 - p) for the forward probability p; 0 if p is 1"),
         tensor_out(),
     ),
     (
@@ -589,12 +594,12 @@ _DROPOUT_GRADIENT = library_operator(
 _DROPOUT_V3_GRADIENT = library_operator(
     "dropout_v3_grad",
     "gradX = gradY * mask * scale, mask 0 or 1",
-    "Gradient of a dropout; what is not finite is NaN where the mask has no bit.",
+    "Gradient of dropout; nonfinite elements that are masked become NaN.",
     (
         tensor_in("gradY", "the gradient arriving at the output"),
-        tensor_in("mask", "a bit for each element; UINT8"),
-        attribute("scale", Kind.DOUBLE, "any number; 1 / (1 - p), p the probability that was given"),
-        tensor_out("gradX", "the gradient of the input"),
+        tensor_in("mask", "the mask, one bit per element; UINT8"),
+        attribute("scale", Kind.DOUBLE, "any number; 1 / (1 - p) for the forward probability p"),
+        tensor_out("gradX", "the gradient with respect to the input"),
     ),
     (
         *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),
@@ -616,7 +621,7 @@ _DROPOUT_V3_GRADIENT = library_operator(
 _UNIFORM = _drawn(
     "inplace_uniform",
     "Fill a tensor with uniformly distributed numbers.",
-    "selfRef = numbers from low, below high",
+    "selfRef = uniformly distributed numbers in [low, high)",
     _limits(Kind.DOUBLE),
     (_ordered(strictly=False),),
     _uniform,
@@ -626,7 +631,7 @@ _UNIFORM = _drawn(
 _RANDOM = _drawn(
     "inplace_random",
     "Fill a tensor with random integers.",
-    "selfRef = integers from low, below high",
+    "selfRef = uniformly distributed integers in [low, high)",
     _limits(Kind.INT64),
     (_ordered(strictly=True),),
     lambda generator, given, out: generator.integers(given["low"], given["high"], out.shape),
@@ -634,8 +639,8 @@ _RANDOM = _drawn(
 )
 _RANDOM_TO_GREATEST = _drawn(
     "inplace_random_without_from_to",
-    "Fill a tensor with random integers from 0 to the last before which its type has gaps.",
-    "selfRef = integers from 0 to the data type's greatest",
+    "Fill a tensor with random integers from 0 to the largest up to which its data type is exact.",
+    "selfRef = uniformly distributed integers from 0 to the data type's largest",
     (),
     (),
     _up_to_the_greatest,
@@ -646,12 +651,12 @@ _RANDOM_TO_GREATEST = _drawn(
 _MULTINOMIAL = Operator(
     name="multinomial",
     function=camel("multinomial"),
-    summary="Places drawn with the probabilities that are there, of each row.",
+    summary="Indices drawn from the multinomial distribution of each row.",
     formula="out = indices drawn with probabilities self / sum of self",
     parameters=(
-        tensor_in("self", "probabilities, not negative, in any measure; one row or several"),
-        attribute("numsamples", Kind.INT64, "how many are drawn of each row"),
-        attribute("replacement", Kind.BOOL, "one may be drawn again"),
+        tensor_in("self", "the nonnegative weights of the indices; one row or several"),
+        attribute("numsamples", Kind.INT64, "the number of indices to draw per row"),
+        attribute("replacement", Kind.BOOL, "whether to draw with replacement"),
         *_seeds(Kind.INT64),
         tensor_out("out", "the indices; INT64"),
     ),
@@ -678,8 +683,8 @@ OPERATORS = (
     library_operator(
         "dropout_do_mask",
         "out = self / (1 - prob) where mask, 0 elsewhere",
-        "Apply the mask of a dropout.",
-        (tensor_in("self", "x"), tensor_in("mask", "a bit for each element; UINT8"), _PROBABILITY, tensor_out()),
+        "Apply a dropout mask.",
+        (tensor_in("self", "x"), tensor_in("mask", "the mask, one bit per element; UINT8"), _PROBABILITY, tensor_out()),
         (
             present("self", "mask", "out"),
             dtype_in(floating, "self"),
@@ -703,21 +708,21 @@ OPERATORS = (
     _NORMAL,
     _normals(
         "normal_tensor_tensor",
-        "Normally distributed numbers, each of its own mean and standard deviation.",
+        "Normally distributed numbers with elementwise mean and standard deviation.",
         tensor_in("mean", _MEAN),
         tensor_in("std", _STD),
         (*_floats("mean", "std"), broadcastable("std", "mean"), broadcast_shape_of("out", "mean", "std")),
     ),
     _normals(
         "normal_tensor_float",
-        "Normally distributed numbers, each of its own mean.",
+        "Normally distributed numbers with elementwise mean.",
         tensor_in("mean", _MEAN),
         attribute("std", Kind.FLOAT, _STD),
         (*_floats("mean"), broadcastable("mean", "out"), broadcast_shape_of("out", "mean", "out")),
     ),
     _normals(
         "normal_float_tensor",
-        "Normally distributed numbers, each of its own standard deviation.",
+        "Normally distributed numbers with elementwise standard deviation.",
         attribute("mean", Kind.FLOAT, _MEAN),
         tensor_in("std", _STD),
         (*_floats("std"), same_shape("std", "out")),
@@ -735,7 +740,7 @@ OPERATORS = (
         "sim_thread_exponential",
         "Fill a tensor with exponentially distributed numbers.",
         "selfRef = -ln(1 - u) / lambd, u uniformly distributed",
-        (attribute("count", Kind.INT64, "how many are drawn"), attribute("lambd", Kind.DOUBLE, "their rate")),
+        (attribute("count", Kind.INT64, "the number of elements to draw"), attribute("lambd", Kind.DOUBLE, "the rate")),
         (rule("greater than 0: lambd", _rate), size_is("count", lambda call: call["count"], "selfRef")),
         lambda generator, given, out: generator.standard_exponential(out.shape) / given["lambd"],
         FLOATING,
@@ -745,9 +750,9 @@ OPERATORS = (
     _RANDOM_TO_GREATEST,
     _drawn(
         "randperm",
-        "The integers below n in random order.",
+        "Random permutation of the integers below n.",
         "out = a permutation of 0 to n - 1",
-        (attribute("n", Kind.INT64, "how many"), tensor_out()),
+        (attribute("n", Kind.INT64, "the number of integers"), tensor_out()),
         (rule("as many as n: out", _count),),
         lambda generator, given, out: generator.permutation(given["n"]),
         _NUMBERS,

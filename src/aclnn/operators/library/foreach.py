@@ -326,9 +326,9 @@ def _unscale_work(call: Call) -> Library | None:
 
 _X, _X1, _X2, _X3 = (
     _list("x", "the tensors"),
-    _list("x1", "the first"),
+    _list("x1", "the first list"),
     _list("x2", "the second"),
-    _list("x3", "the third"),
+    _list("x3", "the third list"),
 )
 
 
@@ -407,7 +407,7 @@ OPERATORS = (
     *_with_number(
         "foreach_addcmul_scalar",
         "out = x1 + scalar * x2 * x3",
-        "Add multiples of the product of two lists to a third.",
+        "Add a multiple of the product of two lists to a third list.",
         (_X1, _X2, _X3),
         _plus_product,
         _FACTOR,
@@ -416,7 +416,7 @@ OPERATORS = (
     *_with_number(
         "foreach_addcdiv_scalar",
         "out = x1 + scalar * x2 / x3",
-        "Add multiples of the quotient of two lists to a third.",
+        "Add a multiple of the quotient of two lists to a third list.",
         (_X1, _X2, _X3),
         _plus_quotient,
         _FACTOR,
@@ -426,7 +426,7 @@ OPERATORS = (
         _foreach(
             f"foreach_addc{name}_{kind}",
             f"out = x1 + scalars * x2 {symbol} x3",
-            f"Add multiples of the {word} of two lists to a third, each by a number of its own.",
+            f"Add multiples of the {word} of two lists to a third list, with one factor per tensor.",
             (_X1, _X2, _X3),
             function,
             numbers,
@@ -461,7 +461,7 @@ OPERATORS = (
     _foreach(
         "foreach_lerp_list",
         "out = x1 + weight * (x2 - x1)",
-        "Interpolate between two lists of tensors by a third.",
+        "Interpolate between two lists of tensors by a list of weights.",
         (_X1, _X2, _list("weight", "0: x1, 1: x2")),
         lambda first, second, weight: first + weight * (second - first),
         dtypes=_FLOATING,
@@ -469,7 +469,7 @@ OPERATORS = (
     _foreach(
         "foreach_pow_scalar_and_tensor",
         "out = scalar^x",
-        "Powers of a number.",
+        "Raise a number to the powers in each tensor.",
         (_X,),
         lambda x, base: power(np.asarray(base, x.dtype), x),
         _NUMBER,
@@ -492,18 +492,18 @@ OPERATORS = (
         for version, mode, dtypes, modes, checks in (
             (
                 "",
-                tensor_in("roundMode", "the direction; one element"),
+                tensor_in("roundMode", "the rounding mode; one element"),
                 (*_FLOATING, D.INT16),
                 (D.INT8,),
                 (_single("roundMode"),),
             ),
-            ("_v2", scalar("roundMode", "the direction"), _WITH_INT32, (D.INT8, D.INT64), ()),
+            ("_v2", scalar("roundMode", "the rounding mode"), _WITH_INT32, (D.INT8, D.INT64), ()),
         )
     ),
     _foreach(
         "foreach_div_scalar_list",
         "out = x / scalars",
-        "Divide each tensor by a number of its own.",
+        "Divide each tensor by its own number.",
         (_X,),
         operator.truediv,
         _NUMBERS,
@@ -525,7 +525,7 @@ OPERATORS = (
             ("cosh", "cosh(x)", "Hyperbolic cosines", _wide(np.cosh), _FLOATING),
             ("erf", "erf(x)", "Error functions", _by_word(math.erf), _FLOATING),
             ("erfc", "1 - erf(x)", "Complementary error functions", _by_word(math.erfc), _FLOATING),
-            ("expm1", "e^x - 1", "Exponentials less 1", _wide(np.expm1), _FLOATING),
+            ("expm1", "e^x - 1", "Exponentials minus 1", _wide(np.expm1), _FLOATING),
             ("log", "ln(x)", "Logarithms", _wide(np.log), _FLOATING),
             ("log10", "log10(x)", "Logarithms to base 10", _wide(np.log10), _FLOATING),
             ("log1p", "ln(1 + x)", "Logarithms of 1 + x", _wide(np.log1p), _FLOATING),
@@ -541,8 +541,8 @@ OPERATORS = (
         _foreach(f"foreach_{name}_list", f"out = {formula}", f"{summary} of two lists.", (_X1, _X2), function)
         for name, formula, summary, function in (
             ("mul", "x1 * x2", "Products", operator.mul),
-            ("maximum", "max(x1, x2)", "The greater", np.maximum),
-            ("minimum", "min(x1, x2)", "The less", np.minimum),
+            ("maximum", "max(x1, x2)", "Maximum", np.maximum),
+            ("minimum", "min(x1, x2)", "Minimum", np.minimum),
             ("pow", "x1^x2", "Powers", power),
         )
     ),
@@ -554,9 +554,9 @@ OPERATORS = (
         for name, formula, summary, function, dtypes, checks in (
             ("sub", "x - scalar", "Subtract a number from each tensor.", operator.sub, _WITH_INT32, (_ONE_FORMAT,)),
             ("div", "x / scalar", "Divide each tensor by a number.", operator.truediv, _FLOATING, ()),
-            ("maximum", "max(x, scalar)", "Bound each tensor from below.", np.maximum, _WITH_INT32, (_HELD,)),
-            ("minimum", "min(x, scalar)", "Bound each tensor from above.", np.minimum, _WITH_INT32, (_HELD,)),
-            ("pow", "x^scalar", "Powers of each tensor.", power, _WITH_INT32, ()),
+            ("maximum", "max(x, scalar)", "Clamp each tensor from below.", np.maximum, _WITH_INT32, (_HELD,)),
+            ("minimum", "min(x, scalar)", "Clamp each tensor from above.", np.minimum, _WITH_INT32, (_HELD,)),
+            ("pow", "x^scalar", "Raise each tensor to a power.", power, _WITH_INT32, ()),
         )
         for each in _with_number(
             f"foreach_{name}_scalar", f"out = {formula}", summary, (_X,), function, _NUMBER, dtypes, checks=checks
@@ -565,28 +565,28 @@ OPERATORS = (
     *(
         _foreach(f"foreach_{name}_scalar_list", f"out = {formula}", summary, (_X,), function, _NUMBERS)
         for name, formula, summary, function in (
-            ("add", "x + scalars", "Add a number of its own to each tensor.", operator.add),
-            ("sub", "x - scalars", "Subtract a number of its own from each tensor.", operator.sub),
-            ("mul", "x * scalars", "Multiply each tensor by a number of its own.", operator.mul),
-            ("maximum", "max(x, scalars)", "Bound each tensor from below by a number of its own.", np.maximum),
-            ("minimum", "min(x, scalars)", "Bound each tensor from above by a number of its own.", np.minimum),
-            ("pow", "x^scalars", "Powers of each tensor with an exponent of its own.", power),
+            ("add", "x + scalars", "Add its own number to each tensor.", operator.add),
+            ("sub", "x - scalars", "Subtract its own number from each tensor.", operator.sub),
+            ("mul", "x * scalars", "Multiply each tensor by its own number.", operator.mul),
+            ("maximum", "max(x, scalars)", "Clamp each tensor from below by its own number.", np.maximum),
+            ("minimum", "min(x, scalars)", "Clamp each tensor from above by its own number.", np.minimum),
+            ("pow", "x^scalars", "Raise each tensor to its own power.", power),
         )
     ),
     _foreach(
         "foreach_norm",
         "out = (sum of |x|^scalar)^(1/scalar)",
-        "The norm of each tensor.",
+        "Norm of each tensor.",
         (_X,),
         _norm,
-        scalar("scalar", "the order"),
+        scalar("scalar", "the order of the norm"),
         dtypes=_FLOATING,
         is_reduced=True,
     ),
     Operator(
         name="foreach_zero_inplace",
         function=camel("foreach_zero_inplace"),
-        summary="Set each tensor to zeros.",
+        summary="Set each tensor to zero.",
         formula="x = 0",
         parameters=(Parameter("x", "x", Kind.OUTPUT_LIST, "the tensors", c_type="const aclTensorList *"),),
         support=support(_ZEROED, MODERN),
@@ -602,11 +602,11 @@ OPERATORS = (
     Operator(
         name="foreach_non_finite_check_and_unscale",
         function=camel("foreach_non_finite_check_and_unscale"),
-        summary="Multiply gradients by a number, in place, and tell whether any was infinite or NaN.",
+        summary="Unscale gradients in place, and report infinities and NaN.",
         formula="scaledGrads = scaledGrads * inScale; foundInf = 1 if one of scaledGrads is not finite",
         parameters=(
             Parameter("scaledGrads", "scaled_grads", Kind.OUTPUT_LIST, "the gradients", c_type="const aclTensorList *"),
-            tensor_out("foundInf", "1 if one is not finite, else left as it is", const=True),
+            tensor_out("foundInf", "set to 1 if any gradient is not finite, otherwise unchanged", const=True),
             tensor_in("inScale", "the number"),
         ),
         support=support(_FLOATING, MODERN),

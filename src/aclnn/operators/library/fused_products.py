@@ -152,15 +152,17 @@ OPERATORS = (
     Operator(
         name="fused_matmul",
         function=camel("fused_matmul"),
-        summary="Multiply matrices, add a bias, and add, multiply by or apply what fusedOpType says.",
+        summary="Matrix product with a bias and a fused addition, multiplication or activation.",
         formula="y = x1 @ x2 + bias; y + x3, y * x3, gelu(y) or relu(y) by fusedOpType",
         parameters=(
             tensor_in("x1", "(M, K), or a batch of such"),
             tensor_in("x2", "(K, N), or a batch of such"),
-            optional_in("bias", "(N), but for gelu"),
-            optional_in("x3", "as y, the second operand of add or mul"),
-            constant_text("fusedOpType", '"", "16cast32", "add", "mul", "gelu_erf", "gelu_tanh" or "relu"'),
-            attribute("cubeMathType", Kind.INT8, "0 to 4, of FLOAT 3; computed in float64 whatever it says"),
+            optional_in("bias", "the bias (N); not supported with gelu"),
+            optional_in("x3", "the second operand of add or mul, shaped as y"),
+            constant_text(
+                "fusedOpType", 'the fused operation: "", "16cast32", "add", "mul", "gelu_erf", "gelu_tanh" or "relu"'
+            ),
+            attribute("cubeMathType", Kind.INT8, "0 to 4, or 3 for FLOAT; always computed in float64 here"),
             tensor_out("y", "the result; FLOAT with 16cast32", const=True),
         ),
         support=support(FLOATING, CLASS_950),

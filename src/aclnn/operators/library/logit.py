@@ -11,7 +11,9 @@ from aclnn.core.dtypes import float32
 from aclnn.core.operator import Check, Kind
 from aclnn.operators.library.common import MODERN, attribute, library_operator, tensor_in, tensor_out
 
-_EPS = attribute("eps", Kind.DOUBLE, "how far from 0 and 1 the input is kept, in float32; below 0 it is left as it is")
+_EPS = attribute(
+    "eps", Kind.DOUBLE, "the margin to which the input is clamped, [eps, 1 - eps], in float32; negative: no clamping"
+)
 
 
 def _logit(x: Any, eps: float) -> Any:
@@ -40,8 +42,8 @@ def _checks(*names: str) -> tuple[Check, ...]:
 OPERATORS = (
     library_operator(
         "logit",
-        "out = ln(z / (1 - z)), z = input, kept between eps and 1 - eps",
-        "Logarithms of odds.",
+        "out = ln(z / (1 - z)), z = clamp(input, eps, 1 - eps)",
+        "Logit: the logarithm of the odds.",
         (tensor_in("input", "the probabilities"), _EPS, tensor_out(const=True)),
         _checks("input", "out"),
         _logit,
@@ -52,8 +54,8 @@ OPERATORS = (
     ),
     library_operator(
         "logit_grad",
-        "out = dy / (x * (1 - x)); where x was not kept 0, or NaN if eps is below 0",
-        "Gradient of logarithms of odds.",
+        "out = dy / (x * (1 - x)); for clamped x 0, or NaN if eps is negative",
+        "Gradient of the logit.",
         (tensor_in("x", "the probabilities"), tensor_in("dy", "the gradient"), _EPS, tensor_out(const=True)),
         _checks("x", "dy", "out"),
         _gradient,

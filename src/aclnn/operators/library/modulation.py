@@ -52,11 +52,11 @@ OPERATORS = (
     declared(
         "modulate",
         "out = self * (1 + scaleOptional) + shiftOptional",
-        "Scale and shift sequences, each sample by vectors of its own.",
+        "Scale and shift sequences by vectors per sample.",
         (
             tensor_in("self", "samples, steps, features"),
-            optional_in(_FACTORS[0], "how much each feature of a sample grows"),
-            optional_in(_FACTORS[1], "what is added to each feature of a sample"),
+            optional_in(_FACTORS[0], "the scale of each feature of a sample"),
+            optional_in(_FACTORS[1], "the shift of each feature of a sample"),
             tensor_out("out", "the result"),
         ),
         (

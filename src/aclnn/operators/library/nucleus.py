@@ -73,7 +73,7 @@ def _work(call: Call) -> Library | None:
 
 
 def _neither(call: Call) -> str | None:
-    return "p, k: expected one of them, got null twice" if call["p"] is None and call["k"] is None else None
+    return "p, k: expected at least one of them, got null for both" if call["p"] is None and call["k"] is None else None
 
 
 def _a_row(call: Call) -> tuple[int, ...]:
@@ -162,21 +162,21 @@ def _sampler(
     return Operator(
         name=name,
         function=camel(name),
-        summary="Choose one of each row's most probable words.",
-        formula="logitsSelectIdx = the word with the greatest softmax / (q + eps) of the first topK, the first of "
-        "which have probabilities that add up to topP",
+        summary="Sample a token from each row by top-k and top-p.",
+        formula="logitsSelectIdx = argmax of softmax / (q + eps) over the topK largest, of these the first whose "
+        "probabilities sum to topP",
         parameters=(
             tensor_in("logits", "(rows, words)"),
-            tensor_in("topK", "of each row, how many words remain, 1 to 1024; others: all; INT32"),
-            tensor_in("topP", "of each row, the probability that remains; 1: all"),
-            optional_in("q", "exponentially distributed numbers, in the order of words that remain; FLOAT; null: 1"),
+            tensor_in("topK", "the number of candidates of each row, 1 to 1024; otherwise all; INT32"),
+            tensor_in("topP", "the cumulative probability of the candidates of each row; 1: all"),
+            optional_in("q", "exponentially distributed numbers, in the order of the candidates; FLOAT; null: 1"),
             *inputs,
-            attribute("eps", Kind.DOUBLE, "what is added to q"),
-            attribute("isNeedLogits", Kind.BOOL, "whether logitsTopKPSelect is written"),
-            attribute("topKGuess", Kind.INT64, "how many words may be looked at first; changes nothing"),
+            attribute("eps", Kind.DOUBLE, "the term added to q"),
+            attribute("isNeedLogits", Kind.BOOL, "whether to write logitsTopKPSelect"),
+            attribute("topKGuess", Kind.INT64, "a performance hint, without effect"),
             *switches,
-            tensor_out(_CHOSEN, "the words; INT64", const=True),
-            tensor_out(_LEFT, "the logits of words that remain, else -inf; FLOAT", const=True),
+            tensor_out(_CHOSEN, "the selected tokens; INT64", const=True),
+            tensor_out(_LEFT, "the logits of the candidates, otherwise -inf; FLOAT", const=True),
             *outputs,
         ),
         support=support(dtypes, A2_CLASS),
@@ -208,13 +208,13 @@ OPERATORS = (
     replace(
         library_operator(
             "apply_top_k_top_p",
-            "out = logits, -inf below the k-th greatest, and where the probabilities of those not greater add up to "
-            "1 - p at most",
-            "Leave the most probable of each row's logits.",
+            "out = logits, -inf below the k-th largest, and where the cumulative probability in ascending order is at "
+            "most 1 - p",
+            "Top-k and top-p filtering of logits.",
             (
                 tensor_in("logits", "(rows, words)"),
-                optional_in("p", "of each row, the probability that remains; null: all"),
-                optional_in("k", "of each row, how many remain at most; INT32; null: all"),
+                optional_in("p", "the cumulative probability to keep per row; null: all"),
+                optional_in("k", "the maximum number of logits to keep per row; INT32; null: all"),
                 tensor_out(),
             ),
             (
@@ -243,13 +243,17 @@ OPERATORS = (
     _sampler(
         "top_k_top_p_sample_v2",
         FLOATING,
-        (optional_in("minPs", "of each row, the least probability of a word as a share of the greatest; null: 0"),),
+        (optional_in("minPs", "the minimum probability of a token relative to the maximum, per row; null: 0"),),
         (
-            attribute("ksMax", Kind.INT64, "the greatest topK, rounded up to a multiple of 8, at most 1024"),
-            attribute("inputIsLogits", Kind.BOOL, "whether logits are that, else probabilities"),
-            attribute("isNeedSampleResult", Kind.BOOL, "logitsIdx and logitsSortMasked instead of logitsSelectIdx"),
+            attribute("ksMax", Kind.INT64, "the maximum of topK, rounded up to a multiple of 8, at most 1024"),
+            attribute("inputIsLogits", Kind.BOOL, "whether the input contains logits instead of probabilities"),
+            attribute(
+                "isNeedSampleResult",
+                Kind.BOOL,
+                "whether to write logitsIdx and logitsSortMasked instead of logitsSelectIdx",
+            ),
         ),
-        tensor_out(_SORTED[0], "the words that remain, in order, then 0; INT64", const=True),
-        tensor_out(_SORTED[1], "their probabilities, then 0; FLOAT", const=True),
+        tensor_out(_SORTED[0], "the candidates in descending order, then 0; INT64", const=True),
+        tensor_out(_SORTED[1], "the candidates' probabilities, then 0; FLOAT", const=True),
     ),
 )

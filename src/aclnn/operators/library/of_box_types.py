@@ -350,7 +350,7 @@ CIOU = _overlap(
 )
 IOU = _typed(
     "Iou",
-    "overlap = area of both / (area of either, or of gtboxes with iof), eps longer and wider but for that of both",
+    "overlap = intersection / (union, or area of gtboxes with iof); eps is added to all sides but the intersection's",
     (
         *(tensor_in(name, "boxes in rows") for name in ("bboxes", "gtboxes")),
         _attribute("mode", Kind.STRING),
@@ -384,10 +384,10 @@ DECODE = _box_rows(
 )
 SUPPRESSION = _typed(
     "NonMaxSuppressionV4",
-    "selected_indices = the highest scores' places, without boxes of which another's IoU is above iou_threshold",
+    "selected_indices = indices by descending score, without boxes whose IoU with a selected box exceeds iou_threshold",
     (
         tensor_in("boxes", "corners in rows"),
-        tensor_in("scores", "of each box"),
+        tensor_in("scores", "the score of each box"),
         tensor_in("max_output_size", "one number"),
         tensor_in("iou_threshold", "one number"),
         tensor_in("score_threshold", "one number"),
@@ -412,9 +412,9 @@ _BEFORE_950, _ON_950 = map(_roi_align, (False, True))
 ROI_ALIGN = replace(_BEFORE_950, work=lambda call: (_ON_950 if call.product in CLASS_950 else _BEFORE_950).work(call))
 ROI_ALIGN_GRAD = _typed(
     "ROIAlignGrad",
-    "xdiff = the gradient of ROIAlign with respect to its features",
+    "xdiff = gradient of ROIAlign with respect to its features",
     (
-        tensor_in("ydiff", "the gradient of its result"),
+        tensor_in("ydiff", "the gradient with respect to the result"),
         tensor_in("rois", "images and corners in rows"),
         _attribute("xdiff_shape", Kind.INT_ARRAY),
         *(_attribute(name, Kind.INT64) for name in ("pooled_width", "pooled_height")),

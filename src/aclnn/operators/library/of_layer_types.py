@@ -422,7 +422,7 @@ BN_INFER_GRAD = _operator(
     ),
     _EPSILON,
 )
-MAX_POOL = _pooling("MaxPool", "y = the largest of each window", "x", _pooled("x"), _max_pool)
+MAX_POOL = _pooling("MaxPool", "y = max of each window", "x", _pooled("x"), _max_pool)
 MAX_POOL_GRAD = _pooling(
     "MaxPoolGrad",
     "the gradient of MaxPool",
@@ -431,7 +431,7 @@ MAX_POOL_GRAD = _pooling(
     _max_pool_gradient,
     dict.fromkeys(("x2", "grad"), _pooled("x1")),
 )
-AVG_POOL = _pooling("AvgPool", "y = the mean of each window's elements inside", "x", _pooled("x"), _average_pool)
+AVG_POOL = _pooling("AvgPool", "y = mean of each window, excluding padding", "x", _pooled("x"), _average_pool)
 _SHAPE = "orig_input_shape"
 AVG_POOL_GRAD = _pooling(
     "AvgPoolGrad",
@@ -509,7 +509,7 @@ ADAM_WITH_DECAY = _operator(
 UNSORTED_SEGMENT_SUM = replace(
     library_operator(
         "UnsortedSegmentSum",
-        "y[i] = the sum of x where segment_ids is i",
+        "y[i] = sum of x where segment_ids is i",
         "The operator of type UnsortedSegmentSum.",
         (
             tensor_in("x", "an input"),

@@ -134,12 +134,12 @@ OPERATORS = (
     Operator(
         name="transform_bias_rescale_qkv",
         function=camel("transform_bias_rescale_qkv"),
-        summary="Add a bias to queries, keys and values, divide the queries, and put heads first.",
+        summary="Add a bias to queries, keys and values, rescale the queries, and move heads first.",
         formula="qOut, kOut, vOut = (qkv + qkvBias) in heads, qOut / sqrt(columns of a head)",
         parameters=(
             tensor_in("qkv", "(B, T, 3 * heads * columns)"),
             tensor_in("qkvBias", "(3 * heads * columns)"),
-            attribute("numHeads", Kind.INT64, "how many heads each of them has"),
+            attribute("numHeads", Kind.INT64, "the number of heads"),
             *(tensor_out(name, "(B, heads, T, columns)", const=True) for name in _PARTS),
         ),
         support=support(FLOATING, MODERN),
@@ -157,19 +157,19 @@ OPERATORS = (
     Operator(
         name="add_lora",
         function=camel("add_lora"),
-        summary="Add to rows the products with the low-rank weights that indices choose.",
+        summary="Add LoRA updates, with the low-rank weights selected by indices.",
         formula="out = y, out[i, yOffset : yOffset + ySliceSize] += x[i] @ weightA[g, layerIdx]^T @ "
         "weightB[g, layerIdx]^T * scale, g = indices[i]; nothing for g = -1 or the number of weights",
         parameters=(
             tensor_out("y", "(B, H3), replaced by the result too; FLOAT16", const=True, updated=True),
             tensor_in("x", "(B, H1); FLOAT16"),
             tensor_in("weightB", "(W, L, H2, R); FLOAT16"),
-            tensor_in("indices", "of each row; INT32"),
+            tensor_in("indices", "the weight index of each row; INT32"),
             optional_in(_A, "(W, L, R, H1); FLOAT16; null: x has R columns"),
-            attribute("layerIdx", Kind.INT64, "the layer"),
+            attribute("layerIdx", Kind.INT64, "the index of the layer"),
             attribute("scale", Kind.DOUBLE, "the factor of the product; rounded to float32"),
             attribute("yOffset", Kind.INT64, "the first column of y to which the product is added"),
-            attribute("ySliceSize", Kind.INT64, "how many columns it has, H2"),
+            attribute("ySliceSize", Kind.INT64, "the number of columns of the product, H2"),
             tensor_out("out", "(B, H3)", const=True),
         ),
         support=support((D.FLOAT16,), {Product.ATLAS_A2}),

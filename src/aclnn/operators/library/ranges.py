@@ -104,7 +104,7 @@ OPERATORS = (
             parameters=(
                 scalar("start", "the first number"),
                 scalar("end", meaning),
-                scalar("step", "from one to the next"),
+                scalar("step", "the step"),
                 tensor_out(),
             ),
             support=support(_DTYPES),
@@ -119,19 +119,19 @@ OPERATORS = (
             work=_arange_work,
         )
         for name, words, limit, meaning in (
-            ("arange", "", "below", "what they stay below, or above with a negative step"),
-            ("range", " up to a number", "up to", "what they do not exceed, or do not fall below with a negative step"),
+            ("arange", "", "below", "the end, exclusive"),
+            ("range", " up to a number", "up to", "the end, inclusive"),
         )
     ),
     Operator(
         name="linspace",
         function=camel("linspace"),
-        summary="Fill a vector with numbers from one to another.",
+        summary="Fill a vector with evenly spaced numbers, both ends included.",
         formula="out[i] = start + i * (end - start) / (steps - 1)",
         parameters=(
             scalar("start", "the first number"),
-            scalar("end", "the last"),
-            Parameter("steps", "steps", Kind.INT64, "how many"),
+            scalar("end", "the last exponent"),
+            Parameter("steps", "steps", Kind.INT64, "the number of elements"),
             tensor_out(),
         ),
         support=support(_SPACED),
@@ -146,12 +146,12 @@ OPERATORS = (
     library_operator(
         "log_space",
         "result[i] = base^(start + i * (end - start) / (steps - 1))",
-        "Fill a vector with powers whose exponents go from one number to another.",
+        "Fill a vector with logarithmically spaced numbers, both ends included.",
         (
             scalar("start", "the first exponent"),
-            scalar("end", "the last"),
-            Parameter("steps", "steps", Kind.INT64, "how many"),
-            Parameter("base", "base", Kind.DOUBLE, "what is raised; above 0"),
+            scalar("end", "the last exponent"),
+            Parameter("steps", "steps", Kind.INT64, "the number of elements"),
+            Parameter("base", "base", Kind.DOUBLE, "the base; above 0"),
             tensor_out("result", const=True),
         ),
         (
@@ -174,7 +174,11 @@ OPERATORS = (
         "eye",
         "out[i, i] = 1, 0 elsewhere",
         "Fill a matrix with ones on its diagonal.",
-        (Parameter("n", "n", Kind.INT64, "its rows"), Parameter("m", "m", Kind.INT64, "its columns"), tensor_out()),
+        (
+            Parameter("n", "n", Kind.INT64, "the number of rows"),
+            Parameter("m", "m", Kind.INT64, "the number of columns"),
+            tensor_out(),
+        ),
         (
             present("out"),
             dtype_in(where_supported(_ONES), "out"),

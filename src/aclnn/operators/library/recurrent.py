@@ -377,24 +377,24 @@ def _numbers(both: str, trained: bool) -> tuple[Parameter, ...]:
     training = (
         (
             Parameter("dropout", "dropout", Kind.DOUBLE, "is not applied"),
-            Parameter("train", "train", Kind.BOOL, "keep what the gradient needs"),
+            Parameter("train", "train", Kind.BOOL, "whether to keep values for the gradient"),
         )
         if trained
         else ()
     )
     return (
-        Parameter("hasBias", "has_bias", Kind.BOOL, "params have biases"),
-        Parameter("numLayers", "num_layers", Kind.INT64, "the layers"),
+        Parameter("hasBias", "has_bias", Kind.BOOL, "whether params contain biases"),
+        Parameter("numLayers", "num_layers", Kind.INT64, "the number of layers"),
         *training,
-        Parameter(both, both, Kind.BOOL, "both directions, the second against time"),
-        Parameter("batchFirst", "batch_first", Kind.BOOL, "the batch's dimension comes first, else time"),
+        Parameter(both, both, Kind.BOOL, "whether the layers are bidirectional"),
+        Parameter("batchFirst", "batch_first", Kind.BOOL, "whether the batch dimension comes first instead of time"),
     )
 
 
-_INPUT = tensor_in("input", "the sequences")
-_PARAMS = _list("params", "weights of the input and of the state, biases of both, by layer and direction")
+_INPUT = tensor_in("input", "the input sequences")
+_PARAMS = _list("params", "the input and state weights, then their biases, by layer and direction")
 _DX = tensor_out("dxOut", "the gradient of input")
-_DPARAMS = _list("dparamsOut", "the gradients of params", Kind.OUTPUT_LIST)
+_DPARAMS = _list("dparamsOut", "the gradients with respect to params", Kind.OUTPUT_LIST)
 
 
 def _recurrent(
@@ -405,7 +405,7 @@ def _recurrent(
     optional = [p.name for p in parameters if p.kind in (Kind.INPUT, Kind.OUTPUT) and p.optional and p.name != sizes]
     lists = [p.name for p in parameters if p.kind in LISTS]
     required = [p.name for p in parameters if p.kind in LISTS and not p.optional]
-    words = "long short-term memory" if cell is LSTM else "gated recurrent units"
+    words = "long short-term memory (LSTM)" if cell is LSTM else "gated recurrent units (GRU)"
     return Operator(
         name=name,
         function=function,
@@ -435,8 +435,8 @@ def _of_sizes(cell: Cell, name: str, backward: bool) -> tuple[Check, ...]:
     return (*steps, *on(CLASS_950, unpacked)) if backward else steps
 
 
-_HX_LIST = Parameter("hx", "hx", Kind.INPUT_LIST, "the first states h and c; null: zeros", optional=True)
-_HX = Parameter("hx", "hx", Kind.INPUT, "the first states; null: zeros", optional=True)
+_HX_LIST = Parameter("hx", "hx", Kind.INPUT_LIST, "the initial states h and c; null: zeros", optional=True)
+_HX = Parameter("hx", "hx", Kind.INPUT, "the initial states; null: zeros", optional=True)
 
 
 def _kept_parameters(cell: Cell) -> tuple[Parameter, ...]:
@@ -444,11 +444,11 @@ def _kept_parameters(cell: Cell) -> tuple[Parameter, ...]:
 
 
 _SIZES = Parameter("batchSizes", "batch_sizes", Kind.INPUT, "must be null", optional=True)
-_LSTM_SIZES = "how many samples have each step, of an input of (steps * samples) rows; null: all"
+_LSTM_SIZES = "the number of samples of each step, for an input of (steps * samples) rows; null: all"
 _HY = tensor_out("hy", "the last states")
-_DHY = Parameter("dh", "dh", Kind.INPUT, "the gradient of the last states; null: zeros", optional=True)
-_DY = Parameter("dy", "dy", Kind.INPUT, "the gradient of output; null: zeros", optional=True)
-_DHX = tensor_out("dhPrevOut", "the gradient of the first states")
+_DHY = Parameter("dh", "dh", Kind.INPUT, "the gradient with respect to the last states; null: zeros", optional=True)
+_DY = Parameter("dy", "dy", Kind.INPUT, "the gradient with respect to output; null: zeros", optional=True)
+_DHX = tensor_out("dhPrevOut", "the gradient with respect to the initial states")
 _LSTM_KEPT, _GRU_KEPT = ("i", "g", "f", "o", "h", "c", "tanhc"), ("r", "z", "n", "hn", "h")
 
 OPERATORS = (
@@ -469,13 +469,15 @@ OPERATORS = (
         "aclnnLstmBackward",
         LSTM,
         (
-            *(_INPUT, _list("hx", "the first states h and c"), _PARAMS, _DY, _DHY),
-            Parameter("dc", "dc", Kind.INPUT, "the gradient of the last states c; null: zeros", optional=True),
-            *(_list(name, "what the forward function kept") for name in _LSTM_KEPT),
+            *(_INPUT, _list("hx", "the initial states h and c"), _PARAMS, _DY, _DHY),
+            Parameter(
+                "dc", "dc", Kind.INPUT, "the gradient with respect to the last states c; null: zeros", optional=True
+            ),
+            *(_list(name, "the values that the forward function kept") for name in _LSTM_KEPT),
             Parameter("batchSizesOptional", "batch_sizes", Kind.INPUT, _LSTM_SIZES, optional=True),
             *_numbers("bidirectional", True),
-            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "is not read", optional=True),
-            *(_DX, _DHX, tensor_out("dcPrevOut", "the gradient of the first states c"), _DPARAMS),
+            Parameter("outputMask", "output_mask", Kind.BOOL_ARRAY, "ignored", optional=True),
+            *(_DX, _DHX, tensor_out("dcPrevOut", "the gradient with respect to the initial states c"), _DPARAMS),
         ),
         _LSTM_KEPT,
         "batchSizesOptional",
@@ -497,8 +499,8 @@ OPERATORS = (
         "aclnnGRUBackward",
         GRU,
         (
-            *(_INPUT, _PARAMS, tensor_in("hx", "the first states"), _DY, _DHY),
-            *(_list(name, "what the forward function kept") for name in _GRU_KEPT),
+            *(_INPUT, _PARAMS, tensor_in("hx", "the initial states"), _DY, _DHY),
+            *(_list(name, "the values that the forward function kept") for name in _GRU_KEPT),
             *(_SIZES, *_numbers("bidirection", False), _DX, _DHX, _DPARAMS),
         ),
         _GRU_KEPT,

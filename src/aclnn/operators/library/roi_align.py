@@ -193,14 +193,14 @@ def _back_from_boxes(
     return align_back(dy, boxes, shape, width, height, scale, samples, _HALF_BACK if aligned else _WHOLE)
 
 
-_SCALE = attribute("spatialScale", Kind.FLOAT, "from rectangles to planes")
-_POINTS = "points along each side of a bin; 0: as many as cover it"
+_SCALE = attribute("spatialScale", Kind.FLOAT, "the factor from box coordinates to the planes")
+_POINTS = "the number of sampling points along each side of a bin; 0: adaptive"
 _POOLED = (
-    attribute("pooledHeight", Kind.INT64, "bins in a column"),
-    attribute("pooledWidth", Kind.INT64, "bins in a row"),
+    attribute("pooledHeight", Kind.INT64, "the number of bins down"),
+    attribute("pooledWidth", Kind.INT64, "the number of bins across"),
     _SCALE,
     attribute("samplingRatio", Kind.INT64, _POINTS),
-    attribute("aligned", Kind.BOOL, "rectangles lie half a pixel before, and may be of any size"),
+    attribute("aligned", Kind.BOOL, "whether to shift boxes by half a pixel, without a minimum size"),
 )
 _POOLED_NAMES = tuple(p.name for p in _POOLED)
 _BOXES = tensor_in("boxes", "(K, 5): image, x0, y0, x1, y1")
@@ -215,15 +215,15 @@ _LIMITS = (rule("points: samplingRatio", _some_points), rule("a scale: spatialSc
 OPERATORS = (
     library_operator(
         "roi_align",
-        "out = means or largest of samplingRatio^2 points in each bin of rois * spatialScale",
-        "Rectangles of planes pooled in bins, as in ONNX.",
+        "out = mean or max of samplingRatio^2 points in each bin of rois * spatialScale",
+        "RoIAlign as in ONNX.",
         (
             tensor_in("self", "(N, C, H, W)"),
             tensor_in("rois", "(K, 4): x0, y0, x1, y1"),
             tensor_in("batchIndices", "(K): the image of each; INT32"),
-            constant_text("mode", "avg or max"),
-            _int("outputHeight", "bins in a column"),
-            _int("outputWidth", "bins in a row"),
+            constant_text("mode", "the pooling mode: avg or max"),
+            _int("outputHeight", "the number of bins down"),
+            _int("outputWidth", "the number of bins across"),
             _int("samplingRatio", _POINTS),
             _SCALE,
             tensor_out("out", "(K, C, outputHeight, outputWidth)"),
@@ -254,7 +254,7 @@ OPERATORS = (
     library_operator(
         "roi_align_v2",
         "out = means of samplingRatio^2 points in each bin of boxes * spatialScale (- 0.5 with aligned)",
-        "Rectangles of planes pooled in bins, as in torchvision.",
+        "RoIAlign as in torchvision.",
         (
             tensor_in("self", "(N, C, H, W)"),
             _BOXES,
@@ -283,13 +283,13 @@ OPERATORS = (
     library_operator(
         "roi_align_v2_backward",
         "gradInput = the gradient of aclnnRoiAlignV2 with respect to its planes",
-        "Gradient of rectangles pooled in bins.",
+        "Gradient of RoIAlign.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the bins"),
+            tensor_in("gradOutput", "the gradient with respect to the bins"),
             _BOXES,
             attribute("inputShape", Kind.INT_ARRAY, "(N, C, H, W): the shape of the planes"),
             *_POOLED,
-            tensor_out("gradInput", "the gradient of the planes"),
+            tensor_out("gradInput", "the gradient with respect to the planes"),
         ),
         (
             present("gradOutput", "boxes", "inputShape", "gradInput"),

@@ -28,7 +28,9 @@ OPERATORS = (
         parameters=(
             *_INPUTS,
             attribute(
-                "cacheMode", Kind.INT64, "rows of positions decide angles 0: one after another, 1: in turn, to a limit"
+                "cacheMode",
+                Kind.INT64,
+                "the layout of position rows, 0: contiguous sections, 1: interleaved up to a limit",
             ),
             *_OUTPUTS,
         ),

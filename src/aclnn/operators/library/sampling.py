@@ -258,12 +258,15 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
             "interpolationMode",
             "interpolation_mode",
             Kind.INT64,
-            f"0: linear, 1: the nearest element{', 2: cubic' if planar else ''}",
+            f"0: linear, 1: nearest{', 2: cubic' if planar else ''}",
         ),
+        Parameter("paddingMode", "padding_mode", Kind.INT64, "the padding mode, 0: zeros, 1: border, 2: reflection"),
         Parameter(
-            "paddingMode", "padding_mode", Kind.INT64, "what is outside, 0: zeros, 1: the border, 2: reflections"
+            "alignCorners",
+            "align_corners",
+            Kind.BOOL,
+            "whether -1 and 1 are the centres of the corner elements instead of their edges",
         ),
-        Parameter("alignCorners", "align_corners", Kind.BOOL, "-1 and 1 are the centres of elements, not their edges"),
     )
     products = WITH_INFERENCE | {Product.ATLAS_200I_500_A2} if planar else WITH_TRAINING
     before_950 = frozenset({D.BF16}) if planar else frozenset()
@@ -285,8 +288,8 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
     forward = Operator(
         name=f"grid_sampler{rank}d",
         function=f"aclnnGridSampler{rank}D",
-        summary=f"{'Planes' if planar else 'Volumes'} sampled at the places of a grid.",
-        formula="out = elements of input around the places of grid, weighted",
+        summary=f"{'Planes' if planar else 'Volumes'} sampled at the coordinates of a grid.",
+        formula="out = interpolation of input at the coordinates of grid",
         parameters=(*given, tensor_out("out", f"(N, C, {places})")),
         support={product: taken(product) for product in products},
         checks=(
@@ -306,20 +309,20 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
     backward = Operator(
         name=f"grid_sampler{rank}d_backward",
         function=f"aclnnGridSampler{rank}DBackward",
-        summary=f"Gradients of {'planes' if planar else 'volumes'} sampled at the places of a grid.",
+        summary=f"Gradients of {'planes' if planar else 'volumes'} sampled at the coordinates of a grid.",
         formula="inputGrad, gridGrad = gradients of input and grid",
         parameters=(
-            tensor_in("gradOutput", "the gradient arriving at the samples"),
+            tensor_in("gradOutput", "the gradient with respect to the samples"),
             *given,
             Parameter(
                 "outputMask",
                 "output_mask",
                 Kind.BOOL_ARRAY,
-                "which of the two are wanted; null: neither",
+                "which of the two gradients to compute; null: neither",
                 optional=True,
             ),
             Parameter("inputGrad", "input_grad", Kind.OUTPUT, "the gradient of input"),
-            Parameter("gridGrad", "grid_grad", Kind.OUTPUT, "the gradient of grid"),
+            Parameter("gridGrad", "grid_grad", Kind.OUTPUT, "the gradient with respect to grid"),
         ),
         support={**support(trained, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},
         checks=tuple(
@@ -363,12 +366,17 @@ def _matrices(call: Call) -> tuple[int, ...]:
 
 AFFINE_GRID = library_operator(
     "affine_grid",
-    "out = theta * (places of size, 1)",
-    "Grids of places, moved, turned and scaled by a matrix for each sample.",
+    "out = theta @ (coordinates of size, 1)",
+    "Grids of coordinates, transformed by an affine matrix per sample.",
     (
         tensor_in("theta", "(N, 2, 3) or (N, 3, 4): the matrices"),
         attribute("size", Kind.INT_ARRAY, "(N, C, H, W) or (N, C, D, H, W): the extents that are sampled"),
-        Parameter("alignCorners", "align_corners", Kind.BOOL, "-1 and 1 are the centres of elements, not their edges"),
+        Parameter(
+            "alignCorners",
+            "align_corners",
+            Kind.BOOL,
+            "whether -1 and 1 are the centres of the corner elements instead of their edges",
+        ),
         tensor_out("out", "(N, H, W, 2) or (N, D, H, W, 3)"),
     ),
     (

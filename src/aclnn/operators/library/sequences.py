@@ -60,9 +60,7 @@ def visible(mode: int, queries: int, keys: int) -> Array:
 def mask_attributes() -> tuple[Parameter, ...]:
     """Return the attributes that select the keys a query sees."""
     return (
-        attribute(
-            "sparseMode", Kind.INT64, "0: a query sees every key; 3: those up to its own, the last with the last"
-        ),
+        attribute("sparseMode", Kind.INT64, "the mask mode, 0: none; 3: causal, aligned at the last query and key"),
         attribute("preTokens", Kind.INT64, "2^63 - 1"),
         attribute("nextTokens", Kind.INT64, "2^63 - 1"),
     )

@@ -187,12 +187,12 @@ OPERATORS = (
     library_operator(
         "linalg_qr",
         "Q @ R = self",
-        "Factor matrices into orthogonal ones and upper triangles.",
+        "QR decomposition.",
         (
             tensor_in("self", "the matrices"),
-            attribute("mode", Kind.INT64, "0: of the least size, 1: Q is square, 2: R only"),
+            attribute("mode", Kind.INT64, "0: reduced, 1: complete (Q is square), 2: R only"),
             tensor_out("Q", "the orthogonal matrices"),
-            tensor_out("R", "the upper triangles"),
+            tensor_out("R", "the upper triangular matrices"),
         ),
         (
             present("self", "Q", "R"),
@@ -213,15 +213,15 @@ OPERATORS = (
     Operator(
         name="svd",
         function=camel("svd"),
-        summary="Factor matrices into orthogonal ones and singular values.",
+        summary="Singular value decomposition (SVD).",
         formula="u @ diag(sigma) @ v^T = input",
         parameters=(
             tensor_in("input", "the matrices"),
-            attribute("fullMatrices", Kind.BOOL, "whether u and v are square, else of the least size"),
-            attribute("computeUV", Kind.BOOL, "whether u and v are computed"),
-            tensor_out("sigma", "the singular values, the greatest first"),
+            attribute("fullMatrices", Kind.BOOL, "whether u and v are square instead of reduced"),
+            attribute("computeUV", Kind.BOOL, "whether to compute u and v"),
+            tensor_out("sigma", "the singular values, in descending order"),
             tensor_out("u", "the left singular vectors, in columns"),
-            tensor_out("v", "the right ones, in columns"),
+            tensor_out("v", "the right singular vectors, in columns"),
         ),
         support=support(_DTYPES, MODERN),
         checks=(
@@ -242,9 +242,9 @@ OPERATORS = (
         (
             tensor_in("self", "the right-hand sides"),
             tensor_in("A", "the matrices"),
-            attribute("upper", Kind.BOOL, "whether their upper triangles are read, else the lower ones"),
-            attribute("transpose", Kind.BOOL, "whether they are transposed"),
-            attribute("unitriangular", Kind.BOOL, "whether ones are taken for their diagonals"),
+            attribute("upper", Kind.BOOL, "whether to use the upper triangles of A instead of the lower ones"),
+            attribute("transpose", Kind.BOOL, "whether to transpose A"),
+            attribute("unitriangular", Kind.BOOL, "whether to assume ones on the diagonals of A"),
             tensor_out("xOut", "the solutions"),
             tensor_out("mOut", "the matrices"),
         ),
@@ -271,8 +271,8 @@ OPERATORS = (
     library_operator(
         "inverse",
         "self @ out = 1",
-        "Inverses of matrices.",
-        (tensor_in("self", "square matrices"), tensor_out()),
+        "Inverse of square matrices.",
+        (tensor_in("self", "the square matrices"), tensor_out()),
         (
             present("self", "out"),
             dtype_in(_ORTHOGONALISED, "self"),
@@ -288,10 +288,10 @@ OPERATORS = (
     ),
     library_operator(
         "slogdet",
-        "self's determinant = signOut * e^logOut",
+        "det(self) = signOut * e^logOut",
         "Signs of determinants, and logarithms of their absolute values.",
         (
-            tensor_in("self", "square matrices"),
+            tensor_in("self", "the square matrices"),
             tensor_out("signOut", "the signs"),
             tensor_out("logOut", "the logarithms"),
         ),

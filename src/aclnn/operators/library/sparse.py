@@ -45,13 +45,13 @@ OPERATORS = (
     declared(
         "coalesce_sparse",
         "newIndicesOut[uniqueIndices[i]] = indices[i]; newValuesOut[uniqueIndices[i]] += values[i]",
-        "Add up the values of a sparse tensor that have the same coordinates.",
+        "Sum the values of a sparse tensor with equal coordinates.",
         (
-            tensor_in("uniqueLen", "as many elements as there are different coordinates; INT32 or INT64"),
-            tensor_in("uniqueIndices", "where each row of coordinates goes"),
-            tensor_in("indices", "a row of coordinates for each value; INT32 or INT64"),
+            tensor_in("uniqueLen", "a tensor with one element per unique coordinate; INT32 or INT64"),
+            tensor_in("uniqueIndices", "the index of each row's unique coordinates"),
+            tensor_in("indices", "the coordinates, one row per value; INT32 or INT64"),
             tensor_in("values", "the values, along the first dimension"),
-            tensor_out(_OUTPUTS[0], "a row for each different coordinates", const=True),
+            tensor_out(_OUTPUTS[0], "the unique coordinates, one per row", const=True),
             tensor_out(_OUTPUTS[1], "the sums", const=True),
         ),
         generated(

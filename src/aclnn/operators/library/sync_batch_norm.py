@@ -216,9 +216,12 @@ def _unless_x_is_empty(*checks: Check) -> tuple[Check, ...]:
 
 _step = partial(declared, products=WITH_TRAINING, stream_type="const aclrtStream ")
 _X = tensor_in("input", "(N, C, ...)")
-_EPS = attribute("eps", Kind.DOUBLE, "what is added to the variance")
-_MOMENTUM = attribute("momentum", Kind.DOUBLE, "the share of the batch in the running statistics")
-_STATISTICS = (tensor_in("mean", "of each channel"), tensor_in("invstd", "1 / sqrt(variance + eps) of each channel"))
+_EPS = attribute("eps", Kind.DOUBLE, "the term added to the variance for stability")
+_MOMENTUM = attribute("momentum", Kind.DOUBLE, "the momentum: the weight of the batch in the running statistics")
+_STATISTICS = (
+    tensor_in("mean", "the mean of each channel"),
+    tensor_in("invstd", "1 / sqrt(variance + eps) of each channel"),
+)
 _REDUCED = ("gradOut", "input", "mean", "invstd")
 _GRADIENT = ("gradOut", "input", "mean", "invstd", "sumDy", "sumDyXmu", "counter", "gradInput")
 _SUMS, _GATHERED = ("totalSum", "totalSquareSum"), ("mean", "variance", "batchMean", "batchInvstd")
@@ -228,7 +231,12 @@ OPERATORS = (
         "batch_norm_stats",
         "mean = mean(input), invstd = 1 / sqrt(var(input) + eps), of each channel",
         "Mean and reciprocal standard deviation of each channel.",
-        (_X, _EPS, tensor_out("mean", "of each channel"), tensor_out("invstd", "of each channel")),
+        (
+            _X,
+            _EPS,
+            tensor_out("mean", "the mean of each channel"),
+            tensor_out("invstd", "the reciprocal standard deviation of each channel"),
+        ),
         (
             present("input", "mean", "invstd"),
             dtype_in(_narrow_before_950, "input"),
@@ -242,14 +250,14 @@ OPERATORS = (
     _step(
         "batch_norm_elemt",
         "output = (input - mean) * invstd * weight + bias",
-        "Normalise channels by statistics that are given.",
+        "Normalize channels by given statistics.",
         (
             _X,
-            Parameter("weight", "weight", Kind.INPUT, "of each channel; null: 1", optional=True),
-            Parameter("bias", "bias", Kind.INPUT, "of each channel; null: 0", optional=True),
-            _not_const("mean", "of each channel"),
-            _not_const("invstd", "of each channel"),
-            attribute("eps", Kind.DOUBLE, "not looked at: invstd has it"),
+            Parameter("weight", "weight", Kind.INPUT, "the weight of each channel; null: 1", optional=True),
+            Parameter("bias", "bias", Kind.INPUT, "the bias of each channel; null: 0", optional=True),
+            _not_const("mean", "the mean of each channel"),
+            _not_const("invstd", "the reciprocal standard deviation of each channel"),
+            attribute("eps", Kind.DOUBLE, "ignored: included in invstd"),
             tensor_out("output", "the result"),
         ),
         (
@@ -266,15 +274,15 @@ OPERATORS = (
         "batch_norm_elemt_backward",
         "gradInput = (gradOut - sumDy / n - (input - mean) * invstd^2 * sumDyXmu / n) * invstd * weight, "
         "n = sum(counter)",
-        "Gradient of normalised channels with respect to the input, from sums over all ranks.",
+        "Gradient of the normalization with respect to the input, from sums over all ranks.",
         (
             tensor_in("gradOut", "dy"),
             _X,
             *_STATISTICS,
-            Parameter("weight", "weight", Kind.INPUT, "of each channel; null: 1", optional=True),
-            tensor_in("sumDy", "sum of dy of each channel"),
-            tensor_in("sumDyXmu", "sum of dy * (input - mean) of each channel"),
-            _not_const("counter", "how many elements of a channel each rank has"),
+            Parameter("weight", "weight", Kind.INPUT, "the weight of each channel; null: 1", optional=True),
+            tensor_in("sumDy", "the sum of dy per channel"),
+            tensor_in("sumDyXmu", "the sum of dy * (input - mean) per channel"),
+            _not_const("counter", "the number of elements per channel on each rank"),
             tensor_out("gradInput", "dx"),
         ),
         (
@@ -295,17 +303,17 @@ OPERATORS = (
         "batch_norm_reduce_backward",
         "sumDy = sum(gradOut), sumDyXmu = sum(gradOut * (input - mean)), gradWeight = sumDyXmu * invstd, "
         "gradBias = sumDy",
-        "The sums of each channel that its gradients are made of.",
+        "Sums per channel for the gradients.",
         (
             tensor_in("gradOut", "dy"),
             _X,
             *_STATISTICS,
-            Parameter("weight", "weight", Kind.INPUT, "not looked at", optional=True),
-            Parameter("inputG", "input_g", Kind.BOOL, "whether sumDy and sumDyXmu are asked for", c_type="const bool "),
-            Parameter("weightG", "weight_g", Kind.BOOL, "whether gradWeight is asked for", c_type="const bool "),
-            Parameter("biasG", "bias_g", Kind.BOOL, "whether gradBias is asked for", c_type="const bool "),
-            tensor_out("sumDy", "of each channel", optional=True),
-            tensor_out("sumDyXmu", "of each channel", optional=True),
+            Parameter("weight", "weight", Kind.INPUT, "ignored", optional=True),
+            Parameter("inputG", "input_g", Kind.BOOL, "whether to compute sumDy and sumDyXmu", c_type="const bool "),
+            Parameter("weightG", "weight_g", Kind.BOOL, "whether to compute gradWeight", c_type="const bool "),
+            Parameter("biasG", "bias_g", Kind.BOOL, "whether to compute gradBias", c_type="const bool "),
+            tensor_out("sumDy", "the sum of dy per channel", optional=True),
+            tensor_out("sumDyXmu", "the sum of dy * (input - mean) per channel", optional=True),
             tensor_out("gradWeight", "dw", optional=True),
             tensor_out("gradBias", "db", optional=True),
         ),
@@ -329,16 +337,16 @@ OPERATORS = (
         "meanAll, invstdAll: of all ranks' elements together; runningMean, runningVar move towards them by momentum",
         "Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.",
         (
-            tensor_in("input", "of the channels; its values are not looked at"),
+            tensor_in("input", "a tensor with the channels; its values are ignored"),
             tensor_in("mean", "(ranks, C)"),
             tensor_in("invstd", "(ranks, C)"),
-            _moving("runningMean", "of each channel, moved where it is given", optional=True),
-            _moving("runningVar", "of each channel, moved where it is given", optional=True),
+            _moving("runningMean", "the running statistic of each channel, updated if given", optional=True),
+            _moving("runningVar", "the running statistic of each channel, updated if given", optional=True),
             _MOMENTUM,
             _EPS,
-            tensor_in("counts", "how many elements of a channel each rank has"),
-            tensor_out("meanAll", "of each channel"),
-            tensor_out("invstdAll", "of each channel"),
+            tensor_in("counts", "the number of elements per channel on each rank"),
+            tensor_out("meanAll", "the mean of each channel"),
+            tensor_out("invstdAll", "the reciprocal standard deviation of each channel"),
         ),
         (
             present("input", "mean", "invstd", "counts", "meanAll", "invstdAll"),
@@ -358,8 +366,8 @@ OPERATORS = (
         "Sums of each channel's elements and of their squares.",
         (
             tensor_in("x", "(N, C, H, W)"),
-            tensor_out("sum", "of each channel"),
-            tensor_out("squareSum", "of each channel"),
+            tensor_out("sum", "the sum of each channel"),
+            tensor_out("squareSum", "the sum of squares of each channel"),
         ),
         (
             present("x", "sum", "squareSum"),
@@ -383,13 +391,13 @@ OPERATORS = (
             (
                 tensor_in("totalSum", "(ranks, C)"),
                 tensor_in("totalSquareSum", "(ranks, C)"),
-                tensor_in("sampleCount", "how many elements of a channel each rank has"),
-                _moving("mean", "the running mean of each channel, moved"),
-                _moving("variance", "the running variance of each channel, moved"),
-                attribute("momentum", Kind.FLOAT, "the share of the batch in the running statistics"),
-                attribute("eps", Kind.FLOAT, "what is added to the variance"),
-                tensor_out("batchMean", "of each channel"),
-                tensor_out("batchInvstd", "of each channel"),
+                tensor_in("sampleCount", "the number of elements per channel on each rank"),
+                _moving("mean", "the running mean of each channel, updated"),
+                _moving("variance", "the running variance of each channel, updated"),
+                attribute("momentum", Kind.FLOAT, "the momentum: the weight of the batch in the running statistics"),
+                attribute("eps", Kind.FLOAT, "the term added to the variance for stability"),
+                tensor_out("batchMean", "the mean of each channel"),
+                tensor_out("batchInvstd", "the reciprocal standard deviation of each channel"),
             ),
             (
                 present(*_SUMS, "sampleCount", *_GATHERED),

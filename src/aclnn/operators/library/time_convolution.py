@@ -113,16 +113,16 @@ def _alike(*names: str) -> Callable[[str], tuple[Check, ...]]:
     return lambda first: (dtype_in(floating, first), *(same_dtype(name, first) for name in names))
 
 
-_PAD = attribute("pad", Kind.INT64, "steps of zeros before and after")
+_PAD = attribute("pad", Kind.INT64, "the zero padding before and after")
 _WEIGHT = tensor_in("weight", "(steps, input channels, output channels)")
-_BIAS = tensor_in("bias", "what is added to each output channel")
+_BIAS = tensor_in("bias", "the bias of each output channel")
 
 OPERATORS = (
     replace(
         declared(
             "conv_tbc",
             "out[t] = bias + sum over k of self[t + k - pad] @ weight[k]",
-            "Convolve sequences whose first dimension is time.",
+            "Convolution of sequences whose first dimension is time.",
             (tensor_in("self", "(time, samples, channels)"), _WEIGHT, _BIAS, _PAD, tensor_out(), CUBE),
             (
                 present("self", "weight", "bias", "out"),
@@ -151,12 +151,12 @@ OPERATORS = (
                 tensor_in("self", "the gradient arriving at the output"),
                 tensor_in("input", "(time, samples, channels)"),
                 _WEIGHT,
-                replace(_BIAS, meaning="not looked at but for its shape"),
+                replace(_BIAS, meaning="only its shape is used"),
                 _PAD,
                 CUBE,
                 tensor_out("gradInput", "the gradient of input"),
                 tensor_out("gradWeight", "the gradient of weight"),
-                tensor_out("gradBias", "the gradient of bias"),
+                tensor_out("gradBias", "the gradient with respect to bias"),
             ),
             (
                 present("self", "input", "weight", "bias", *_GRADIENTS),

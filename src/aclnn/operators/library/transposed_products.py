@@ -116,8 +116,8 @@ OPERATORS = (
     Operator(
         name="transpose_batch_mat_mul",
         function=camel("transpose_batch_mat_mul"),
-        summary="Multiply batches of matrices whose dimensions lie in other orders.",
-        formula="out = (x1 in the order permX1 @ x2 in the order permX2) in the order permY, "
+        summary="Batched matrix product with permuted dimensions.",
+        formula="out = permute(permute(x1, permX1) @ permute(x2, permX2), permY), "
         "in batchSplitFactor parts of the batch side by side",
         parameters=(
             tensor_in("x1", "(B, M, K), or (M, B, K)"),
@@ -126,12 +126,12 @@ OPERATORS = (
             Parameter("permX1", "perm_x1", Kind.INT_ARRAY, "[0, 1, 2], or [1, 0, 2]"),
             Parameter("permX2", "perm_x2", Kind.INT_ARRAY, "[0, 1, 2], or [0, 2, 1]"),
             Parameter("permY", "perm_y", Kind.INT_ARRAY, "[1, 0, 2]"),
-            attribute("cubeMathType", Kind.INT8, "0 to 3, or 4 for 0; float32 is computed in float64 whatever it says"),
+            attribute("cubeMathType", Kind.INT8, "0 to 3, or 4 for 0; float32 is always computed in float64 here"),
             Parameter(
                 "batchSplitFactor",
                 "batch_split_factor",
                 Kind.INT32,
-                "1, or how many parts of the batch lie one after another",
+                "the number of consecutive parts of the batch",
                 c_type="const int32_t ",
             ),
             tensor_out("out", "(M, B, N), or (parts, M, B / parts * N)"),

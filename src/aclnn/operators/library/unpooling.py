@@ -104,9 +104,9 @@ def _contiguous(name: str) -> Check:
 def _unpooling(rank: int) -> tuple[Operator, Operator]:
     """Declare the function for planes or volumes, and its gradient."""
     planar = rank == 2
-    size = Parameter("outputSize", "output_size", Kind.INT_ARRAY, "the extents of a plane of the result")
+    size = Parameter("outputSize", "output_size", Kind.INT_ARRAY, "the size of the result's planes")
     steps = tuple(
-        Parameter(name, name, Kind.INT_ARRAY, "what pooling had; decides nothing")
+        Parameter(name, name, Kind.INT_ARRAY, "the pooling parameter; without effect")
         for name in (() if planar else ("stride", "padding"))
     )
     arrays = (size.name, *(each.name for each in steps))
@@ -116,7 +116,7 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
     )
     contiguous = () if planar else (_contiguous("out"),)
     x = tensor_in("self", "planes" if planar else "volumes")
-    indices = tensor_in("indices", "where in its plane of the result each element stands")
+    indices = tensor_in("indices", "the index of each element in its plane of the result")
     taken = (*_DTYPES, D.BOOL) if planar else _DTYPES
     trained = tuple(dtype for dtype in taken if not planar or dtype != D.DOUBLE)
 
@@ -145,7 +145,7 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
     words = "Planes" if planar else "Volumes"
     forward = operator(
         name,
-        f"{words} with elements where pooling found them, and zeros.",
+        f"{words} by max unpooling: elements at the indices of the maxima, zeros elsewhere.",
         "out[indices[i]] = self[i] in each plane",
         (x, indices, size, *steps, tensor_out()),
         (
@@ -179,15 +179,15 @@ def _unpooling(rank: int) -> tuple[Operator, Operator]:
     )
     backward = operator(
         f"{name}_backward",
-        f"Gradient of {words.lower()} with elements where pooling found them.",
+        f"Gradient of {words.lower()} by max unpooling.",
         "out[i] = gradOutput[indices[i]] in each plane",
         (
-            tensor_in("gradOutput", "the gradient arriving at the result"),
+            tensor_in("gradOutput", "the gradient with respect to the result"),
             x,
             indices,
             size,
             *steps,
-            tensor_out("out", "the gradient of self"),
+            tensor_out("out", "the gradient with respect to self"),
         ),
         (
             present("gradOutput", "self", "indices", *arrays, "out"),

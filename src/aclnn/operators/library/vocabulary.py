@@ -181,8 +181,8 @@ def _gradient_work(call: Call) -> Library | None:
     return Library(back, inputs, ("inputGradOut", "weightGradOut"))
 
 
-_INPUT = tensor_in("input", "rows to multiply; FLOAT16 or BF16")
-_WEIGHT = tensor_in("weight", "a row for each word of this part of the vocabulary")
+_INPUT = tensor_in("input", "the hidden states, one per row; FLOAT16 or BF16")
+_WEIGHT = tensor_in("weight", "the weights, one row per token of this part of the vocabulary")
 _NO_SMOOTHING = attribute(_SMOOTHING, Kind.FLOAT, "0")
 
 OPERATORS = (
@@ -191,19 +191,19 @@ OPERATORS = (
         "logits = input @ weight^T; logitsMaxLocalOut = max(logits); sumExpLogitsLocalOut = sum(e^(logits - max)); "
         "maskedTargetOut = target - vocabStartIndex and predictedLogitsLocalOut = (logits - max)[maskedTargetOut], "
         "both 0 for targets below vocabStartIndex or from vocabEndIndex on, whose bits of targetMaskOut are 1",
-        "Scores of a part of a vocabulary: the largest, sums of exponentials, those of targets.",
+        "Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.",
         (
             _INPUT,
             _WEIGHT,
-            tensor_in("target", "the word that follows each row; INT32 or INT64"),
-            attribute(_START, Kind.INT64, "the first word of this part"),
-            attribute(_END, Kind.INT64, "the word behind the last of this part"),
-            tensor_out(_NUMBERS[0], "the largest score of each row; FLOAT"),
+            tensor_in("target", "the target token of each row; INT32 or INT64"),
+            attribute(_START, Kind.INT64, "the first token of this part"),
+            attribute(_END, Kind.INT64, "the end of this part, exclusive"),
+            tensor_out(_NUMBERS[0], "the maximum logit of each row; FLOAT"),
             tensor_out(_NUMBERS[1], "the sum of exponentials of each row; FLOAT"),
-            tensor_out(_NUMBERS[2], "the score of each target, less the largest; FLOAT"),
-            tensor_out(_MASK, "a bit for each target, the lowest first: 1 if it is elsewhere; UINT8"),
+            tensor_out(_NUMBERS[2], "the logit of each target minus the maximum; FLOAT"),
+            tensor_out(_MASK, "a bit per target, lowest first: 1 if the target is in another part; UINT8"),
             tensor_out(_MASKED, "the row of weight of each target"),
-            tensor_out(_LOGITS, "the scores", optional=True),
+            tensor_out(_LOGITS, "the logits", optional=True),
         ),
         (
             present("input", "weight", "target", *_NUMBERS, _MASK, _MASKED),
@@ -232,17 +232,17 @@ OPERATORS = (
         "fused_cross_entropy_loss_with_max_sum",
         "lossOut = ln(sumExpLogits) - predictedLogits; "
         "softMaxOutOptional = e^(vocabParallelLogitsOptional - logitsMax) / sumExpLogits",
-        "Losses from what the parts of a vocabulary have found, and shares of all words.",
+        "Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.",
         (
-            tensor_in("logitsMax", "the largest score of each row; FLOAT"),
+            tensor_in("logitsMax", "the maximum logit of each row; FLOAT"),
             tensor_in("sumExpLogits", "the sum of exponentials of each row"),
-            tensor_in("predictedLogits", "the score of each target, less the largest"),
+            tensor_in("predictedLogits", "the logit of each target minus the maximum"),
             _NO_SMOOTHING,
-            optional_in("inputOptional", "not looked at"),
-            optional_in("weightOptional", "not looked at"),
-            optional_in(_SCORES, "the scores of this part"),
+            optional_in("inputOptional", "ignored"),
+            optional_in("weightOptional", "ignored"),
+            optional_in(_SCORES, "the logits of this part"),
             tensor_out("lossOut", "the loss of each row"),
-            tensor_out(_SHARES, "the shares of words; FLOAT", optional=True),
+            tensor_out(_SHARES, "the probabilities of the tokens; FLOAT", optional=True),
         ),
         (
             present("logitsMax", "sumExpLogits", "predictedLogits", "lossOut"),
@@ -271,17 +271,19 @@ OPERATORS = (
         "shares = softmaxOptional, or e^(input @ weight^T - logitsMaxOptional) / sumExpLogitsOptional; "
         "d = grad * (shares - onehot(maskedTarget) * (1 - targetMask)); "
         "inputGradOut = d @ weight; weightGradOut = d^T @ input",
-        "Gradients of the cross entropy of a part of a vocabulary with respect to rows and weights.",
+        "Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.",
         (
-            tensor_in("grad", "the gradient arriving at the losses; FLOAT"),
+            tensor_in("grad", "the gradient with respect to the losses; FLOAT"),
             _INPUT,
             _WEIGHT,
-            tensor_in("targetMask", "whether each target is elsewhere; BOOL, or UINT8: bits, the lowest first"),
+            tensor_in(
+                "targetMask", "whether each target is in another part; BOOL, or UINT8 with one bit each, lowest first"
+            ),
             tensor_in("maskedTarget", "the row of weight of each target; INT32 or INT64"),
             _NO_SMOOTHING,
-            optional_in(_MOST, "the largest score of each row; FLOAT"),
+            optional_in(_MOST, "the maximum logit of each row; FLOAT"),
             optional_in(_TOTAL, "the sum of exponentials of each row; FLOAT"),
-            optional_in(_SOFTMAX, "the shares of words; FLOAT"),
+            optional_in(_SOFTMAX, "the probabilities of the tokens; FLOAT"),
             tensor_out("inputGradOut", "the gradient of input"),
             tensor_out("weightGradOut", "the gradient of weight"),
         ),
