@@ -141,7 +141,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
     "same data type as x1": _of_another_type,
     "type beside x1": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
     "type of what is added": lambda o, name: Break(dtype(D.BF16, name), "ACL_FLOAT16"),
-    "computed": lambda o, name: Break(dtype(D.FLOAT8_E5M2, "x1", "x2"), "computed here"),
+    "computed": lambda o, name: Break(dtype(D.FLOAT8_E5M2, "x1", "x2"), "supported here"),
     "allowed value": _other_value,
     **dict.fromkeys(("a text", "an engine"), lambda o, name: Break({name: None}, "a text")),
     "axes": lambda o, name: Break({name: (0, 1)}, "null or [-"),

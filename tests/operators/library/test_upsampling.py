@@ -244,8 +244,8 @@ def test_further_numbers_in_the_extents_of_planes_were_refused() -> None:
         ("upsample_bicubic2d_backward", {"gradOut": {"format": Format.FORMAT_NHWC}}, Product.ATLAS_A2, "ACL_FORMAT_ND"),
         ("upsample_trilinear3d", dtype(D.DOUBLE, "self", "out"), Product.ASCEND_950, "ACL_BF16"),
         ("upsample_nearest3d", dtype(D.UINT8, "self", "out"), Product.ATLAS_A2, "ACL_DOUBLE"),
-        ("upsample_linear1d", {"scales": 0.0}, Product.ATLAS_A2, "makes 4 elements 7"),
-        ("upsample_bicubic2d", {"scalesW": 2.4}, Product.ATLAS_A2, "makes 3 elements 5"),
+        ("upsample_linear1d", {"scales": 0.0}, Product.ATLAS_A2, "turns 4 elements into 7"),
+        ("upsample_bicubic2d", {"scalesW": 2.4}, Product.ATLAS_A2, "turns 3 elements into 5"),
     ],
 )
 def test_formats_types_and_scales_that_some_functions_do_not_take(

@@ -487,7 +487,7 @@ def _repeating_pad(kind: str, rank: int) -> tuple[Operator, Operator]:
         "gradInput = sum of gradOutput over the copies of each element",
         f"Gradient of {name}.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the output"),
+            tensor_in("gradOutput", "the gradient with respect to the output"),
             _SELF,
             padding,
             tensor_out("gradInput", "the gradient with respect to self"),

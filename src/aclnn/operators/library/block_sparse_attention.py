@@ -340,7 +340,7 @@ OPERATORS = (
             _TYPE_OF_MASK,
             _SCALE,
             *_AROUND,
-            *(tensor_out(out, f"the gradient of {of}") for out, of in _GRADIENTS.items()),
+            *(tensor_out(out, f"the gradient with respect to {of}") for out, of in _GRADIENTS.items()),
         ),
         (
             present(

@@ -202,7 +202,7 @@ def _logical(
         prefix, first, out = form
         yield library_operator(
             f"{prefix}{name}",
-            f"{out} = {first} != 0 {words} other != 0",
+            f"{out} = ({first} != 0) {words} (other != 0)",
             form.summary(summary),
             form.parameters(_OTHER, result=_OUT),
             (

@@ -570,7 +570,7 @@ _DROPOUT_GRADIENT = library_operator(
     "out = gradOutput * scale where mask, 0 elsewhere",
     "Gradient of dropout.",
     (
-        tensor_in("gradOutput", "the gradient arriving at the output"),
+        tensor_in("gradOutput", "the gradient with respect to the output"),
         tensor_in("mask", "the mask, one bit per element; UINT8"),
         attribute("scale", Kind.DOUBLE, "1 / (1 - p) for the forward probability p; 0 if p is 1"),
         tensor_out(),
@@ -596,7 +596,7 @@ _DROPOUT_V3_GRADIENT = library_operator(
     "gradX = gradY * mask * scale, mask 0 or 1",
     "Gradient of dropout; nonfinite elements that are masked become NaN.",
     (
-        tensor_in("gradY", "the gradient arriving at the output"),
+        tensor_in("gradY", "the gradient with respect to the output"),
         tensor_in("mask", "the mask, one bit per element; UINT8"),
         attribute("scale", Kind.DOUBLE, "any number; 1 / (1 - p) for the forward probability p"),
         tensor_out("gradX", "the gradient with respect to the input"),
@@ -639,7 +639,7 @@ _RANDOM = _drawn(
 )
 _RANDOM_TO_GREATEST = _drawn(
     "inplace_random_without_from_to",
-    "Fill a tensor with random integers from 0 to the largest up to which its data type is exact.",
+    "Fill a tensor with random integers from 0 to the largest exact one of its data type.",
     "selfRef = uniformly distributed integers from 0 to the data type's largest",
     (),
     (),

@@ -275,7 +275,7 @@ def _parameters(version: int) -> tuple[Parameter, ...]:
     names = _Names(version)
     return (
         tensor_in("x", "a row for each token"),
-        tensor_in("expertIds", "the experts of each token; INT32"),
+        tensor_in("expertIds", "the expert indices of each token; INT32"),
         optional_in(names.scales, "the smoothing scales of the experts, shared ones first; FLOAT"),
         optional_in(names.mask, "the mask of active tokens, or of active experts per token; BOOL"),
         optional_in(names.weights, "ignored; FLOAT"),
@@ -285,11 +285,11 @@ def _parameters(version: int) -> tuple[Parameter, ...]:
         attribute(
             "quantMode", Kind.INT64, "the quantization mode, 0: none, 1: static, on Ascend 950, 2: dynamic per row"
         ),
-        attribute("globalBs", Kind.INT64, "0, or the most tokens of a rank times the ranks"),
+        attribute("globalBs", Kind.INT64, "0, or the maximum number of tokens per rank times the number of ranks"),
         attribute(
             "expertTokenNumsType", Kind.INT64, "the contents of expertTokenNumsOut, 0: cumulative sums, 1: counts"
         ),
-        *((constant_text("commAlg", "an algorithm's name, on which nothing depends"),) if version > 1 else ()),
+        *((constant_text("commAlg", "the name of the algorithm, without effect"),) if version > 1 else ()),
         *(special_attributes() if version > 2 else ()),
         tensor_out(names.rows, "the rows for this rank's experts"),
         tensor_out(names.dynamic, "the dequantization scales of the rows with quantMode 2; FLOAT"),

@@ -259,7 +259,7 @@ OPERATORS = (
             tensor_in("indices", "the indices of each token's k experts; INT32 or INT64"),
             attribute("numOutTokens", Kind.INT64, "the number of rows to keep; if not positive, counted from the end"),
             _PADDED_MODE,
-            tensor_out("permuteTokensOut", "the rows of tokens in order of experts", const=True),
+            tensor_out("permuteTokensOut", "the rows of the tokens, sorted by expert", const=True),
             tensor_out("sortedIndicesOut", "the indices of each token's rows; INT32", const=True),
         ),
         support={**support(FLOATING, A2_CLASS), **support((*FLOATING, D.INT8), CLASS_950)},
@@ -337,7 +337,7 @@ OPERATORS = (
         "probsGradOut[i, j] = sum(unpermutedTokensGrad[i] * permutedTokensOptional[sortedIndices[i * k + j]])",
         parameters=(
             Parameter(_PERMUTED, "permuted_tokens", Kind.INPUT, "the rows, sorted by expert", optional=True),
-            tensor_in("unpermutedTokensGrad", "the gradient of the result"),
+            tensor_in("unpermutedTokensGrad", "the gradient with respect to the result"),
             _PLACES,
             _GIVEN_PROBS,
             _PADDED_MODE,

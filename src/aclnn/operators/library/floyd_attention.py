@@ -225,13 +225,13 @@ OPERATORS = (
         formula=f"gradients of sum over j of p * (value1[i, j] + value2[j, k]), {_FORMULA}",
         parameters=(
             *_TENSORS,
-            tensor_in("dy", "the gradient of the attention"),
+            tensor_in("dy", "the gradient with respect to the attention"),
             optional_in(_MASK, _MASK_USE.format("")),
             tensor_in("softmaxMax", "the maximum score, (B, H, N, M, 8); FLOAT"),
             tensor_in("softmaxSum", "the sum of e^(score - maximum), in the same shape; FLOAT"),
             tensor_in("attentionIn", "the attention"),
             attribute("scaleValue", Kind.DOUBLE, "the scale factor of the scores"),
-            *(tensor_out(out, f"the gradient of {of}", const=True) for out, of in _GRADIENTS.items()),
+            *(tensor_out(out, f"the gradient with respect to {of}", const=True) for out, of in _GRADIENTS.items()),
         ),
         support=support(_HALVES, A2_CLASS),
         checks=generated(

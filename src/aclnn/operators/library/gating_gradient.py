@@ -71,7 +71,7 @@ OPERATORS = (
             attribute("normType", Kind.INT64, "1: sigmoid"),
             attribute("routedScalingFactor", Kind.DOUBLE, "the factor of the weights"),
             attribute("eps", Kind.DOUBLE, "the term added to the sum for stability"),
-            tensor_out("out", "the gradient of the scores", const=True),
+            tensor_out("out", "the gradient with respect to the scores", const=True),
         ),
         (
             present("xNorm", "gradY", "expertIdx", "out"),

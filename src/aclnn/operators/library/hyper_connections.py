@@ -498,7 +498,7 @@ OPERATORS = (
             optional_in("gradXPostOptional", "an addend of the gradient with respect to x"),
             attribute("hcEps", Kind.FLOAT, "the term that was added to hPre"),
             *(
-                tensor_out(name, f"the gradient of {of}", const=True)
+                tensor_out(name, f"the gradient with respect to {of}", const=True)
                 for name, of in zip(_OF_PRE, ("x", "phi", "alpha", "bias"), strict=True)
             ),
             tensor_out(
@@ -560,9 +560,12 @@ OPERATORS = (
         "gradHPost[j] = sum of hOut * gradOutput[j]",
         "Gradients of aclnnMhcPost.",
         (
-            tensor_in("gradOutput", "the gradient arriving at the output"),
+            tensor_in("gradOutput", "the gradient with respect to the output"),
             *_BESIDE,
-            *(tensor_out(name, f"the gradient of {of}") for name, of in zip(_GRADIENTS, _GIVEN, strict=True)),
+            *(
+                tensor_out(name, f"the gradient with respect to {of}")
+                for name, of in zip(_GRADIENTS, _GIVEN, strict=True)
+            ),
         ),
         (
             present("gradOutput", "x", "hOut", "hPost", *_GRADIENTS),

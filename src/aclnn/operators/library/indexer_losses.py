@@ -394,7 +394,7 @@ def _gradients(name: str, names: _Names, has_sinks: bool = False) -> Operator:
             *_MASK,
             *(() if is_dense else (attribute("deterministic", Kind.BOOL, "ignored: results always are"),)),
             *(
-                tensor_out(out, f"the gradient of {of}", const=True)
+                tensor_out(out, f"the gradient with respect to {of}", const=True)
                 for out, of in zip(names.gradients, names.indexer, strict=True)
             ),
             tensor_out("loss", "the loss, one number; FLOAT", const=True),

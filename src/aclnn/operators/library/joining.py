@@ -378,7 +378,7 @@ OPERATORS = (
         name="stack",
         function="aclnnStack",
         summary="Stack tensors along a new dimension.",
-        formula="out = concatenation of the tensors along dim",
+        formula="out = stack of the tensors along the new dimension dim",
         parameters=(
             Parameter("tensors", "tensors", Kind.INPUT_LIST, "the tensors to stack"),
             Parameter("dim", "dim", Kind.INT64, "the new dimension"),

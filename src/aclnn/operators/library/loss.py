@@ -340,7 +340,7 @@ def _pairwise(
             *weights,
             reduced,
             *numbers,
-            tensor_out("out", "the gradient of self"),
+            tensor_out("out", "the gradient with respect to self"),
         ),
         support=support(_DTYPES, MODERN | WITH_TRAINING),
         checks=(
@@ -563,7 +563,7 @@ OPERATORS = (
             _REDUCTION,
             _IGNORED,
             tensor_in("totalWeight", "the sum of the target classes' weights"),
-            tensor_out("out", "the gradient of self"),
+            tensor_out("out", "the gradient with respect to self"),
         ),
         (
             present("gradOutput", "self", "target", "weight", "totalWeight", "out"),
@@ -624,7 +624,7 @@ OPERATORS = (
             _REDUCTION,
             _IGNORED,
             tensor_in("totalWeight", "the sum of the weights of the pixels' classes"),
-            tensor_out("out", "the gradient of self"),
+            tensor_out("out", "the gradient with respect to self"),
         ),
         (
             present("gradOutput", "self", "target", "weight", "totalWeight", "out"),

@@ -172,7 +172,7 @@ OPERATORS = (
             tensor_in("y", "the probabilities"),
             _MASK,
             *_OPTIONS,
-            tensor_out("out", "the gradient of the scores"),
+            tensor_out("out", "the gradient with respect to the scores"),
         ),
         _checks(("gradOutput", "y"), "out"),
         _gradient,

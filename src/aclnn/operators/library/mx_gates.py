@@ -263,7 +263,7 @@ _DUAL = declared(
     "y1Out = round(z / mxScale1Out)",
     "SwiGLU with the result quantized to an MX format by rows and by columns.",
     (
-        tensor_in("x", "rows of both halves"),
+        tensor_in("x", "the rows, with both halves"),
         optional_in(_GROUPS, "the end of each group of rows; blocks of columns do not cross groups"),
         _LEFT,
         ROUNDING_PARAMETER,

@@ -133,7 +133,9 @@ def _norm(name: str, sums: bool, third: bool = False) -> Operator:
             *((optional_in(_THIRD, "a third summand"),) * third),
             attribute("epsilon", Kind.DOUBLE, "added to the mean square; rounded to float32"),
             attribute(
-                "scaleAlg", Kind.INT64, "scales: 0 as in the specification; 1, of eight bits, so that none saturates"
+                "scaleAlg",
+                Kind.INT64,
+                "the scale algorithm: 0 as in the OCP specification; 1, 8-bit types, without saturation",
             ),
             Parameter(
                 "roundMode", "roundMode", Kind.STRING, "the rounding mode: rint; for 4-bit types also round or floor"

@@ -154,7 +154,7 @@ def _operator(form: _Form, in_place: bool) -> Operator:
             STREAM,
             *form.last,
             *(() if in_place else (tensor_out("y", "the sum", const=True),)),
-            tensor_out("normOut", "the norm", const=True),
+            tensor_out("normOut", "the normalized sum", const=True),
         ),
         support=support(form.taken, _COUNTS),
         checks=(

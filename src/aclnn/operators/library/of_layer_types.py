@@ -550,7 +550,7 @@ DROP_OUT_GEN_MASK = replace(
         (
             tensor_in("prob", "one number"),
             *(Parameter(name, name, Kind.INT64, "an attribute") for name in ("count", "seed", "offset")),
-            tensor_out("y", "a bit for each element; UINT8"),
+            tensor_out("y", "the mask, one bit per element; UINT8"),
         ),
         (
             present("prob", "y"),
@@ -576,7 +576,7 @@ DROP_OUT_DO_MASK = replace(
         "The operator of type DropOutDoMask.",
         (
             tensor_in("x", "an input"),
-            tensor_in("mask", "a bit for each element; UINT8"),
+            tensor_in("mask", "the mask, one bit per element; UINT8"),
             tensor_in("keep_prob", "one number"),
             tensor_out("y"),
         ),

@@ -291,7 +291,7 @@ OPERATORS = (
             tensor_in("value", "(tokens, heads, numbers); one number, as valueCacheRef: keys alone, before Ascend 950"),
             tensor_out("valueCacheRef", "as keyCacheRef"),
             *(optional_in(name, "for compressed caches, which are not supported") for name in _COMPRESSED),
-            _text(_MODE, "Norm or PA_NZ; null: Norm"),
+            _text(_MODE, "the cache layout: Norm or PA_NZ; null: Norm"),
             _text(_SCATTER, "None, or null"),
             *(
                 Parameter(name, name, Kind.INT_ARRAY, "ignored", optional=True)

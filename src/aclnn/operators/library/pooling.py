@@ -716,7 +716,7 @@ OPERATORS = (
             _operator(
                 f"adaptive_avg_pool{rank}_backward",
                 "Gradient of adaptive average pooling with respect to its input.",
-                (_DY, _X, tensor_out("out", "the gradient of self")),
+                (_DY, _X, tensor_out("out", "the gradient with respect to self")),
                 (rule("the planes of self: gradOutput", _same_planes), same_shape("out", "self")),
                 ("gradOutput", "self"),
                 lambda call: partial(_adaptive_spread, rank=_rank(call)),

@@ -195,7 +195,7 @@ def _static(name: str, products: frozenset[Product], *further: Parameter) -> Ope
             constant_text("roundMode", listing(ROUNDINGS)),
             attribute("dstType", Kind.INT32, "the data type of y: 2 (INT8), 3 (INT32) or 29 (INT4)"),
             *further,
-            tensor_out("y", "the integers; INT32 holds eight of INT4", const=True),
+            tensor_out("y", "the quantized integers; INT32 holds eight of INT4", const=True),
         ),
         support=support(FLOATING, products),
         checks=(
@@ -368,7 +368,7 @@ def _dynamic(version: int) -> Operator:
         optional_in(_SMOOTH, "the smoothing factors: per column and optionally group; per row with perchannel"),
     ]
     outputs = [
-        tensor_out("yOut", "the integers; INT32 holds eight of INT4", const=True),
+        tensor_out("yOut", "the quantized integers; INT32 holds eight of INT4", const=True),
         tensor_out("scaleOut", "the scales; FLOAT", const=True),
     ]
     attributes, types, groups, needed = ([] for _ in range(4))
@@ -537,7 +537,7 @@ _RESTORED = Operator(
     summary="Dequantize.",
     formula="y = (x + offset) * scale",
     parameters=(
-        tensor_in("x", "the integers; INT32 holds eight of INT4"),
+        tensor_in("x", "the quantized integers; INT32 holds eight of INT4"),
         tensor_in("scale", "the scales: one, or one per index of a dimension"),
         optional_in("offset", "the offsets, in the shape of scale"),
         attribute("dstType", Kind.INT64, "the data type of y: 1 (FLOAT16) or 27 (BF16)"),

@@ -46,7 +46,7 @@ from aclnn.operators.library.quantization import (
 
 _GROUPS, _MODE = "groupIndexOptional", "quantModeOptional"
 _STATIC, _DYNAMIC = "static", "dynamic"
-_LEFT = attribute("activateLeft", Kind.BOOL, "the first half is the gate, not the second")
+_LEFT = attribute("activateLeft", Kind.BOOL, "whether the first half is the gate instead of the second")
 _HOW = Parameter(_MODE, _MODE, Kind.STRING, f"{_STATIC} (also null) or {_DYNAMIC}", optional=True)
 _WEIGHT, _TOKEN, _BIAS = "weightScaleOptional", "activationScaleOptional", "biasOptional"
 _QUANT = ("quantScaleOptional", "quantOffsetOptional")
@@ -222,9 +222,9 @@ def _smooth(name: str, more: bool) -> Operator:
         summary="SwiGLU with the result quantized, with factors per group of rows.",
         formula="y = round(swish(a) * b * smoothScales * scale), scale = 127 / max(|swish(a) * b * smoothScales|)",
         parameters=(
-            tensor_in("x", "rows of both halves"),
+            tensor_in("x", "the rows, with both halves"),
             optional_in(_SMOOTH[0], "the smoothing factors of each group, one or one per column"),
-            optional_in(_SMOOTH[1], f"what is added then in {_STATIC}"),
+            optional_in(_SMOOTH[1], f"the offsets, used in {_STATIC} mode"),
             optional_in(_GROUPS, "the end of each group of rows"),
             _LEFT,
             _HOW,
@@ -330,10 +330,14 @@ def _dequantized_work(call: Call) -> Library | None:
 def _dequantized(name: str, more: bool) -> Operator:
     further = (
         attribute("dstType", Kind.INT64, "the data type of yOut: 2 (INT8)"),
-        Parameter("roundModeOptional", "roundModeOptional", Kind.STRING, "rint, also null", optional=True),
+        Parameter(
+            "roundModeOptional", "roundModeOptional", Kind.STRING, "the rounding mode: rint or null", optional=True
+        ),
         attribute("activateDim", Kind.INT64, "the dimension to split into halves: the last"),
-        attribute("swigluMode", Kind.INT64, "1, 2: with the three numbers; 1: even and odd columns; 3: with the limit"),
-        attribute("clampLimit", Kind.DOUBLE, "the largest number of a half; rounded to float32"),
+        attribute(
+            "swigluMode", Kind.INT64, "1, 2: with limit, alpha and bias; 1: even and odd columns; 3: with the limit"
+        ),
+        attribute("clampLimit", Kind.DOUBLE, "the clamping limit of a half; rounded to float32"),
         attribute("gluAlpha", Kind.DOUBLE, "the factor of the gate in the sigmoid"),
         attribute("gluBias", Kind.DOUBLE, "the bias of the other half"),
     )
@@ -357,7 +361,7 @@ def _dequantized(name: str, more: bool) -> Operator:
             optional_in(_TOKEN, "the scales of rows"),
             optional_in(_BIAS, "the bias, for INT32 added before the scales; optionally per group"),
             optional_in(_QUANT[0], f"factors of the product in {_DYNAMIC}, divisors in {_STATIC}"),
-            optional_in(_QUANT[1], f"what is added then in {_STATIC}"),
+            optional_in(_QUANT[1], f"the offsets, used in {_STATIC} mode"),
             optional_in(_GROUPS, "the size of each group"),
             _LEFT,
             _HOW,

@@ -179,8 +179,8 @@ def _quantized(version: int) -> Operator:
     bias, x3, scale = f"bias{ending}", f"x3{ending}", _SCALES[later]
     rows, sent = _OF_ROWS[later:][:1] if version > 1 else (), _SENT if version > 2 else ()
     of_rows = "".join(f" * {each}" for each in rows)
-    columns = tensor_in(scale, "the factors of columns: numbers, or the bits of aclnnTransQuantParamV2")
-    factors = (columns, *(optional_in(each, "the factors of rows") for each in rows))
+    columns = tensor_in(scale, "the scales of columns: numbers, or encoded by aclnnTransQuantParamV2")
+    factors = (columns, *(optional_in(each, "the scales of rows") for each in rows))
     zeros = ("groupSize", "commQuantMode") if later else ()
     return Operator(
         name=name,
@@ -332,7 +332,7 @@ def _weighted(version: str = "") -> Operator:
             *mode,
             TURN,
             STREAM,
-            attribute(GROUP_SIZE, Kind.INT64, "rows of the weight in a group; 0 for none"),
+            attribute(GROUP_SIZE, Kind.INT64, "the number of weight rows per group; 0: no groups"),
             tensor_out("output", "the sum, on every rank", const=True),
         ),
         support=support(HALVES, REDUCING),

@@ -393,7 +393,7 @@ def _numbers(both: str, trained: bool) -> tuple[Parameter, ...]:
 
 _INPUT = tensor_in("input", "the input sequences")
 _PARAMS = _list("params", "the input and state weights, then their biases, by layer and direction")
-_DX = tensor_out("dxOut", "the gradient of input")
+_DX = tensor_out("dxOut", "the gradient with respect to input")
 _DPARAMS = _list("dparamsOut", "the gradients with respect to params", Kind.OUTPUT_LIST)
 
 

@@ -214,9 +214,9 @@ OPERATORS = (
         parameters=(
             tensor_in("gradY", "the gradient with respect to the combined tokens"),
             _INDICES,
-            optional_in(_ROWS, "the rows of experts, or blocks of them"),
-            optional_in(_SCALES, "the weights of a token's experts"),
-            optional_in(_EXPERTS, "a token's experts; INT32"),
+            optional_in(_ROWS, "the rows by expert, or blocks of capacity rows"),
+            optional_in(_SCALES, "the weights of the experts of each token"),
+            optional_in(_EXPERTS, "the expert indices of each token; INT32"),
             optional_in(_BIAS, "the bias of each expert"),
             _PADDED,
             attribute("activeNum", Kind.INT64, "the number of rows kept, 0 or less: all"),

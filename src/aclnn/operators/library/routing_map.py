@@ -274,7 +274,7 @@ OPERATORS = (
                 "the number of rows, rounded down to a multiple of the tokens, or of the experts",
             ),
             _PADDED,
-            tensor_out("permuteTokensOut", "the rows in order of experts"),
+            tensor_out("permuteTokensOut", "the rows, sorted by expert"),
             tensor_out(_PERMUTED_PROBS, "the weights of the rows, if probsOptional is given", optional=True),
             tensor_out("sortedIndicesOut", "the rows of tokens, or the tokens of rows with dropAndPad; INT32"),
         ),

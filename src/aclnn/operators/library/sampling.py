@@ -321,7 +321,7 @@ def _sampler(rank: int) -> tuple[Operator, Operator]:
                 "which of the two gradients to compute; null: neither",
                 optional=True,
             ),
-            Parameter("inputGrad", "input_grad", Kind.OUTPUT, "the gradient of input"),
+            Parameter("inputGrad", "input_grad", Kind.OUTPUT, "the gradient with respect to input"),
             Parameter("gridGrad", "grid_grad", Kind.OUTPUT, "the gradient with respect to grid"),
         ),
         support={**support(trained, WITH_TRAINING), **support(REAL_FLOATING, MODERN)},

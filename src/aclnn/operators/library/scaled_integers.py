@@ -114,7 +114,7 @@ OPERATORS = (
             tensor_in("groupIndex", "the end of each group; INT32 or INT64"),
             optional_in("offsetOptional", "the offset, one number; null: 0"),
             attribute("dstType", Kind.INT32, "the ACL number of y's data type"),
-            tensor_out("y", "the integers; INT32 holds eight of INT4"),
+            tensor_out("y", "the quantized integers; INT32 holds eight of INT4"),
         ),
         support=support(FLOATING, A2_CLASS),
         checks=(

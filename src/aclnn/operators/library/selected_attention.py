@@ -256,7 +256,7 @@ OPERATORS = (
             *_SELECTION,
             *_HEADS,
             _MODE,
-            *(tensor_out(out, f"the gradient of {of}", const=True) for out, of in _GRADIENTS.items()),
+            *(tensor_out(out, f"the gradient with respect to {of}", const=True) for out, of in _GRADIENTS.items()),
         ),
         (
             present("query", "key", "value", *_BACKWARD_INPUTS, _NUMBERS, "inputLayout", *_GRADIENTS),

@@ -103,7 +103,7 @@ def _put(self: Any, index: Any, source: Any, accumulate: bool) -> Any:
     return flat.reshape(self.shape)
 
 
-_SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the elements, some replaced")
+_SELF, _REPLACED = tensor_in("self", "the elements"), tensor_out("selfRef", "the tensor to modify")
 _INDEX = tensor_in("index", "flat indices; INT32 or INT64")
 _INDEX_TYPES = dtype_in({D.INT32, D.INT64}, "index")
 _NUMBERS = where_supported(NUMBERS)
@@ -157,7 +157,7 @@ OPERATORS = (
             _REPLACED,
             _INDEX,
             tensor_in("source", "the values"),
-            Parameter("accumulate", "accumulate", Kind.BOOL, "add to what is there"),
+            Parameter("accumulate", "accumulate", Kind.BOOL, "whether to add instead of replace"),
         ),
         (
             present("selfRef", "index", "source"),

@@ -131,7 +131,7 @@ OPERATORS = (
         (
             tensor_in("self", "the elements"),
             _array("begin", "the first index along each dimension"),
-            _array("end", "the index behind the last"),
+            _array("end", "the end of the slice, exclusive"),
             _array("strides", "the step"),
             attribute("beginMask", Kind.INT64, "bit mask of the begins to ignore"),
             attribute("endMask", Kind.INT64, "bit mask of the ends to ignore"),

@@ -549,7 +549,7 @@ def _gradient() -> Operator:
                 "sparseIndices",
                 "the selected block indices for each query, (…, 1, K), terminated by a negative one; INT32",
             ),
-            tensor_in("dOut", "the gradient of the attention"),
+            tensor_in("dOut", "the gradient with respect to the attention"),
             tensor_in("out", "the attention"),
             tensor_in(_STATISTICS[0], "the maximum score, (B, 1, S, N), or (1, T, N) with TND; FLOAT"),
             tensor_in(_STATISTICS[1], "the sum of e^(score - maximum), in the same shape; FLOAT"),

@@ -148,14 +148,14 @@ OPERATORS = (
             "gradWeight[k] = sum over t of input[t + k - pad]^T @ self[t]; gradBias = sum of self",
             "Gradients of a convolution of sequences whose first dimension is time.",
             (
-                tensor_in("self", "the gradient arriving at the output"),
+                tensor_in("self", "the gradient with respect to the output"),
                 tensor_in("input", "(time, samples, channels)"),
                 _WEIGHT,
                 replace(_BIAS, meaning="only its shape is used"),
                 _PAD,
                 CUBE,
-                tensor_out("gradInput", "the gradient of input"),
-                tensor_out("gradWeight", "the gradient of weight"),
+                tensor_out("gradInput", "the gradient with respect to input"),
+                tensor_out("gradWeight", "the gradient with respect to weight"),
                 tensor_out("gradBias", "the gradient with respect to bias"),
             ),
             (

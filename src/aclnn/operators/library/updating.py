@@ -375,8 +375,8 @@ OPERATORS = (
         (
             tensor_in("data", "the elements"),
             tensor_in("indices", "indices of data's first dimensions along the last dimension; INT32 or INT64"),
-            tensor_in("updates", "the new elements"),
-            tensor_out("out", "the elements, some replaced"),
+            tensor_in("updates", "the values"),
+            tensor_out("out", "the tensor to modify"),
         ),
         (
             present(*_SCATTER, "out"),
@@ -400,9 +400,9 @@ OPERATORS = (
         summary="Replace elements or slices at multi-dimensional indices, in place.",
         formula="varRef[indices[i, 0], indices[i, 1], ...] = updates[i]",
         parameters=(
-            tensor_out("varRef", "the elements, some replaced"),
+            tensor_out("varRef", "the tensor to modify"),
             tensor_in("indices", "indices of varRef's first dimensions along the last dimension; INT32 or INT64"),
-            tensor_in("updates", "the new elements"),
+            tensor_in("updates", "the values"),
         ),
         support=_UPDATED,
         checks=(
@@ -431,9 +431,9 @@ OPERATORS = (
         formula="data[i, ..., indices[i] + k, ...] = updates[i, ..., k, ...], k along axis; "
         "sample indices[i, 0] from indices[i, 1] with two dimensions of indices",
         parameters=(
-            tensor_out("data", "the elements, some replaced"),
+            tensor_out("data", "the tensor to modify"),
             tensor_in("indices", "the start of each sample's slice, or pairs of sample and start; INT32 or INT64"),
-            tensor_in("updates", "the new elements"),
+            tensor_in("updates", "the values"),
             Parameter("axis", "axis", Kind.INT64, "the dimension, not 0; negative ones count from the end"),
         ),
         support=_SLIDING,
@@ -466,7 +466,7 @@ OPERATORS = (
         parameters=(
             Parameter("varRef", "var", Kind.OUTPUT_LIST, "the tensors to modify"),
             tensor_in("indice", "the start of each slice, or pairs of start and length; INT32 or INT64"),
-            tensor_in("updates", "the new elements"),
+            tensor_in("updates", "the values"),
             optional_in("maskOptional", "a flag per tensor, 0 to leave it unchanged; UINT8"),
             Parameter("reduceOptional", "reduce", Kind.STRING, '"update", also null', optional=True),
             attribute("axis", Kind.INT64, "the dimension of updates, not 0; negative ones count from the end"),

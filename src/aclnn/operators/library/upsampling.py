@@ -319,7 +319,7 @@ def _upsampling(
     return Operator(
         name=name,
         function=camel(name).replace("Aa", "AA"),
-        summary=f"{words}{', gradient' if backward else ''}.",
+        summary=f"Gradient of {words[0].lower()}{words[1:]}." if backward else f"{words}.",
         formula=f"{out} = the {'gradient' if backward else 'elements'} of self, interpolated",
         parameters=(
             tensor_in(given, "the gradient with respect to the output" if backward else f"({channels})"),
@@ -338,7 +338,7 @@ def _upsampling(
                 else ()
             ),
             *(Parameter(each, each, number, "the scale factor; 0: the ratio of the sizes") for each in scales),
-            tensor_out(out, "the gradient of self" if backward else "the result"),
+            tensor_out(out, "the gradient with respect to self" if backward else "the result"),
         ),
         support={product: support(types[product], (product,))[product] for product in products},
         checks=(

@@ -284,8 +284,8 @@ OPERATORS = (
             optional_in(_MOST, "the maximum logit of each row; FLOAT"),
             optional_in(_TOTAL, "the sum of exponentials of each row; FLOAT"),
             optional_in(_SOFTMAX, "the probabilities of the tokens; FLOAT"),
-            tensor_out("inputGradOut", "the gradient of input"),
-            tensor_out("weightGradOut", "the gradient of weight"),
+            tensor_out("inputGradOut", "the gradient with respect to input"),
+            tensor_out("weightGradOut", "the gradient with respect to weight"),
         ),
         (
             rule(f"shares, or what they come from: {_MOST}, {_TOTAL}", _softmax_or_numbers, ACLNN_ERR_PARAM_NULLPTR),
