@@ -1,6 +1,7 @@
-"""Kernels whose lanes run across rows that lie beside one another, as many as there are lanes.
+"""Kernels whose lanes run across neighbouring rows: each lane computes one row.
 
-A row's own variables are lanes, and its reductions have accumulators in memory, one for each residue modulo sixteen.
+Row-constant variables are lanes. Reductions have sixteen vectors of accumulators in memory, one for each residue of an
+element's index modulo sixteen, so that additions have the same order as along a row.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ from aclnn.kernels.cpu.strided import move_tile
 from aclnn.kernels.trace import Step
 
 LONGEST_TILED = 56
-"""Elements of the longest row that is brought into a tile, where lanes run across rows that are apart."""
+"""Elements of the longest row that is gathered into a tile, where lanes run across rows that are not contiguous."""
 
 
 def _accumulators_before(reductions: Sequence[Step]) -> list[int]:
-    """Number the accumulators of reductions across rows, one to three each, and all of them."""
+    """Return the number of accumulators before each reduction, which has one to three, and of all of them."""
     counts = dict.fromkeys(BLOCK_SUMS, 3) | {RUN_SUM: 2}
     return [0, *accumulate(counts.get(step.template, 1) for step in reductions)]
 
 
 class Across(Rows):
-    """Kernels whose lanes run across rows."""
+    """Kernels with a row in each lane."""
 
     names: ClassVar = {"move_tile": move_tile}
 
@@ -41,7 +42,7 @@ class Across(Rows):
         super().__init__(passes, types, exact, shared)
         self._row_bytes = self.lanes * 8
         self._totals_bytes = LANES * self._row_bytes
-        """Bytes of the accumulators of a reduction."""
+        """Bytes of one reduction's accumulators, for all residues."""
 
     def _together(self) -> int:
         return self.lanes
@@ -52,7 +53,7 @@ class Across(Rows):
         self(f"own = stack_alloc({max(1, len(self._rows)) * self._row_bytes})")
         for one in (*self._vectors, *self._written) if self._apart else ():
             self(f"{self._tile(one)} = stack_alloc({LONGEST_TILED * self._pitch(one)})")
-        # Partial sums that no element goes to are left out, of the tree too.
+        # Accumulators that no element is added to are left out, also from the tree.
         self("residues = 1")
         with self.block(f"while residues < min(walk.run, {LANES}):"):
             self("residues *= 2")
@@ -162,12 +163,12 @@ class Across(Rows):
 
     @contextmanager
     def _residues(self) -> Iterator[None]:
-        """Loop over the accumulators of every lane."""
+        """Loop over the vectors of accumulators of all residues."""
         with self.block(f"for slot in range(0, residues * {self._row_bytes}, {VECTOR}):"):
             yield
 
     def _of_two(self, slot: str) -> list[str]:
-        """Name the places of the two float32 beside a total."""
+        """Return the addresses of a total's two float32 accumulators, which lie behind it."""
         return [f"{slot} + {k * self._totals_bytes}" for k in (1, 2)]
 
     def _start_in_two(self, slot: str, step: Step) -> None:
@@ -175,7 +176,7 @@ class Across(Rows):
             self(f"store_FLOAT({part} + slot, splat(float32({start})))")
 
     def _add_across(self, place: str, number: int, step: Step) -> None:
-        """Add numbers to the two float32 beside a total."""
+        """Add a term to a total's two float32 accumulators."""
         for q, parts in enumerate(self._in_two(number, step)):
             first, second = self._of_two(f"{place} + {q * VECTOR}")
             self(f"of_two, small = load_FLOAT({first}), load_FLOAT({second})")
@@ -184,7 +185,7 @@ class Across(Rows):
 
     @contextmanager
     def _multiplied(self, totals: Mapping[str, Step]) -> Iterator[None]:
-        """Add each run's sums, beside the totals, to these with what they are multiplied with, in the end."""
+        """At the end of a run, multiply its sums by the run's factor and add them to the totals."""
         yield
         for place, step in totals.items():
             if step.template == RUN_SUM:
@@ -196,7 +197,7 @@ class Across(Rows):
 
     @contextmanager
     def _flushed(self, totals: Mapping[str, Step]) -> Iterator[None]:
-        """Add two float32 to the total beside them, in the end."""
+        """At the end of a block, flush the float32 accumulators to the totals."""
         yield
         with self._residues() if totals else nullcontext():
             for total, step in totals.items():
@@ -206,19 +207,19 @@ class Across(Rows):
                 self._start_in_two(total, step)
 
     def _tile(self, one: Elements) -> str:
-        """Name the tile of an operand's rows."""
+        """Return the name of an operand's tile."""
         return one.first.replace("place", "tile")
 
     def _pitch(self, one: Elements) -> int:
-        """Return the bytes from an element to the next in a tile."""
+        """Return the bytes from one element of a row to the next in a tile."""
         return self.lanes * one.dtype.itemsize
 
     def _in_tile(self, one: Elements) -> str:
-        """Name where a run's first elements are in a tile."""
+        """Return the source of the address of a run's first elements in a tile."""
         return f"{self._tile(one)} + run * walk.run * {self._pitch(one)}"
 
     def _move_tiles(self, scatters: int, operands: Iterable[Elements]) -> None:
-        """Gather operands' rows into their tiles, or scatter them, and prefetch as many more."""
+        """Gather operands' rows into their tiles, or scatter them, and prefetch the rows that follow."""
         with self._runs():
             for one in operands:
                 place, size = one.first.removeprefix("place"), one.dtype.itemsize
@@ -228,7 +229,7 @@ class Across(Rows):
                 self(f"move_tile(walk.movers[{size >> 2}], {scatters}, {tile}, {rows})")
 
     def _combine_residues(self, totals: str, kind: Kind) -> None:
-        """Combine the accumulators of every lane by halves, as those of a row are: lane by lane the same tree."""
+        """Combine the accumulators of all residues by halves: the same tree as for lanes along a row."""
         self(f"half = residues * {self._row_bytes // 2}")
         with self.block(f"while half >= {self._row_bytes}:"):
             with self.block(f"for slot in range(0, half, {VECTOR}):"):

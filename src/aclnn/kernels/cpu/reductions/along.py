@@ -1,7 +1,7 @@
-"""Kernels whose lanes run along a row, and whose variables of rows are numbers.
+"""Kernels whose lanes run along a row, and whose row-constant variables are numbers.
 
-Where a formula wants the sum of a row's terms times a number of each run, and those terms' sums over rows, each run's
-partial sums serve for both.
+A formula may take both the row's sum of terms times a factor of each run and the terms' sums over rows, as gradients of
+grouped norms do. The partial sums of each run then serve for both.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from aclnn.kernels.cpu.simd.doubles import widen
 from aclnn.kernels.cpu.simd.vector import LANES, fma, lane
 
 NEAR = 1 << 14
-"""Bytes of a row up to which the next one is prefetched while this one is read once more."""
+"""Bytes of a row up to which the next row is prefetched while this one is read again."""
 TOGETHER, SCALE = 16, 2.0**-5
-"""Rows that are added up in float32 before they go to float64 sums, and what is multiplied so that none overflows."""
+"""Rows accumulated in float32 before they are added to float64 sums, and the scale that keeps them from overflowing."""
 MOST_RUNS = 1 << 12
-"""Runs of a row whose sums are kept, at most, until the row is known to suit float32."""
+"""Maximum number of a row's runs whose sums are kept until float32 is known to suffice for the row."""
 
 
 def _of_numbers(template: str) -> str:
-    """Return an operation on numbers instead of lanes."""
+    """Return the template of an operation on numbers instead of lanes."""
     return f"one_{template}" if template[0].isalpha() else template.replace("~", "not ")
 
 
@@ -59,9 +59,9 @@ class Along(Rows):
             for k, name in self._totals
             if any(narrow and name in passes.totals[place] for place, narrow in enumerate(self._narrowed[:-1]))
         ]
-        """The totals that a pass in float32 lanes finds, and only the last one adds to."""
+        """The totals that a pass in float32 lanes before the last finds; the last adds them up."""
         self._in_short = [k for k, _ in self._sums if self._narrowed[-1] and types.keeps]
-        """The sums of which a few rows are added up in float32 first."""
+        """The sums of which a few rows are first accumulated in float32."""
 
     def _together(self) -> int:
         return 1
@@ -134,7 +134,7 @@ class Along(Rows):
             if streamed:
                 first = written[0].first
                 alike = [f"(address({first}) - address({other.first})) & {LINE - 1} == 0" for other in written[1:]]
-                # Sums want elements in the lanes of their numbers, so that none may be written before the first line.
+                # Sums need element i in lane i modulo 16, so that no elements may be peeled off to align stores.
                 unit = LINE if totals or sums else written[0].dtype.itemsize
                 whole = f"address({first}) & {unit - 1} == 0"
                 self(f"policy = walk.policy if {' and '.join((whole, *alike))} else 0")
@@ -191,11 +191,11 @@ class Along(Rows):
         self(*(f"{step.result} = sum_of(whole{k})" for k, step in cut))
 
     def _short_sum(self, k: int) -> Elements:
-        """Return what a few rows add up to."""
+        """Return the operand of the float32 sums of a few rows."""
         return Elements(f"few{k}", DataType.FLOAT, f"(short{k} + run * walk.run * 4)", None)
 
     def _adding(self, number: int, k: int, name: str) -> tuple[Elements, str]:
-        """Return a sum over rows that a pass adds to, and its new value."""
+        """Return the operand of a sum over rows, and the source of its new value."""
         term = self._term(number, name)
         if not (self._narrowed[number] and k in self._in_short):
             return Elements(f"sum{k}", DataType.DOUBLE, f"place{k}"), f"sum{k} + {self.splat}({term})"
@@ -203,7 +203,7 @@ class Along(Rows):
         return self._short_sum(k), f"fma({single}, {SCALE}, few{k})"
 
     def _add_short_sums(self) -> None:
-        """Add what a few rows add up to to a task's sums."""
+        """Flush the float32 sums of a few rows to the task's float64 sums."""
         self._double = True
         with self._runs():
             self("end = walk.run")

@@ -1,4 +1,4 @@
-"""Ways to reduce a row: what sums and maxima start from, and the source of their steps."""
+"""Reductions of a row: the initial values of sums and maxima, and the source of their operations."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from aclnn.kernels.trace import REDUCTIONS
 
 
 class Kind(NamedTuple):
-    """A way to reduce: what it starts from, and the source of its steps."""
+    """A reduction: its initial value, and the source of its operations."""
 
     start: str
     combine: str
-    """The reduction of two vectors to one."""
+    """Combines two vectors into one."""
     of_lanes: str
-    """The reduction of a vector's lanes."""
+    """Reduces a vector's lanes to one number."""
     first: str = "widen({})"
-    """The vector that it starts from."""
+    """Makes the initial accumulator of ``start``."""
     dtype: str = "DOUBLE"
-    """The data type that it is found in."""
+    """The data type of the accumulator."""
     fused: str = ""
-    """The reduction of a vector and two factors, where terms are products that are not rounded."""
+    """Accumulates the product of two factors without rounding it, if terms are such products."""
 
     def taking(self, vector: str, parts: Sequence[str]) -> str:
-        """Reduce a vector and a term, or its factors, to a vector."""
+        """Return the source that accumulates a term, or the product of its factors, into a vector."""
         return (self.fused or self.combine).format(vector, *parts)
 
 
 SUM = Kind("0.0", "{} + {}", "sum_of({})")
 MAX_OF_FLOAT32 = Kind("-inf", "larger_float32({}, narrow({}))", "largest_float32_of({})", "splat(float32({}))", "FLOAT")
 MAX_OF_NUMBERS = MAX_OF_FLOAT32._replace(combine="select({0} < narrow({1}), narrow({1}), {0})")
-"""The largest number: functions in float32 lanes make a row of NaN of a NaN without being told."""
+"""A maximum that ignores NaN: in float32 lanes, other functions propagate a NaN to its whole row."""
 _SUM_IN_FLOAT32 = Kind("0.0", "{} + narrow({})", "total({})", "splat(float32({}))", "FLOAT")
 KINDS = {
     **dict.fromkeys(BLOCK_SUMS, SUM),

@@ -1,8 +1,8 @@
-"""Passes in float32 lanes, for results of 16 bits; docs/numerics-rows.md derives the bounds.
+"""Conversion of passes to float32 lanes, for 16-bit results; docs/numerics-rows.md derives the bounds.
 
-What a statistic is taken from, and sums of operands until then, lose nothing: the statistic comes in two float32, a sum
-of two operands with what its rounding loses, and other sums are float64 lanes. Of a row's other numbers one float32 is
-enough.
+Nothing is lost until a statistic, such as the mean, has been subtracted: the statistic comes as two float32, a sum of
+two operands keeps its rounding error, and other sums are float64 lanes. For other row-constant values one float32
+suffices.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SUMS, _PRODUCT = ("{} + {}", "{} - {}"), "{} * {}"
 
 
 class Narrowed(NamedTuple):
-    """Operations in float32 lanes."""
+    """The operations of a pass in float32 lanes."""
 
     steps: list[Step]
-    """Of elements, of numbers, and of a row's variables as ``high_…`` and ``low_…``, which add up to them."""
+    """Their operands are elements, numbers, and row-constant variables, each as the sum of ``high_…`` and ``low_…``."""
     rows: tuple[str, ...]
-    """The row's variables that are wanted so."""
+    """The row-constant variables that are needed in these two parts."""
     doubles: frozenset[str]
-    """The variables that are float64 lanes all the same."""
+    """The variables that remain float64 lanes."""
 
 
 def narrowed(
@@ -37,19 +37,19 @@ def narrowed(
     rows: Set[str],
     wanted: Collection[str],
 ) -> Narrowed | None:
-    """Compute elements in float32 lanes; None where an operation has no version in them.
+    """Convert operations on elements to float32 lanes; return None if one of them has no version in float32.
 
     Args:
         steps: the operations.
-        digits: the operands that are float32 lanes, and how many significant digits they have.
-        doubles: those that are float64 lanes.
-        rows: variables of rows, float64 lanes.
-        wanted: variables that are stored or added up.
+        digits: the number of significant digits of each operand in float32 lanes.
+        doubles: the operands in float64 lanes.
+        rows: row-constant variables, in float64.
+        wanted: variables that are stored or reduced.
     """
     steps = tuple(steps)
     found, of_rows, exact, wide = dict[str, Step](), dict[str, None](), {**digits}, {*doubles}
     others = {*wanted}.union(*(names for _, sign, names in steps if sign not in _SUMS or rows.isdisjoint(names)))
-    # Operands, these times a number, and sums of them; and the terms of these sums.
+    # Operands, their products with row-constant values, and sums of these; and the terms of the sums.
     of_operands, terms = {*digits, *doubles}, set[str]()
     for result, template, operands in steps:
         if template in _SUMS and of_operands >= {*operands}:
@@ -74,11 +74,11 @@ def narrowed(
     for result, template, operands in steps:
         of_row = [name for name in operands if name in rows]
         known = [name in exact or name in wide for name in operands]
-        # Results that are not finite are computed in float64, and only these make a difference to `times`.
+        # `times` differs from a product only in results that are not finite, and these are recomputed in float64.
         template = _PRODUCT if template == "times({}, {})" else template
         lost = [name for name in operands if f"{name}_lost" in found]
         if template == "{} + {}" and exact.keys() >= {*operands} and result not in others:
-            # What rounding the sum loses (Knuth).
+            # The sum's rounding error (Knuth's TwoSum).
             then(result, template, *operands)
             then(f"{result}_more", "{} - {}", result, operands[0])
             then(f"{result}_rest", "{} - {}", result, f"{result}_more")
@@ -103,7 +103,7 @@ def narrowed(
             wide.add(result)
             then(result, template.format(*("widen({})" if one else "{}" for one in known)), *operands)
         elif template in COMPARISONS and not all(name in exact or not name.isidentifier() for name in operands):
-            return None  # what is rounded may be on another side
+            return None  # rounding an operand may change the result
         elif template == "where({}, {}, {})" and any(name.isidentifier() for name in operands[1:]):
             if exact.keys() >= {*operands[1:]}:
                 exact[result] = max(exact[name] for name in operands[1:])
@@ -119,14 +119,17 @@ def narrowed(
 
 
 def _fixed(operands: Iterable[str], rows: Set[str]) -> bool:
-    """Return true if one of the operands is a row's or a number."""
+    """Return true if one of the operands is a row-constant variable or a number."""
     return any(name in rows or not name.isidentifier() for name in operands)
 
 
 def with_short_sums(
     steps: Sequence[Step], elements: Iterable[str], results: Iterable[str], of_runs: bool
 ) -> list[Step]:
-    """Add up over rows in float32, but for what statistics and moments are computed from; perhaps sums of runs, too."""
+    """Accumulate sums over rows in float32, except those that statistics and moments depend on.
+
+    ``of_runs``: also sums of runs.
+    """
     varying = {*elements}
     for step in steps:
         if step.template not in REDUCES and not varying.isdisjoint(step.operands):

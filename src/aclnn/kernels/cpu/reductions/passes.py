@@ -1,9 +1,10 @@
 """The passes over a row that a program takes, operation by operation.
 
-A reduction needs every element of the row before anything can depend on it, so there are as many passes as reductions
-depend on one another, or one more where elements of the result depend on the last. What depends on the row alone is
-computed between passes, once a row, and kept in its state; what depends on elements is computed again in each pass that
-needs it, which is cheaper than keeping it but for slow words such as ``exp`` and what several tensors make up.
+A reduction needs every element of the row before anything can depend on it. So there are as many passes as the longest
+chain of dependent reductions has, and one more where results depend on the last. Values that depend on the row alone
+are computed between passes, once a row, and kept as its state. Values that depend on elements are recomputed in each
+pass that needs them, which is cheaper than keeping them, except for slow functions such as ``exp`` and combinations of
+several tensors.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ class Passes:
 
     Args:
         steps: the operations.
-        elements: the program's arguments that differ along a row.
-        rows: those that do not, and other numbers.
-        results: the variables that are wanted for each element.
-        totals: those of which sums over rows are wanted.
-        of_rows: the variables that are wanted for each row.
-        vectors: those of ``elements`` that are side by side.
-        keeps: whether variables of elements are kept from one pass for the next.
-        given: variables of elements that were kept before.
-        all_kept: whether all results are kept.
+        elements: the program's arguments that vary along a row.
+        rows: the row-constant arguments and other numbers.
+        results: the variables wanted for each element.
+        totals: the variables whose sums over rows are wanted.
+        of_rows: the variables wanted for each row.
+        vectors: the ``elements`` that are contiguous.
+        keeps: True if variables of elements may be kept from one pass to the next.
+        given: variables of elements that were kept before the first pass.
+        all_kept: True if all results are kept.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Passes:
             reduces = step.template in REDUCES
             levels[step.result] = level = level + reduces
             if step.template in MOMENTS:
-                if step.operands[-1] not in needed:  # as none of the three is
+                if step.operands[-1] not in needed:  # then none of the three moments is
                     continue
                 moments.setdefault(level, []).append(step)
             elif reduces and step.result in needed:
@@ -75,9 +76,9 @@ class Passes:
         depth = max((*reductions, *moments), default=0)
         self.count = max(depth, 1 + max((levels.get(name, 0) for name in (*results, *totals)), default=-1))
         self.reductions = [tuple(reductions.get(number + 1, ())) for number in range(self.count)]
-        """The steps that each pass reduces."""
+        """The reductions of each pass."""
         self.moments = [tuple(moments.get(number + 1, ())) for number in range(self.count)]
-        """The steps that a pass computes from its sums, but measures anew for rows whose mean is far from 0."""
+        """The moments that each pass derives from its sums; for rows whose mean is far from 0 they are measured."""
         early = {
             step.operands[0]: number
             for number, steps in enumerate(self.reductions)
@@ -87,13 +88,13 @@ class Passes:
         self.totals = [
             tuple(name for name in totals if early.get(name, self.count - 1) == number) for number in range(self.count)
         ]
-        """The variables of which each pass adds up sums over rows: those of its sums of runs; the last all others."""
+        """The variables that each pass sums over rows: those of its sums of runs; in the last pass, the rest."""
         self.results = (*results, *(self.totals[-1] if self.totals else ()))
         """The variables that the last pass needs for each element."""
         self.states: list[tuple[str, ...]] = []
         """The variables of a row that are known before each pass, and after the last."""
         self.stages: list[tuple[tuple[str, ...], tuple[str, ...]]] = []
-        """Variables that are known, and those computed of them, before each pass and after the last."""
+        """The variables known, and those computed from them, before each pass and after the last."""
         known = tuple(rows)
         for number in range(self.count + 1):
             if number:
@@ -103,7 +104,7 @@ class Passes:
             known += computed
             self.states.append(known)
         self.kept: list[tuple[str, ...]] = [()] * self.count
-        """The variables of elements that each pass keeps for later ones."""
+        """The variables of elements that each pass keeps for later passes."""
         if all_kept:
             self.kept[-1] = self.results
         for number in range(self.count if keeps else 0):
@@ -114,7 +115,7 @@ class Passes:
                     self.kept[number] += (step.result,)
 
     def _worth_keeping(self, vectors: set[str], given: set[str]) -> set[str]:
-        """Return the results of slow words, and what follows from more than one vector, those ``given`` included."""
+        """Return the results of slow functions, and the variables computed from several vectors or ``given`` ones."""
         worth, read = set[str](), {name: {name} for name in vectors | given}
         for step in self._steps:
             if step.result in given or step.template in REDUCES:
@@ -125,14 +126,14 @@ class Passes:
         return worth
 
     def given(self, number: int) -> tuple[str, ...]:
-        """Return the variables of elements that passes before this one have kept."""
+        """Return the variables of elements that were kept before a pass."""
         return (*self._given, *itertools.chain(*self.kept[:number]))
 
     def measured(self, number: int, moments: Sequence[Step], origin: str) -> Passes:
-        """Return the passes that measure the first operand of a pass's moments from an origin of each row.
+        """Return the passes that compute a pass's moments of x relative to an origin of each row.
 
-        They find how far the mean is from there, and the sum of squared differences from the mean, as the names of the
-        first and the last of the moments with ``_moved``.
+        They find the mean's distance from the origin and the sum of squared differences from the mean, in the variables
+        of the first and the last moment with ``_moved`` appended.
         """
         x = moments[0].operands[0]
         mean, _, squares = (f"{step.result}_moved" for step in moments)
@@ -149,14 +150,14 @@ class Passes:
         return Passes(steps, self._elements, rows, (), (), (mean, squares), (), keeps=False, given=given)
 
     def between(self, number: int) -> list[Step]:
-        """Return what computes, before a pass or after the last, what follows from a row's state."""
+        """Return the operations on a row's state before a pass, or after the last."""
         known, computed = self.stages[number]
         return steps_for(computed, self._steps, known)
 
     def terms(self, number: int, wanted: Sequence[str] = ()) -> list[Step]:
-        """Return what computes, of elements and a row's state, what is wanted of them in a pass.
+        """Return the operations of a pass that compute ``wanted`` from elements and a row's state.
 
-        Without names that is what the pass reduces, and in the last the results.
+        By default these are the operands of the pass's reductions and, in the last pass, the results.
         """
         if not wanted:
             wanted = [name for step in self.reductions[number] for name in step.operands]

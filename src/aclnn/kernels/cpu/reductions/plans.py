@@ -1,4 +1,10 @@
-"""Plans of formulas over rows: operands as walks along axes, the way lanes run, tasks, copies."""
+"""Plans of formulas over rows.
+
+``plan`` groups dimensions into axes (``_Axes``), traces the formula and classifies its tensors (``_Program``), chooses
+the direction of lanes and the size of tasks (``_Lanes``), and describes each tensor as strides along the axes, or plans
+a dense copy where these would be uneven (``_Walked``). Sums over rows are made of partial sums, one for each task
+(``_Sum``). Where a tensor cannot be described so, NumPy computes (``ReductionPlan``).
+"""
 
 from __future__ import annotations
 
@@ -36,17 +42,17 @@ from aclnn.kernels.trace import COLUMNS, Step, trace
 COMPUTED = (DataType.FLOAT, DataType.FLOAT16, DataType.BF16, DataType.DOUBLE)
 
 SHORT, SHORT_RUN = 32, 31
-"""Elements of the longest row of which several are computed in the lanes of a vector: of several runs, and of one."""
+"""Elements of the longest row for which lanes run across rows: of several runs, and of a single run."""
 TASK, SHARES = 1 << 15, 8
-"""Elements of a task, at least, but where there would be fewer tasks than these."""
+"""Maximum number of a task's elements, and the least number of tasks, for which a task has fewer."""
 SUMMED, MOST_SUMS = 1 << 16, 64
-"""Elements of which a partial sum is made, at least, and how many there are at most."""
+"""Minimum number of elements of a task with a partial sum of its own, and maximum number of such tasks."""
 FEW_ROWS = 8
-"""Rows of a task from which on it pays to keep what is the same in all of them."""
+"""Minimum number of a task's rows for which values common to all of them are computed once and kept."""
 ALONE = 1 << 12
-"""Up to this many elements the calling thread does everything."""
+"""Number of elements up to which the calling thread computes everything."""
 PER_US = 1000
-"""Elements in a microsecond, about."""
+"""Elements that a thread computes in a microsecond, approximately."""
 _TOGETHER = WIDE * LANES
 
 
@@ -77,16 +83,16 @@ def plan(
 
 
 def _first_elements(output: Operand) -> Operand:
-    """Return the operand of a tensor's first elements, as many as are written, where these are evenly spaced."""
+    """Return the operand of those first elements of a tensor that are written, if these are evenly spaced."""
     layout, count = output.layout, math.prod(output.shape)
     strides = None if layout.size == count else _strides(layout, (layout.size,))
     return output if strides is None else output._replace(layout=layout._replace(shape=(count,), strides=strides))
 
 
 class _Axes:
-    """The axes of a walk: neighbouring dimensions that all operands have, or lack, are one.
+    """The axes of a walk: neighbouring dimensions are one axis if each operand has, or broadcasts, all of them.
 
-    They follow from shapes alone, so that the order of additions does.
+    Axes depend on shapes alone, and thus the order of additions does.
     """
 
     def __init__(self, shape: tuple[int, ...], dims: tuple[int, ...], operands: Iterable[Operand]) -> None:
@@ -104,7 +110,7 @@ class _Axes:
         self.columns = [axis for axis, group in enumerate(self._groups) if group[0] in columns]
 
     def extents_of(self, operand: Operand) -> tuple[int, ...]:
-        """An operand's extents along the axes; 1 where it is broadcast."""
+        """Return an operand's extents along the axes; 1 where it is broadcast."""
         shape = (1,) * (self._rank - len(operand.shape)) + operand.shape
         return tuple(
             1 if shape[group[0]] == 1 else extent for extent, group in zip(self.extents, self._groups, strict=True)
@@ -112,7 +118,7 @@ class _Axes:
 
 
 def _strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
-    """Strides of the elements in another shape, 0 where that is 1; None where steps would not be even."""
+    """Return strides of a layout's elements in another shape, 0 for an extent of 1; None if they would be uneven."""
     left = [(extent, stride) for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent > 1]
     found = []
     for extent in reversed(shape):
@@ -131,14 +137,14 @@ def _strides(layout: Layout, shape: Sequence[int]) -> tuple[int, ...] | None:
 
 
 def _dense(extents: Sequence[int], last: int | None) -> tuple[int, ...]:
-    """Strides of a tensor without gaps whose innermost axis is ``last``; 0 where the extent is 1."""
+    """Return the strides of a dense tensor whose innermost axis is ``last``; 0 for an extent of 1."""
     order = sorted(range(len(extents)), key=lambda axis: (axis == last, axis))
     strides = dict(zip(order, contiguous_strides([extents[axis] for axis in order]), strict=True))
     return tuple(strides[axis] if extents[axis] > 1 else 0 for axis in range(len(extents)))
 
 
 def _refined(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...] | None:
-    """The shape whose dimensions make up those of both shapes, None if there is none."""
+    """Return the common refinement of two shapes, whose dimensions multiply to those of both; None without one."""
     products = {math.prod(shape[at:]) for shape in (first, second) for at in range(len(shape) + 1)}
     steps = sorted(products)
     if any(upper % lower for lower, upper in itertools.pairwise(steps)):
@@ -151,7 +157,7 @@ class _NotWalkableError(Exception):
 
 
 def _copy(tensor: Layout, walked: Layout, to_tensor: bool) -> Plan:
-    """Plan the copy of a tensor to elements that are walked along axes, or back from there."""
+    """Plan the copy of a tensor to the dense copy that the kernel walks or, ``to_tensor``, back."""
     shape = _refined(tensor.shape, walked.shape)
     here, there = (None if shape is None else _strides(one, shape) for one in (tensor, walked))
     if shape is None or here is None or there is None:
@@ -170,10 +176,10 @@ class _Walked:
 
         Args:
             operand: the tensor.
-            extents: its own along the axes.
-            last: the axis along which lanes run; None for an operand of rows, whose steps may be any.
-            apart: lanes need not be side by side.
-            written: an output, whose elements may not coincide.
+            extents: its extents along the axes.
+            last: the axis along which lanes run; None for a row-constant operand, which may have any strides.
+            apart: True if lanes need not be contiguous.
+            written: True for an output, whose elements must not coincide.
         """
         self.layout = layout = operand.layout
         self.dtype = layout.dtype
@@ -187,12 +193,12 @@ class _Walked:
             self.copy = _copy(layout, Layout(self.dtype, extents, self.strides), to_tensor=written)
 
     def step(self, axis: int | None) -> int:
-        """Bytes from one element to the next along an axis."""
+        """Return the bytes from one element to the next along an axis."""
         return 0 if axis is None else self.strides[axis] * self.dtype.itemsize
 
 
 class _Sum:
-    """Partial sums over rows, in the workspace, and how they make up an output."""
+    """An output that is a sum over rows, and its tasks' partial sums in the workspace."""
 
     def __init__(self, output: Operand, axes: _Axes, outer: list[int], segments: int) -> None:
         extents = axes.extents_of(output)
@@ -201,14 +207,14 @@ class _Sum:
         count = math.prod(extents[axis] for axis in columns)
         strides = contiguous_strides([extents[axis] for axis in columns])
         self.steps = {axis: 8 * stride for axis, stride in zip(columns, strides, strict=True)}
-        # Lanes of the last run's last elements reach beyond them.
+        # The last vector of the last run may extend beyond its elements.
         self.task_bytes = (-(-count * 8 // rows.PADDED) + 1) * rows.PADDED
         shape = (*(axes.extents[axis] for axis in outer), segments)
         tasks = math.prod(shape)
         self.nbytes = tasks * self.task_bytes
         between = zip(outer, contiguous_strides(shape), strict=False)
         steps = self.steps | {axis: stride * self.task_bytes for axis, stride in between if axis in self.kept}
-        # Sums of tasks that go to the same elements are added to the first such task's.
+        # Partial sums of the same elements are added to those of the first task that has some.
         firsts = sum(
             (place * steps.get(axis, 0) for axis, place in zip(outer, np.indices(shape), strict=False)),
             np.zeros(shape, np.int64),
@@ -221,11 +227,11 @@ class _Sum:
         self._add = kernel("rows-add", (), walk.add)
 
     def step(self, axis: int | None) -> int:
-        """Bytes from one sum to the next along an axis."""
+        """Return the bytes from one sum to the next along an axis."""
         return 0 if axis is None else self.steps.get(axis, 0)
 
     def finish(self, partials: int, address: int) -> None:
-        """Add partial sums up and write them."""
+        """Add up the partial sums and write the output."""
         if self._adds:
             arguments = array("q", (*self._walk, partials))  # as ``SumCall``
             self._add(arguments.buffer_info()[0], 0, 1, 1)
@@ -237,7 +243,7 @@ Named = tuple[str, Operand]
 
 
 class _Program:
-    """The program of a formula, and its tensors by what they are to a row."""
+    """The program of a formula, and its tensors by whether they vary along a row, are row-constant, or summed."""
 
     def __init__(
         self,
@@ -252,10 +258,10 @@ class _Program:
         given = [(f"x{place}", operand) for place, operand in enumerate(inputs) if isinstance(operand, Operand)]
         operands = [*(operand for _, operand in given), *(output for output in outputs if output is not None)]
         self.extents = {id(operand): axes.extents_of(operand) for operand in operands}
-        """Along the axes."""
+        """Extents along the axes."""
 
         def differs(operand: Operand) -> bool:
-            """Return true if an operand differs along a row."""
+            """Return true if an operand varies along a row."""
             return any(self.extents[id(operand)][axis] > 1 for axis in axes.columns)
 
         self.of_elements: list[Named] = [pair for pair in given if differs(pair[1])]
@@ -266,7 +272,7 @@ class _Program:
         if DataType.DOUBLE not in dtypes and not any(output.summed for output in operands):
             lanes = float32_steps(calls, [name for name, _ in self.of_elements], self._short)
         self.in_float32 = lanes is not None
-        """Elements are float32 lanes."""
+        """True if elements are float32 lanes."""
         self.traced = calls if lanes else trace(formula, len(inputs) + numbers, fixed)
         self.steps = lanes or self.traced.steps
         results = zip(self.traced.results, outputs, strict=True)
@@ -279,15 +285,15 @@ class _Program:
             if math.prod(self.extents[id(output)]) != math.prod(axes.extents[axis] for axis in full):
                 raise _NotWalkableError
         self.narrows = {output.layout.dtype.itemsize for _, output in self.written} == {2}
-        """Elements are float32 lanes where these suffice, as all results have 16 bits."""
+        """True if elements are float32 lanes where these suffice: all results have 16 bits."""
         self.inputs = {name: place for place, (name, _) in enumerate(given)}
-        """Places of tensors among those given, by name."""
+        """Positions among the input tensors, by variable."""
         self.outputs = {id(output): place for place, (_, output) in enumerate(wanted)}
 
     def with_short_sums(self, steps: Sequence[Step], of_runs: bool) -> tuple[Sequence[Step], Sequence[Step] | None]:
-        """Return the operations with sums of 16-bit elements in float32, perhaps ``of_runs``, and in float64 as well.
+        """Return the operations with sums of 16-bit elements in float32, and those with exact sums if they differ.
 
-        None for these if they are the same.
+        ``of_runs``: sums of runs may be in float32, too.
         """
         elements = [name for name, _ in self.of_elements]
         if self.in_float32:
@@ -308,7 +314,7 @@ class _Lanes:
         """The axes of a row's runs."""
         inputs = (*program.of_elements, *program.of_rows)
         self.same = [name for name, one in inputs if self.run is None or extents[id(one)][self.run] == 1]
-        """Inputs that are the same along a run."""
+        """Inputs that are constant along a run."""
         self.columns = math.prod(axes.extents[axis] for axis in axes.columns)
         self.runs = math.prod(axes.extents[axis] for axis in self.along)
         kept = {axis for _, output in summed for axis in axes.rows if extents[id(output)][axis] > 1}
@@ -322,7 +328,7 @@ class _Lanes:
             beside = free[-1] if free else None
         short = SHORT if self.along else SHORT_RUN
         if program.in_float32 and sum(step.template in REDUCES for step in program.steps) > 1:
-            short = LONGEST_TILED  # along it, lanes would wait for one sum after the other
+            short = LONGEST_TILED  # lanes along such a row would wait for one horizontal sum after the other
         across = self.columns <= short
         if not summed and self.run is not None and beside is not None:
             across |= unit[beside] > unit[self.run]
@@ -332,7 +338,7 @@ class _Lanes:
         everywhere = all(extents[id(output)][axis] > 1 for _, output in summed for axis in axes.columns)
         self.wide = target.has_wide_registers() and (everywhere or not across)
         self.apart = across and self.columns <= LONGEST_TILED
-        """Lanes need not be side by side."""
+        """True if lanes need not be contiguous."""
         self.keeps = self.columns * 8 * ((WIDE if self.wide else 1) * LANES if across else 1) <= rows.KEPT
 
         self.extent = 1 if beside is None else axes.extents[beside]
@@ -343,13 +349,13 @@ class _Lanes:
             most = min(TASK, axes.elements // SHARES)
             block = max(1, min(self.extent, most // max(1, self.columns)))
         self.block = -(-block // _TOGETHER) * _TOGETHER if across else block
-        """Rows beside one another that make a task."""
+        """Neighbouring rows of a task."""
         self.segments = -(-self.extent // self.block)
         self.tasks = self.segments * math.prod(axes.extents[axis] for axis in self.outer)
 
 
 class _Rows:
-    """Rows of a formula (see ``aclnn.kernels.cpu.reductions.rows``)."""
+    """The plan of a formula over rows (see ``aclnn.kernels.cpu.reductions.rows``)."""
 
     def __init__(
         self,
@@ -376,7 +382,7 @@ class _Rows:
         totals = [pair for pair in sums if lanes.across or lanes.run not in pair[1].kept]
         sums = [pair for pair in sums if pair not in totals]
 
-        # In the kernel's order.
+        # In the order of the kernel's operands.
         self._read = [one for _, one in (*vectors, *splats, *of_rows)]
         self._places = [program.inputs[name] for name, _ in (*vectors, *splats, *of_rows)]
         self._written = [one for _, one in (*written, *row_outputs)]
@@ -457,7 +463,7 @@ class _Rows:
 
     @staticmethod
     def _rewritten(program: _Program, lanes: _Lanes, added: Sequence[str]) -> Sequence[Step]:
-        """Return the operations, ``added`` being what is added up over rows for each column."""
+        """Return the operations, rewritten for fewer passes and roundings; ``added`` are summed over rows by column."""
         results = *program.traced.results, *added
         steps = with_moments(factored(program.steps, lanes.same, results))
         if not program.narrows:
@@ -465,7 +471,7 @@ class _Rows:
         return fused(steps, results, only_sums=program.narrows)
 
     def _describe(self, axes: _Axes, lanes: _Lanes, every: list[_Walked | _Sum], written: list[_Walked]) -> None:
-        """Describe the walk of every tensor to the kernel, of which some are written element by element."""
+        """Describe the walk through every tensor to the kernel; ``written`` are the outputs of elements."""
         counted = list[int]()
         for axis in reversed(lanes.outer):
             counted += (axes.extents[axis], *(one.step(axis) if isinstance(one, _Walked) else 0 for one in every))
@@ -497,12 +503,12 @@ class _Rows:
         self._walk_address = ctypes.addressof(self._walk)
 
     def _alike(self, vectors: int, rows: int, elements: int) -> set[tuple[int, int]]:
-        """Return which inputs may be where which outputs are: what is read there is written by the same row, later.
+        """Return which inputs (i) may be overwritten by which outputs (k): each row reads its part before writing it.
 
         Args:
-            vectors: how many inputs, the first ones, are read side by side.
-            rows: how many, the last ones, are read once a row.
-            elements: how many outputs, the first ones, have elements.
+            vectors: number of inputs, the first ones, that are read as vectors.
+            rows: number of inputs, the last ones, that are read once a row.
+            elements: number of outputs, the first ones, of elements.
         """
         read, written = [*enumerate(self._read)], [*enumerate(self._written)]
         return {
@@ -529,7 +535,7 @@ class _Rows:
             self._finish(addresses, targets)
 
     def _arrange(self, addresses: list[int], workspace: int) -> None:
-        """Replace addresses of what is in the workspace; copy tensors that are read there."""
+        """Replace the addresses of tensors with copies in the workspace, and fill those that are read."""
         for place, one in enumerate(self._every):
             if one.nbytes:
                 if place < len(self._read):
@@ -538,7 +544,7 @@ class _Rows:
                 workspace += one.nbytes
 
     def _finish(self, addresses: list[int], targets: list[int]) -> None:
-        """Copy results to where they belong, and add up partial sums."""
+        """Add up partial sums, and copy results from the workspace to the outputs."""
         first = len(self._read)
         for one, made, wanted in zip(self._every[first:], addresses[first:], targets, strict=True):
             if isinstance(one, _Sum):

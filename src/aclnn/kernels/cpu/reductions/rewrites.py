@@ -1,4 +1,4 @@
-"""Rewrites of a formula's operations over rows, which take fewer passes or fewer roundings."""
+"""Rewrites of a formula's operations over rows that save passes or roundings."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from collections.abc import Iterable, Sequence
 from aclnn.kernels.trace import COLUMNS, REDUCTIONS, Step, steps_for
 
 RUN_SUM = "run_sum({}, {})"
-"""Sum over a row of what the second operand, the same along a run, is to be multiplied with."""
+"""Sum over a row of products; the second factor is constant along a run and multiplies the run's sum of the first."""
 PRODUCT_SUM = "product_sum({}, {})"
 """Sum over a row of products, each fused with its addition."""
 MOMENTS = tuple(f"{word}({{}}, {{}}, {{}}, {{}})" for word in ("centre", "rest", "squares"))
-"""Of x, its sum over a row, that divided by the number of elements, and about that the sum of squared differences.
+"""A row's mean, the rounding error of the mean, and the sum of squared differences from it.
 
-The mean, what rounding it loses, and the sum of squared differences from it; none of them takes another pass but where
-the last two operands are not accurate enough.
+Operands are x, the sum of x, that sum divided by the number of elements, and the approximate sum of squared differences
+that follows from sums. Another pass is taken only where the last two are not accurate enough.
 """
 REDUCES = (*REDUCTIONS.values(), RUN_SUM, PRODUCT_SUM, *MOMENTS)
-"""Operations that take a row's elements together, those of formulas and those that rewrites put in their place."""
+"""Reductions: those of formulas, and those that rewrites replace them by."""
 _SUM, _PRODUCT, _DIFFERENCE, _QUOTIENT, _FMA = REDUCTIONS["row_sum"], "{} * {}", "{} - {}", "{} / {}", "fma({}, {}, {})"
 _SIGNS = "{} + {}", _DIFFERENCE
 _FUSED = {("{} + {}", 0): _FMA, ("{} + {}", 1): _FMA, (_DIFFERENCE, 0): "fma({}, {}, -{})"}
@@ -27,7 +27,7 @@ _FUSED[_DIFFERENCE, 1] = "fma(-{}, {}, {})"
 
 
 def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str]) -> list[Step]:
-    """Take a factor that is the ``same`` along a run out of sums over rows, where the rest is a result."""
+    """Factor constants of a run (``same``) out of sums over a row, where the remaining term is one of the results."""
     found, products = list[Step](), dict[str, Counter[str]]()
 
     def factors(name: str) -> Counter[str]:
@@ -48,11 +48,11 @@ def factored(steps: Sequence[Step], same: Sequence[str], results: Sequence[str])
 
 
 def with_moments(steps: Sequence[Step]) -> list[Step]:
-    """Take the squared differences from a mean of the pass that the mean takes: Σ(x - mean)² = Σx² - mean·Σx."""
+    """Compute a mean and the squared differences from it in one pass: Σ(x - mean)² = Σx² - mean·Σx."""
     by_result = {step.result: step for step in steps}
 
     def of(name: str, template: str) -> tuple[str, str]:
-        """Return the operands of what makes a variable, if that is such an operation."""
+        """Return the operands of the step that computes a variable, if it has this template; else empty names."""
         step = by_result.get(name)
         first, *second = step.operands if step is not None and step.template == template else ("",)
         return first, "".join(second)
@@ -85,7 +85,7 @@ def with_moments(steps: Sequence[Step]) -> list[Step]:
 
 
 def with_rests(steps: Sequence[Step], elements: Iterable[str]) -> list[Step]:
-    """Take from differences x - mean, times a number of the row, what rounding the mean loses."""
+    """Correct products (x - mean)·factor with a row-constant factor by the rounding error of the mean."""
     varying, differences, found = {*elements}, dict[str, str](), list[Step]()
     means = {step.result for step in steps if step.template == MOMENTS[0]}
     for step in steps:
@@ -105,7 +105,10 @@ def with_rests(steps: Sequence[Step], elements: Iterable[str]) -> list[Step]:
 def constants(
     steps: Sequence[Step], shared: Iterable[str], numbers: Iterable[str], results: Iterable[str]
 ) -> list[str]:
-    """Return what other operations take, or results are, of ``shared`` operands and what follows from these alone."""
+    """Return the variables that depend on ``shared`` operands and numbers alone, if results or other steps need them.
+
+    The shared operands themselves are among them.
+    """
     found, same = {*shared}, {*shared, *numbers}
     taken = {*results}
     for step in steps:
@@ -119,9 +122,10 @@ def constants(
 
 
 def combined(steps: Sequence[Step], sums: Sequence[str], same: Iterable[str]) -> tuple[list[str], list[Step]] | None:
-    """Take factors that are the ``same`` in all rows out of sums over rows.
+    """Factor variables that are the ``same`` in all rows out of sums over rows.
 
-    Return what to add up instead, if that is less, and the operations by which the sums follow from that.
+    Return the variables to accumulate and the operations that compute the sums from these, or None if the variables are
+    no fewer than the sums.
     """
     constant, linear, bases = {*same}, dict[str, Step](), dict[str, None]()
     for step in steps:
@@ -143,7 +147,7 @@ def combined(steps: Sequence[Step], sums: Sequence[str], same: Iterable[str]) ->
 
 
 def fused(steps: Sequence[Step], results: Iterable[str], only_sums: bool) -> list[Step]:
-    """Round products together with the additions, or ``only_sums`` over rows, that alone take them."""
+    """Fuse products with the addition, or sum over rows, that alone takes them; ``only_sums``: with sums over rows."""
     uses = Counter(itertools.chain(results, *(step.operands for step in steps)))
     products = {step.result: step.operands for step in steps if step.template == _PRODUCT and uses[step.result] == 1}
     found = list[Step]()

@@ -1,8 +1,12 @@
-"""Kernels over rows: passes over runs of elements, with sums and maxima in float64 lanes of a fixed order.
+"""Kernels over rows: passes over runs of elements, with sums and maxima reduced in float64 lanes in a fixed order.
 
-Lanes run along a row (``along``), or across rows that lie beside one another (``across``). Either way an element's term
-goes to the partial sum of its number in its run modulo sixteen, and the sixteen are added by halves: every layout,
-vector width and number of threads gives the same bits.
+Lanes run along a row (``along``), or each lane has one of several neighbouring rows (``across``). In both cases element
+i of a run is accumulated in partial sum i modulo sixteen, and the sixteen are combined as a binary tree, by halves. So
+results are bit for bit the same for every layout, vector width and number of threads.
+
+``Rows`` generates the source of a kernel's loop over tasks and their rows (``part``), and of the passes over each row:
+``_row`` runs all passes, in float64 where float32 lanes do not suffice; ``_over`` one pass; ``_terms`` its operations
+on a vector of elements. The subclasses have what depends on the direction of lanes.
 """
 
 from __future__ import annotations
@@ -28,17 +32,17 @@ from aclnn.kernels.trace import REDUCTIONS, Step
 
 VECTOR = LANES * 8
 PADDED = WIDE * VECTOR
-"""Bytes of which a partial sum's room is a multiple."""
+"""The memory of partial sums is a multiple of this number of bytes."""
 _DIGITS = {DataType.FLOAT: 24, DataType.FLOAT16: 11, DataType.BF16: 8}
 """Significant digits of data types."""
 _USUAL = 100
-"""Between 2^-100 and 2^100 are numbers of a row with which float32 loses nothing."""
+"""Row-constant values between 2^-100 and 2^100 neither overflow nor vanish in float32 lanes."""
 FAR = 16.0
-"""A mean is far from 0 if its square is more than as many variances."""
+"""A mean is far from 0 if its square exceeds this number of variances."""
 CACHED_ROW = 40 << 10
-"""Bytes of a row and of what is kept for it up to which they stay in the first-level cache."""
+"""Bytes of a row and its kept variables up to which these stay in the L1 cache."""
 KEPT = 1 << 17
-"""Bytes of a variable that is kept from one pass for the next, at most."""
+"""Maximum number of bytes of a variable that is kept from one pass to the next."""
 
 _NAMES = NAMES | {
     "addresses_at": pointer_to(ctypes.c_void_p),
@@ -53,46 +57,49 @@ Variable = tuple[str, DataType]
 
 
 class Types(NamedTuple):
-    """The operands of a kernel, variables of the program with data types, in the order of their addresses."""
+    """A kernel's operands, in the order of their addresses, and its options.
+
+    An operand is a variable of the program and its data type.
+    """
 
     vectors: tuple[Variable, ...]
-    """Inputs whose elements are side by side as lanes are."""
+    """Inputs that are loaded as vectors: their elements are contiguous in the direction of lanes."""
     splats: tuple[Variable, ...]
-    """Inputs that are the same in all lanes, and differ along a row."""
+    """Inputs that vary along a row but are the same in all lanes, into which they are broadcast."""
     rows: tuple[Variable, ...]
-    """Inputs of one element for each row."""
+    """Row-constant inputs, with one element for each row."""
     written: tuple[Variable, ...]
-    """Outputs of elements, side by side."""
+    """Outputs of elements, stored as vectors."""
     row_outputs: tuple[Variable, ...]
-    """Outputs of rows."""
+    """Outputs with one element for each row."""
     totals: tuple[str, ...]
-    """Sums over rows, in float64, of which a run adds to one element."""
+    """Sums over rows, in float64, to one element of which a run adds the sum of its terms."""
     sums: tuple[str, ...]
-    """Sums over rows, in float64, one for each element of a run, side by side."""
+    """Sums over rows, in float64, with one element for each of a run, stored as vectors."""
     added: tuple[str, ...]
-    """Variables that a run accumulates: one for each of ``sums``, or fewer, in the places of the first."""
+    """Variables that are accumulated for ``sums``: one for each, or fewer, in the memory of the first sums."""
     combining: tuple[Step, ...]
-    """Operations that compute ``sums`` from fewer variables, after the last row of a task."""
+    """Operations that compute ``sums`` from fewer accumulated variables, after the last row of a task."""
     numbers: tuple[str, ...]
     wide: bool
-    """A wide vector is computed at a time."""
+    """True if several vectors are computed at a time, as one wide vector."""
     apart: bool
-    """Lanes may be apart in memory: rows have no more than ``across.LONGEST_TILED`` elements."""
+    """True if lanes may be apart in memory; rows then have no more than ``across.LONGEST_TILED`` elements."""
     shared: tuple[str, ...]
-    """The variables of elements that are the same in every row of a task, and kept for all of them."""
+    """Variables of elements that all rows of a task have in common, computed once and kept for the task."""
     shared_dtype: DataType
     keeps: bool
-    """A variable of a row's elements, or across rows of as many rows, takes no more than ``KEPT``."""
+    """True if a kept variable of the rows computed at a time takes no more than ``KEPT`` bytes."""
     in_float32: bool
-    """Elements are float32 lanes."""
+    """True if elements are float32 lanes."""
     narrows: bool
-    """They are where that suffices, and float64 lanes elsewhere."""
+    """True if elements are float32 lanes where that suffices, and float64 lanes elsewhere."""
 
 
 def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
-    """Return the operations of each pass in float32 lanes, None for those in float64, or if all are.
+    """Return each pass's operations in float32 lanes, None for a pass that remains in float64.
 
-    Those are passes before the last that find statistics.
+    Passes before the last that compute statistics remain in float64. Return None in place of the list if all must.
     """
     last, operands = passes.count - 1, (*types.vectors, *types.splats)
     if (
@@ -122,19 +129,19 @@ def _narrowed(passes: Passes, types: Types) -> list[Narrowed | None] | None:
 
 
 class Rows(Source, ABC):
-    """The source of a kernel, but for what depends on which way lanes run."""
+    """The source of a kernel, except for what depends on the direction of lanes."""
 
     names: ClassVar[Mapping[str, Any]] = {}
-    """Meanings of names that the source has beside those of every kernel."""
+    """Names that the source uses in addition to those of every kernel."""
 
     def __init__(self, passes: Passes, types: Types, exact: Passes | None, shared: Passes | None) -> None:
         """Prepare.
 
         Args:
-            passes: what is computed.
-            types: of what.
-            exact: passes that are taken where float32 does not suffice.
-            shared: the pass of elements that a task's rows share, which comes before them.
+            passes: the passes over a row.
+            types: the operands and options.
+            exact: the passes for rows for which float32 does not suffice, if they differ.
+            shared: the passes, before a task's rows, that compute ``Types.shared``.
         """
         super().__init__(types.wide, double=not types.in_float32)
         narrow = _narrowed(passes, types)
@@ -161,7 +168,7 @@ class Rows(Source, ABC):
         self._room = self.room((*(one.dtype for one in (*self._vectors, *self._written)), DataType.DOUBLE))
 
     def _combine(self) -> None:
-        """Compute a task's sums from what was added up."""
+        """Compute a task's sums from the accumulated variables."""
         self._double = True
         used = {name for step in self._combining for name in step.operands}
         added = [Elements(name, DataType.DOUBLE, f"place{k}") for k, name in self._sums]
@@ -174,7 +181,7 @@ class Rows(Source, ABC):
                 self.steps(self._combining, lambda name: f"all_{name}" if name in self._numbers else name)
 
     def _dtypes_of_kept(self, types: Types) -> dict[str, DataType]:
-        """Return the data types of what passes keep: float32 of what float32 lanes have."""
+        """Return the data types of kept variables: float32 for those in float32 lanes, else float64."""
         found = dict[str, DataType]()
         for number, names in enumerate(self._passes.kept):
             single = {*names} - self._doubles(number) if types.in_float32 or self._narrowed[number] else ()
@@ -182,7 +189,7 @@ class Rows(Source, ABC):
         return found | self._shared_dtypes
 
     def part(self) -> Any:
-        """Make the function of a chunk of tasks."""
+        """Make the function that computes a chunk of tasks."""
         operands, together = self._operands, self._together()
         kept = self._passes.given(self._passes.count)
         sums = 4 * max(len(self._combined), len(self._sums))
@@ -221,48 +228,48 @@ class Rows(Source, ABC):
 
     @abstractmethod
     def _together(self) -> int:
-        """Return how many rows are computed at a time."""
+        """Return the number of rows computed at a time."""
 
     @abstractmethod
     def _prepare(self) -> None:
-        """Make what a chunk's tasks have in common."""
+        """Allocate and set up what a chunk's tasks have in common."""
 
     @abstractmethod
     def _of_row(self, number: str) -> str:
-        """Name a number as a variable of rows."""
+        """Return the source of a number as a row-constant value: a number along rows, lanes across them."""
 
     @abstractmethod
     def _in_lanes(self, name: str) -> str:
-        """Name a variable of rows in lanes."""
+        """Return the source of a row-constant variable in lanes."""
 
     @abstractmethod
     def _nearest(self, number: str) -> str:
-        """Name the float32 nearest to a variable of rows, as one of these."""
+        """Return the source of the float32 nearest to a row-constant value, as such a value."""
 
     @abstractmethod
     def _where(self, condition: str, chosen: str, otherwise: str) -> str:
-        """Name one variable of rows or another, within a block for rows of which the condition holds for any."""
+        """Return the source that selects one of two row-constant values, where the condition holds for any lane."""
 
     def _term(self, number: int, name: str) -> str:
-        """Name a variable in a pass: one of rows in all lanes of elements, one that each pass computes again."""
+        """Return a variable's name in a pass: row-constant ones are broadcast, others are computed for each pass."""
         if name in self._passes.states[number]:
             return self._in_all(name)
         return f"{name}_{number}" if name.startswith("t") else name
 
     @abstractmethod
     def _in_all(self, name: str) -> str:
-        """Name a variable of rows in all lanes of elements."""
+        """Return the name of a row-constant variable, broadcast to all lanes of elements."""
 
     @abstractmethod
     def _between(self, number: int) -> None:
-        """Compute before a pass, or after the last, what follows from a row's state."""
+        """Write the operations on a row's state before a pass, or after the last."""
 
     @abstractmethod
     def _bring_rows(self) -> None:
-        """Load rows' inputs."""
+        """Load the row-constant inputs."""
 
     def _write_rows(self) -> None:
-        """Store rows' outputs."""
+        """Store the outputs of rows."""
         for place, name, dtype in self._row_outputs:
             for k, part in enumerate(self._vectors_of(name)):
                 self(f"store_{dtype.name}(buffer + {k * LANES * dtype.itemsize}, rounded_{dtype.name}({part}))")
@@ -272,14 +279,14 @@ class Rows(Source, ABC):
 
     @abstractmethod
     def _vectors_of(self, name: str) -> list[str]:
-        """Name the vectors of a variable of rows."""
+        """Return the source of each vector of a row-constant variable."""
 
     @abstractmethod
     def _walk(self, number: int) -> None:
         """Reduce a row's elements and, in the last pass, write results."""
 
     def _row(self) -> None:
-        """Pass over a row, or as many as there are lanes; in float64 where float32 lanes do not suffice."""
+        """Run all passes over the rows computed at a time; in float64 where float32 lanes do not suffice."""
         if not self._passes.count:
             return
         last = self._passes.count - 1
@@ -304,7 +311,7 @@ class Rows(Source, ABC):
             self._over(last)
 
     def _unusual(self) -> list[str]:
-        """Return conditions of rows whose numbers float32 lanes lose digits of."""
+        """Return conditions that hold for rows whose values are out of range for float32 lanes."""
         sums = [step.result for steps in self._passes.reductions for step in steps if step.template in SHORT_SUMS]
         if self._in_float32:
             return [f"~(absolute({self._in_lanes(name)}) < inf)" for name in sums]
@@ -312,12 +319,12 @@ class Rows(Source, ABC):
         found = list[str]()
         for name in dict.fromkeys((*sums, *numbers)):
             size = f"absolute({self._in_lanes(name)})"
-            none = "" if name in sums else f" | ({size} == 0.0)"  # a sum of none that count, or of such as are lost
+            none = "" if name in sums else f" | ({size} == 0.0)"  # a float32 sum of 0 may have lost tiny terms
             found.append(f"~(({size} <= {2.0**_USUAL}) & (({size} >= {2.0**-_USUAL}){none}))")
         return found
 
     def _pass(self, number: int) -> None:
-        """Compute what follows from a row's state, and pass over its elements."""
+        """Update a row's state, and pass over its elements."""
         self._between(number)
         self._over(number)
 
@@ -329,7 +336,7 @@ class Rows(Source, ABC):
             self._measure(number, self._passes.moments[number][at : at + len(MOMENTS)])
 
     def _measure(self, number: int, moments: Sequence[Step]) -> None:
-        """Find a row's mean and squared differences, where the mean is far from 0 by measuring elements from there."""
+        """Set a row's moments from its sums or, if the mean is far from 0, by another pass relative to that."""
         (mean, _, squares), (_, total, first, about) = (step.result for step in moments), moments[0].operands
         rest, origin, known = moments[1].result, f"{mean}_origin", [*map(self._in_lanes, (first, about, total))]
         self(f"{mean}, {rest}, {squares} = {first}, {self._of_row('0.0')}, {about}")
@@ -342,7 +349,7 @@ class Rows(Source, ABC):
             self(*(f"{name} = {self._where('far', new, name)}" for name, new in found.items()))
 
     def _pass_before(self, passes: Passes) -> None:
-        """Pass over elements for what later passes take, writing no results."""
+        """Run preliminary passes, which write no results."""
         here = self._passes, self._written, self._totals, self._sums, self._narrowed
         self._passes, self._written, self._totals, self._sums = passes, [], [], []
         self._narrowed = [None] * passes.count
@@ -353,7 +360,7 @@ class Rows(Source, ABC):
 
     @contextmanager
     def _blocks(self, cut: bool) -> Iterator[None]:
-        """Loop over parts of a run, each from ``begin`` on up to ``end`` elements more, if it is to be cut."""
+        """Loop over a run's blocks of up to ``BLOCK`` elements, ``end`` of them from ``begin`` on, if it is cut."""
         if not cut:
             self("end = walk.run")
             yield
@@ -364,14 +371,14 @@ class Rows(Source, ABC):
 
     @contextmanager
     def _runs(self) -> Iterator[None]:
-        """Loop over a row's runs, operands at the places ``here``."""
+        """Loop over a row's runs, ``here`` being the operands' addresses."""
         with self.block("for run in range(walk.runs):"):
             axis = f"walk.axes + walk.outer * {1 + self._operands}"
             self(f"begin_run(places, here, {self._operands}, {axis}, walk.columns, run)")
             yield
 
     def _results(self, number: int) -> tuple[list[Elements], list[tuple[int, str]], list[tuple[int, str]]]:
-        """Return what a pass writes, and what it adds to the totals and to the sums."""
+        """Return the outputs that a pass writes, and the totals and sums that it adds to."""
         totals = [(k, name) for k, name in self._totals if name in self._passes.totals[number]]
         if number < self._passes.count - 1:
             return [], totals, []
@@ -382,12 +389,12 @@ class Rows(Source, ABC):
         return written, totals, self._sums
 
     def _doubles(self, number: int) -> frozenset[str]:
-        """Return the variables of a pass in float32 lanes that are float64 lanes all the same."""
+        """Return the variables that remain float64 lanes in a pass in float32 lanes."""
         narrow = self._narrowed[number]
         return narrow.doubles if narrow else frozenset()
 
     def _terms(self, number: int) -> None:
-        """Compute what a pass reduces and, in the last, results; these in float64 where float32 lanes overflow."""
+        """Write a pass's operations on elements; results that are not finite in float32 are recomputed in float64."""
 
         def named(name: str) -> str:
             return self._term(number, name)
@@ -416,7 +423,7 @@ class Rows(Source, ABC):
             self(*(f"{named(name)} = select(outside, narrow({exact(name)}), {named(name)})" for name in singles))
 
     def _split_rows(self, number: int) -> None:
-        """Take in two parts what a pass in float32 lanes needs of a row."""
+        """Split the row-constant variables that a pass in float32 lanes needs into two float32."""
         narrow = self._narrowed[number]
         self._double = not (self._in_float32 or narrow)
         for name in narrow.rows if narrow else ():
@@ -424,18 +431,18 @@ class Rows(Source, ABC):
             self(f"high_{name} = narrow({value})", f"low_{name} = narrow({value} - widen(high_{name}))")
 
     def _reduced(self, number: int, step: Step) -> list[str]:
-        """Name what a pass reduces: a term, or the factors of one."""
+        """Return the names of a reduction's term, or of its factors."""
         names = step.operands[:1] if step.template in RUN_SUMS else step.operands
         return [self._term(number, name) for name in names]
 
     def _in_two(self, number: int, step: Step) -> Iterator[tuple[str, ...]]:
-        """Name the vectors of a number that is the sum of two more, and of these."""
+        """Return the source of each vector of a reduction's operands: a term, perhaps followed by its two parts."""
         terms = zip(step.operands, self._reduced(number, step), strict=False)
         values = (f"narrow({term})" if name in self._doubles(number) else term for name, term in terms)
         yield from zip(*map(self.vectors, values), strict=True)
 
     def _add_in_two(self, total: str, small: str, step: Step, parts: tuple[str, ...], limited: str = "{}") -> None:
-        """Add a number, perhaps the sum of two more, to a total; of two, what the sum loses to the smaller one."""
+        """Add a term, perhaps of two parts, to the accumulator ``total``, and the rounding errors to ``small``."""
         if step.template in SHORT_SUMS:
             first, *second = map(limited.format, parts)
             self(f"{total} = " + (f"fma({first}, {second[0]}, {total})" if second else f"{total} + {first}"))
@@ -443,12 +450,12 @@ class Rows(Source, ABC):
         value, *of_two = parts
         self(f"before = {total}", f"{total} = before + {limited.format(value)}", f"added = {total} - before")
         lost = f"({of_two[0]} - added) + {of_two[1]}" if of_two else f"{value} - added"
-        if of_two and not BLOCK_SUMS[step.template]:  # the total may be the smaller of the two
+        if of_two and not BLOCK_SUMS[step.template]:  # the total may be smaller than the term
             lost = f"({lost}) + (before - ({total} - added))"
         self(f"{small} = {small} + {limited.format(f'({lost})')}")
 
     def _kind(self, step: Step) -> Kind:
-        """Return the way to reduce; the largest of what was float32 or less is found in float32."""
+        """Return a step's reduction; the maximum of inputs of 32 bits or less is taken in float32."""
         kind = KINDS[step.template]
         narrow = any(one.value == step.operands[0] and one.dtype != DataType.DOUBLE for one in self._vectors)
         if not narrow or step.template != REDUCTIONS["row_max"]:
@@ -456,18 +463,18 @@ class Rows(Source, ABC):
         return MAX_OF_FLOAT32 if self._double else MAX_OF_NUMBERS
 
     def _places(self, number: int, column: str | None) -> None:
-        """Name the places of a pass's operands, of a run's first elements or those of a column."""
+        """Set the addresses of a pass's operands at a run's first element, or at a column of the run."""
         written, totals, sums = self._results(number)
         elements = (*self._needed(number, self._vectors), *self._needed(number, self._splats), *written)
         for k in sorted({int(one.first.removeprefix("place")) for one in elements} | {k for k, _ in (*totals, *sums)}):
             self(f"place{k} = here[{k}]" + (f" + {column} * walk.steps[{k}].column" if column else ""))
 
     def _load_splats(self, number: int) -> None:
-        """Load what is the same in all lanes."""
+        """Load the inputs that are the same in all lanes."""
         self(*(f"{one.value} = {self.single(one.dtype, one.first)}" for one in self._needed(number, self._splats)))
 
     def _needed(self, number: int, operands: Iterable[Elements]) -> list[Elements]:
-        """Return the operands that a pass needs."""
+        """Return the operands that a pass reads."""
         used = {name for step in self._passes.terms(number) for name in step.operands}
         used |= {name for step in self._passes.reductions[number] for name in step.operands}
         if number == self._passes.count - 1:
@@ -475,7 +482,7 @@ class Rows(Source, ABC):
         return [one for one in operands if one.value in used and one.value not in self._passes.given(number)]
 
     def _kept(self, number: int, names: Iterable[str]) -> list[Elements]:
-        """Return what a pass keeps, or was kept for it, as it lies from a run's first element on."""
+        """Return kept variables as operands of a pass, from a run's first element on."""
         first = self._first_kept(any(step.template in BLOCK_SUMS for step in self._passes.reductions[number]))
         return [
             Elements(
@@ -488,15 +495,15 @@ class Rows(Source, ABC):
         ]
 
     def _apart_bytes(self, dtype: DataType) -> int:
-        """Return the bytes from what is kept of an element to what is of the next."""
+        """Return the bytes from one kept element to the next."""
         return self._together() * dtype.itemsize
 
     def _first_kept(self, cut: bool) -> str:
-        """Name the number of the first element of which something is kept, of a run or of a part of one."""
+        """Return the source of the index of a run's, or a block's, first kept element."""
         return "run * walk.run"
 
     def _limited(self, value: str, start: str | None, limit: str = "limit") -> list[str]:
-        """Name the vectors of lanes, those from the limit on replaced by what a reduction starts from, if given."""
+        """Return the source of each vector of a value, its lanes from the limit on set to ``start``, if given."""
         vectors = self.vectors(f"{self.splat}({value})")
         if start is None:
             return vectors

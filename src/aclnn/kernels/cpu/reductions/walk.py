@@ -1,4 +1,4 @@
-"""The walk along a plan's rows: the structs that describe it to a kernel, and the addresses of each row and run."""
+"""The walk along a plan's rows: the kernel's argument structs, and the addresses of each row and run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aclnn.kernels.cpu.threads import Loop
 
 @declared
 class RowSteps(ctypes.Structure):
-    """Bytes of an operand from one row to the next and from one element of a run to the next, and of a task's sums."""
+    """Strides of an operand in bytes: from row to row, from element to element of a run, from task to task of sums."""
 
     row: Int64
     column: Int64
@@ -22,13 +22,13 @@ class RowSteps(ctypes.Structure):
 
 @declared
 class RowWalk(ctypes.Structure):
-    """The rows of a plan. A task is a number of rows beside one another."""
+    """The rows of a plan. A task is a block of neighbouring rows."""
 
     numbers: Address
-    """Float64: the formula's numbers, and how many elements a row has."""
+    """Address of float64: the formula's numbers, then the number of elements of a row."""
     policy: Int64
     beside: Int64
-    """Rows that lie beside one another."""
+    """Extent of the dimension along which a task's rows are neighbours."""
     block: Int64
     """Rows of a task."""
     runs: Int64
@@ -36,15 +36,15 @@ class RowWalk(ctypes.Structure):
     run: Int64
     """Elements of a run."""
     outer: Int64
-    """Dimensions of rows outside of those beside one another."""
+    """Number of the other dimensions of rows."""
     columns: Int64
-    """Dimensions of runs."""
+    """Number of dimensions of a row's runs."""
     axes: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """Extent of each dimension and every operand's step in bytes; the last comes first, rows' before runs'."""
+    """Extent of each dimension and stride of each operand in bytes; innermost first, rows' before runs'."""
     steps: Annotated[int, ctypes.c_int64, To(RowSteps)]
-    """Steps of each operand."""
+    """Strides of each operand."""
     movers: Annotated[Any, ctypes.c_int64 * 3]
-    """Addresses of the kernels ``strided.mover`` for 2, 4 and 8 bytes; 0 of those that are not needed."""
+    """Addresses of the kernels ``strided.mover`` for 2, 4 and 8 bytes; 0 where one is not needed."""
 
 
 @declared
@@ -58,21 +58,21 @@ class RowCall(ctypes.Structure):
 
 @declared
 class SumCall(ctypes.Structure):
-    """Arguments of ``add``: partial sums of tasks that are added to others of them."""
+    """Arguments of ``add``, which accumulates the partial sums of tasks."""
 
     firsts: Annotated[int, ctypes.c_int64, To(ctypes.c_int64)]
-    """For each task how many bytes from the first one's those sums begin."""
+    """For each task, the offset in bytes of the partial sums that its own are added to; its own offset for none."""
     task: Int64
-    """Bytes of a task's."""
+    """Bytes of a task's partial sums."""
     count: Int64
-    """Sums of a task."""
+    """Number of a task's partial sums."""
     tasks: Int64
     partials: Address
 
 
 @register_jitable
 def begin_run(places: Any, here: Any, operands: int, axis: Any, axes: int, run: int) -> None:
-    """Find every operand's place at a run's first element, along axes from its place at the row's."""
+    """Set ``here`` to every operand's address at a run's first element; ``places`` are those at the row's."""
     for k in range(operands):
         here[k] = places[k]
     move_along(here, operands, axis, axes, run)
@@ -80,7 +80,7 @@ def begin_run(places: Any, here: Any, operands: int, axis: Any, axes: int, run: 
 
 @register_jitable
 def begin_task(call: Any, operands: int, task: int, places: Any) -> Any:
-    """Move every operand's place to a task's first row; return how many rows it has."""
+    """Set ``places`` to every operand's address at a task's first row; return the number of the task's rows."""
     walk = call.walk
     segments = (walk.beside + walk.block - 1) // walk.block
     position, first = task // segments, task % segments * walk.block
@@ -92,13 +92,13 @@ def begin_task(call: Any, operands: int, task: int, places: Any) -> Any:
 
 @register_jitable
 def advance(places: Any, operands: int, steps: Any, rows: int) -> None:
-    """Move every operand's place on by rows beside one another."""
+    """Advance every operand's address by a number of neighbouring rows."""
     for k in range(operands):
         places[k] = places[k] + rows * steps[k].row
 
 
 def add() -> Loop:
-    """Add each task's partial sums to those that come first, in order (see ``SumCall``)."""
+    """Return the loop that adds partial sums to those of the first task for the same elements, in the tasks' order."""
     call_at, sums_at = pointer_to(SumCall), pointer_to(ctypes.c_double)
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:

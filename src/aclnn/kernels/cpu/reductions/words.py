@@ -1,7 +1,7 @@
-"""Functions in formulas over rows that lanes of float32 compute, within the bounds of docs/numerics-rows.md.
+"""Functions of formulas over rows in float32 lanes, within the bounds of docs/numerics-rows.md.
 
-An operator's formula asks for them by ``@fitted()``. Elements are float32 lanes; what is of a row comes in float64
-lanes, and what follows from it alone LLVM computes before the loop.
+An operator's formula asks for them by ``@fitted()``. Elements are float32 lanes. Row-constant operands, such as the
+row's maximum ``top``, are float64 lanes, and LLVM hoists what depends on them alone out of the loop over elements.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from aclnn.kernels.cpu.simd.vector import absolute, any_lane, bits, fma, from_bi
 from aclnn.kernels.trace import REDUCTIONS, Program, Step
 
 _ROUND = 1.5 * 2.0**23
-"""Added to a small float32 it leaves the nearest integer in the low bits."""
+"""Added to a small float32, it rounds that to an integer, in the low bits of the sum."""
 _PER_EIGHTH = float(np.float32(8.0 / math.log(2.0)))
 _EIGHTH = float(np.float32(math.log(2.0) / 8.0))
 _REST = float(np.float32(math.log(2.0) / 8.0 - _EIGHTH))
 _SCALE, _LOWEST = 64, -105.0
-"""Powers that are divided by their sum are times 2^64; exponents below -105 count as -105.
+"""Powers that are divided by their sum are scaled by 2^64, their exponents clamped to at least -105.
 
-So their two parts are normal numbers, and so are those of the inverse of the sum: with others processors may take a
-hundred times as long.
+Their two parts, and those of the sum's inverse, are then normal numbers: subnormal ones may take a hundred times as
+long.
 """
 _START, _UNSCALED = _ROUND + 8.0 * _SCALE, 2.0**-_SCALE
 _NOTHING = 2.0 ** (_SCALE - 151)
-"""The share of a smaller power rounds to 0."""
+"""Scaled powers below this have a share that rounds to 0."""
 _BENEATH_SCALE, _BENEATH_LOWEST = 100, -130.0
-"""Powers that add up to what a logarithm has beside 1 are times 2^100, and exponents below -130 count as -130: the sum
-of 2^28 such powers is still smaller than any float32."""
+"""Powers of elements below the maximum, for the logarithm of 1 plus their sum, are scaled by 2^100, their exponents
+clamped to at least -130: the sum of 2^28 such powers is still smaller than any float32."""
 _BENEATH_START, _BENEATH_UNSCALED = _ROUND + 8.0 * _BENEATH_SCALE, 2.0**-_BENEATH_SCALE
 _MOST_EXPONENT = 86.0
-"""Up to which powers of e and their inverses are normal numbers."""
+"""Largest magnitude of an exponent for which the power of e and its inverse are normal numbers."""
 _FAR = 256.0
-"""A row's largest element from which on differences to it are exact where they count."""
+"""Magnitude of a row's maximum from which on differences from it are exact where they matter."""
 _HALF, _THIRD, _FOURTH = 0.5, float.fromhex("0x1.555c7cp-3"), float.fromhex("0x1.554834p-5")
 _SHORT_HALF, _SHORT_THIRD = float.fromhex("0x1.00087cp-1"), float.fromhex("0x1.555658p-3")
 """Coefficients of (e^r - 1 - r) / r² for abs(r) ≤ ln 2 / 16."""
 
 
 def _lacking(numbers: Iterable[float]) -> Any:
-    """A table of eight float32 whose bit patterns lack as many eighths of a power of two as their places say."""
+    """Return a table of eight float32, j·2^20 subtracted from the bits of entry j: ``_scaled`` adds it with a scale."""
     patterns = np.array(list(numbers), np.float32).view(np.int32) - (np.arange(8, dtype=np.int32) << 20)
     return table(*patterns.view(np.float32).tolist())
 
@@ -56,7 +56,7 @@ def _lacking(numbers: Iterable[float]) -> Any:
 _NEAREST = [float(np.float32(2.0 ** (j / 8))) for j in range(8)]
 _POWERS = _lacking(_NEAREST)
 _RESTS = _lacking([2.0**-33, *(2.0 ** (j / 8) - _NEAREST[j] for j in range(1, 8))])
-"""Parts that the powers lack; the first, 0, would not bear a scale."""
+"""The rounding errors of the powers; 2^-33 instead of the first, because 0 cannot be scaled by its exponent."""
 
 _inlined = register_jitable(forceinline=True)
 
@@ -68,7 +68,7 @@ def _scaled(entry: Any, pattern: Any) -> Any:
 
 @_inlined
 def _grown(shifted: Any, r: Any) -> Any:
-    """Two parts of e^r times as many eighth roots of two as ``shifted`` says."""
+    """Return two parts of e^r·2^(k/8), where the low bits of ``shifted`` are k."""
     t = fma(r * r, fma(fma(r, _FOURTH, _THIRD), r, _HALF), r)
     pattern = bits(shifted)
     a = _scaled(_POWERS(pattern), pattern)
@@ -77,7 +77,7 @@ def _grown(shifted: Any, r: Any) -> Any:
 
 @_inlined
 def _grown_in_one(shifted: Any, r: Any) -> Any:
-    """Return e^r times as many eighth roots of two as ``shifted`` says, for results of 16 bits."""
+    """Return e^r·2^(k/8), where the low bits of ``shifted`` are k, for 16-bit results."""
     pattern = bits(shifted)
     a = _scaled(_POWERS(pattern), pattern)
     return fma(a, fma(r * r, fma(r, _SHORT_THIRD, _SHORT_HALF), r), a)
@@ -85,7 +85,7 @@ def _grown_in_one(shifted: Any, r: Any) -> Any:
 
 @_inlined
 def _shifted(x: Any, top: Any, lowest: float) -> Any:
-    """x and top less what is subtracted from both, x at least top and ``lowest``; and top in whole eighths of ln 2."""
+    """Return x and top less a common shift, x clamped to at least top + ``lowest``; and top in eighths of ln 2."""
     top = narrow(top)
     shift = select(absolute(top) < _FAR, 0.0, top)
     base = top - shift
@@ -96,7 +96,7 @@ def _shifted(x: Any, top: Any, lowest: float) -> Any:
 
 @_inlined
 def _parts(x: Any, top: Any) -> Any:
-    """Two parts of e^(x - top)·2^64, times a factor of the row between 2^(-1/16) and 2^(1/16)."""
+    """Return two parts of e^(x - top)·2^64, times a row-constant factor between 2^(-1/16) and 2^(1/16)."""
     x, _, steps = _shifted(x, top, _LOWEST)
     start = _START - steps
     shifted = fma(x, _PER_EIGHTH, start)
@@ -106,7 +106,7 @@ def _parts(x: Any, top: Any) -> Any:
 
 @_inlined
 def _parts_beneath(x: Any, top: Any) -> Any:
-    """Two parts of e^(x - top)·2^100."""
+    """Return two parts of e^(x - top)·2^100."""
     x, base, steps = _shifted(x, top, _BENEATH_LOWEST)
     rest = fma(steps, -_REST, fma(steps, -_EIGHTH, base))
     shifted = fma(x - base, _PER_EIGHTH, _BENEATH_START)
@@ -116,7 +116,7 @@ def _parts_beneath(x: Any, top: Any) -> Any:
 
 @_inlined
 def power_of_e(x: Any) -> Any:
-    """e^x, NaN where that or its inverse might not be a normal number."""
+    """Return e^x; NaN where e^x or its inverse might not be a normal number."""
     shifted = fma(x, _PER_EIGHTH, _ROUND)
     k = shifted - _ROUND
     value = _grown_in_one(shifted, fma(k, -_REST, fma(k, -_EIGHTH, x)))
@@ -125,19 +125,19 @@ def power_of_e(x: Any) -> Any:
 
 @_inlined
 def power(x: Any, top: Any) -> Any:
-    """The first of two parts of a power that is divided by the sum of the row's."""
+    """Return the larger of two parts of a power that is divided by the sum of its row's powers."""
     return _parts(x, top)[0]
 
 
 @_inlined
 def power_rest(x: Any, top: Any) -> Any:
-    """The second, smaller part."""
+    """Return the smaller part of ``power``."""
     return _parts(x, top)[1]
 
 
 @_inlined
 def _short(x: Any, top: Any, start: float, lowest: float) -> Any:
-    """e^(x - top), e^``lowest`` at least, scaled as ``start`` says, for 16-bit x."""
+    """Return e^max(x - top, ``lowest``), scaled by the power of two in ``start``, for 16-bit x."""
     d = x - narrow(top)
     d = select(d < lowest, lowest, d)
     shifted = fma(d, _PER_EIGHTH, start)
@@ -146,13 +146,13 @@ def _short(x: Any, top: Any, start: float, lowest: float) -> Any:
 
 @_inlined
 def short_power(x: Any, top: Any) -> Any:
-    """e^(x - top)·2^64, for 16-bit x."""
+    """Return e^(x - top)·2^64 for 16-bit x."""
     return _short(x, top, _START, _LOWEST)
 
 
 @_inlined
 def share(power: Any, inverse: Any) -> Any:
-    """A power's share in their sum."""
+    """Return a power's share in the sum of its row's powers, given the inverse of that."""
     inverse = inverse * _UNSCALED
     high = narrow(inverse)
     power = select(power < _NOTHING, 0.0, power)
@@ -161,53 +161,53 @@ def share(power: Any, inverse: Any) -> Any:
 
 @_inlined
 def short_share(power: Any, inverse: Any) -> Any:
-    """A power's share in their sum, for 16 bits."""
+    """Return ``share`` for 16-bit results."""
     return select(power < _NOTHING, 0.0, power) * narrow(inverse * _UNSCALED)
 
 
 @_inlined
 def beneath(x: Any, top: Any) -> Any:
-    """The first of two parts of e^(x - top)·2^100 of elements other than the largest."""
+    """Return the larger of two parts of e^(x - top)·2^100; 0 for the row's maximum."""
     a, _ = _parts_beneath(x, top)
     return select(x < narrow(top), a, x - narrow(top))
 
 
 @_inlined
 def beneath_rest(x: Any, top: Any) -> Any:
-    """The second, smaller part."""
+    """Return the smaller part of ``beneath``."""
     _, more = _parts_beneath(x, top)
     return select(x < narrow(top), more, 0.0)
 
 
 @_inlined
 def short_beneath(x: Any, top: Any) -> Any:
-    """Powers of elements other than the largest, for 16-bit x."""
+    """Return ``beneath`` in one part, for 16-bit x."""
     return select(x < narrow(top), _short(x, top, _BENEATH_START, _BENEATH_LOWEST), x - narrow(top))
 
 
 @_inlined
 def at_top(x: Any, top: Any) -> Any:
-    """1 for the largest elements."""
+    """Return 1 for elements equal to the row's maximum, else 0."""
     top = narrow(top)
     return select(x < top, 0.0, (top - top) + 1.0)
 
 
 @_inlined
 def below(x: Any, top: Any, logarithm: Any) -> Any:
-    """x less the largest element and the logarithm of the sum of powers."""
+    """Return x less the row's maximum and the logarithm of the sum of powers."""
     return (x - narrow(top)) - narrow(logarithm)
 
 
 @_inlined
 def less_share(dy: Any, y: Any, total: Any) -> Any:
-    """(dy - total)·y, in float64 where that is not finite in float32."""
+    """Return (dy - total)·y, computed in float64 where float32 gives no finite number."""
     high = narrow(total)
     return _finite_or_in_float64(fma(dy - high, y, -y * narrow(total - widen(high))), dy, y, total)
 
 
 @_inlined
 def short_less_share(dy: Any, y: Any, total: Any) -> Any:
-    """Compute (dy - total)·y for 16-bit dy and y."""
+    """Return (dy - total)·y for 16-bit dy and y."""
     return _finite_or_in_float64((dy - narrow(total)) * y, dy, y, total)
 
 
@@ -220,18 +220,21 @@ def _finite_or_in_float64(dx: Any, dy: Any, y: Any, total: Any) -> Any:
 
 
 _LESS = 90
-"""Powers that are multiplied with a sum are times 2^90, and the sum times 2^-90."""
+"""Powers that multiply a sum are scaled by 2^90, and the sum by 2^-90."""
 _LESS_START = _ROUND + 8.0 * _LESS
 _LARGEST_TOTAL, _SMALLEST_TOTAL = 2.0**30, 2.0**-30
 _LESS_LOWEST, _LESS_HIGHEST = -125.0, 25.0
-"""Exponents up to which products with such sums are smaller than any float32, and from which on powers overflow."""
+"""Below the first exponent, products with such sums are smaller than any float32; above the second, powers overflow."""
 _LESS_NOTHING = 2.0 ** (_LESS - 180)
-"""Smaller powers count as 0."""
+"""Scaled powers below this count as 0."""
 
 
 @_inlined
 def _exponent(y: Any, total: Any) -> Any:
-    """Exponents that are not too low, in eighths of ln 2 and ready for a look-up; up to which ones y is usual."""
+    """Return y clamped from below; y in whole eighths of ln 2, as a number and in low bits; the largest y for float32.
+
+    The last is NaN, which no y is below, where the total is out of float32's range.
+    """
     size = absolute(total)
     usual = (size < _LARGEST_TOTAL) & ((size > _SMALLEST_TOTAL) | (total == 0.0))
     x = select(y < _LESS_LOWEST, _LESS_LOWEST, y)
@@ -250,7 +253,7 @@ def _or_in_float64(dx: Any, outside: Any, dy: Any, y: Any, total: Any) -> Any:
 
 @_inlined
 def less_power(dy: Any, y: Any, total: Any) -> Any:
-    """dy - e^y·total, in float64 where y or the total is unusual; a total of 0 has no share in it."""
+    """Return dy - e^y·total, in float64 where y or the total is out of range; a total of 0 subtracts nothing."""
     x, k, shifted, highest = _exponent(y, total)
     scaled = total * 2.0**-_LESS
     high = narrow(scaled)
@@ -265,7 +268,7 @@ def less_power(dy: Any, y: Any, total: Any) -> Any:
 
 @_inlined
 def short_less_power(dy: Any, y: Any, total: Any) -> Any:
-    """Compute dy - e^y·total for 16-bit dy and y."""
+    """Return dy - e^y·total for 16-bit dy and y."""
     x, k, shifted, highest = _exponent(y, total)
     power = _grown_in_one(shifted, fma(k, -_EIGHTH, x))
     dx = fma(-power, narrow(total * 2.0**-_LESS), dy)
@@ -274,22 +277,22 @@ def short_less_power(dy: Any, y: Any, total: Any) -> Any:
 
 @_inlined
 def joined(first: Any, second: Any) -> Any:
-    """A value of two parts, rounded."""
+    """Return the rounded sum of a value's two parts."""
     return first + second
 
 
 class _Word(NamedTuple):
-    """A way to compute a function."""
+    """The float32 version of a function."""
 
     function: Any
     short: Any = None
-    """For 16-bit operands."""
+    """The version for 16-bit operands."""
     rest: Any = None
-    """The smaller of two parts of its value, where ``function`` is the other."""
+    """Computes the smaller of two parts of the value, if ``function`` computes the larger one."""
     scale: float = 1.0
-    """The function of float64 divided by that of float32, up to a factor of the row where a quotient cancels it."""
+    """The ratio of the function to this version, up to a row-constant factor where a quotient cancels that."""
     large: bool = False
-    """True if every row has a value of about 1 / ``scale``, so that sums may begin with ``_LARGE``."""
+    """True if every row has a value of about 1 / ``scale``, so that sums may start from ``_LARGE``."""
 
 
 _WORDS = {
@@ -313,7 +316,10 @@ _SUMS = REDUCTIONS["row_sum"], PRODUCT_SUM
 SMALL_SUM = "small_sum({})"
 """Sum over a row in float32."""
 _LARGE = 2.0 ** (_SCALE + 5)
-"""The powers of a block, sixteen in a lane, do not come to as much again: each is added in steps of 2^-18, exactly."""
+"""Initial value of accumulators of powers, more than the sixteen powers that a block adds to a lane amount to.
+
+The accumulator's unit in the last place, 2^-18 unscaled, is thus constant, and each addition's rounding error exact.
+"""
 
 
 def _two_sum(parts: int, large: bool) -> str:
@@ -321,24 +327,24 @@ def _two_sum(parts: int, large: bool) -> str:
 
 
 SHORT_SUMS = "short_sum({})", "short_sum({}, {})", f"short_{RUN_SUM}"
-"""Sum over a row in one float32 up to ``BLOCK`` elements: of terms, of products fused with their additions, of runs."""
+"""Sums over a row that accumulate up to ``BLOCK`` elements in one float32: of terms, of products (by FMA), of runs."""
 RUN_SUMS = RUN_SUM, SHORT_SUMS[2]
 BLOCK_SUMS = dict.fromkeys(SHORT_SUMS, 0.0) | {
     _two_sum(parts, large): _LARGE if large else 0.0 for parts in (1, 3) for large in (False, True)
 }
-"""Sums over a row in float32 up to ``BLOCK`` elements, and the number that each starts from.
+"""Sums over a row that accumulate up to ``BLOCK`` elements in float32, with the accumulators' initial values.
 
-All but ``SHORT_SUMS`` keep what the additions lose in a second float32. Of three operands the first is the sum of the
-others, rounded.
+All but ``SHORT_SUMS`` keep the additions' rounding errors in a second float32. The first of three operands is the
+rounded sum of the others.
 """
 BLOCK = 256
 
 
 def float32_steps(program: Program, elements: Iterable[str], short: bool, exact: bool = False) -> list[Step] | None:
-    """Return the operations of a program whose elements, some of the arguments, are float32 lanes.
+    """Return the operations of a program with its arguments ``elements`` in float32 lanes.
 
-    None where other operations than such functions, products and sums of elements take elements. Of ``short`` elements,
-    of 16 bits, sums are in float32, unless ``exact``.
+    None if operations other than these functions, products and sums take elements. Sums of ``short`` elements, of 16
+    bits, are accumulated in float32 unless ``exact``.
     """
     steps, varying, words = list[Step](), {*elements}, dict[str, tuple[_Word, tuple[str, ...]]]()
     products = dict[str, tuple[str, ...]]()
@@ -374,7 +380,7 @@ def float32_steps(program: Program, elements: Iterable[str], short: bool, exact:
 
 
 def _parts_of(step: Step, word: _Word, short: bool) -> list[Step]:
-    """Compute a function, of two parts each of these before."""
+    """Return the steps that compute a function, those of its two parts first, if it has such."""
 
     def called(function: Any, result: str) -> Step:
         return Step(result, f"{function.__name__}({', '.join('{}' for _ in step.operands)})", step.operands)
@@ -388,7 +394,7 @@ def _parts_of(step: Step, word: _Word, short: bool) -> list[Step]:
 
 
 def _reduced(step: Step, word: _Word, parts: tuple[str, ...], short: bool) -> list[Step]:
-    """Sum a function over a row."""
+    """Return the steps that sum a function over a row."""
     if word.scale == 1.0:
         return [step._replace(template=SMALL_SUM)]
     total = f"{step.result}_total"
