@@ -1,14 +1,14 @@
-"""The three passes of a norm's gradients over columns of four rows, and of dx over those of one row.
+"""The three passes of a norm's gradients: sums over columns of four rows, and dx over columns of one row.
 
 Row moments are a row's Σg and Σg·x̂, column moments Σdy and Σdy·x̂ over rows; the affine write is dx = a·g + b·x̂ + c:
 
-    c1 = Σ g / N,  c2 = Σ g·x̂ / N              lanes in float32 within a segment, segments in float64
+    c1 = Σ g / N,  c2 = Σ g·x̂ / N              float32 lanes within a segment, float64 across segments
     dx = fma(-x̂, c2, g - c1)·rstd              g = dy·w, x̂ = (x - mean)·rstd
-    dw += fma(dy3, x̂3, … fma(dy1, x̂1, dy0·x̂0)), db += ((dy0 + dy1) + dy2) + dy3    groups in float64
+    dw += fma(dy3, x̂3, … fma(dy1, x̂1, dy0·x̂0)), db += ((dy0 + dy1) + dy2) + dy3    float64 across groups
 
-A kernel for each data type and ``NormSpec`` takes the address of ``RowArgs`` and, as its last argument, a number of
-columns. Rows for which float32 is not accurate enough have a dx in float64: magnitudes would overflow or vanish, though
-the products and sums of float32 numbers in float64 do neither. docs/numerics-layer-norm.md has the limits and bounds.
+Each kernel, compiled for a data type and ``NormSpec``, takes the address of ``RowArgs`` and, as its last argument, the
+number of columns. dx of a row is computed in float64 where float32 intermediates would overflow or underflow; in
+float64, products and sums of float32 numbers do neither. docs/numerics-layer-norm.md has the limits and bounds.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C, MOST_XHAT
 
 NEAR = 1024
-"""Bytes ahead in its row that a line is prefetched a second time, into the first level, where dx is wanted too."""
+"""Bytes ahead in a row that a cache line is prefetched a second time, into the L1 cache, where dx is wanted too."""
 REMAINDERS = 2 * 64 * GROUP
-"""Bytes for what remains of each row of dy and x behind whole vectors."""
+"""Bytes for the remainders of a group's rows of dy and x after the last whole vector."""
 
 _MOST_SQUARE = MOST_XHAT**2
 
 
 def add_halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> list[ir.Value]:
-    """Add the first and the second half of every 2·width lanes, of one vector or of two in sequence at a time."""
+    """Add the halves of each group of 2·width lanes, of one vector or of two concatenated ones at a time."""
     sums = []
     for pair in (vectors[i : i + 2] for i in range(0, len(vectors), 2)):
         lows = [i for i in range(LANES * len(pair)) if i // width % 2 == 0]
@@ -57,9 +57,9 @@ def add_halves(builder: ir.IRBuilder, vectors: list[ir.Value], width: int) -> li
 
 @generic(lambda address, pitch, values: types.void(types.int64, types.int64, values))
 def store_totals(builder: ir.IRBuilder, address: ir.Value, pitch: ir.Value, values: ir.Value) -> None:
-    """Sums of the lanes of each value, as ``vector.total``; four of them side by side, the next four ``pitch`` on.
+    """Store the horizontal sum of each value, as ``vector.total``: four contiguous, the next four ``pitch`` bytes on.
 
-    All at once they take a quarter of the instructions.
+    Reducing all of them together takes a quarter of the instructions.
     """
     left = [builder.extract_value(values, i) for i in range(values.type.count)]
     for width in (8, 4, 2, 1):
@@ -71,15 +71,15 @@ def store_totals(builder: ir.IRBuilder, address: ir.Value, pitch: ir.Value, valu
 
 @register_jitable
 def statistics(coefficients: Any, k: int) -> Any:
-    """Mean and rstd of a group's row number k, in every lane."""
+    """Return mean and rstd of a group's row k, broadcast to all lanes."""
     row = coefficients + k
     return splat(row.mean), splat(row.rstd)
 
 
 @register_jitable
 def _prefetch_rows(rows: Any, at: int) -> None:
-    """Prefetch a line of each row."""
-    at = optimization_barrier(at)  # else LLVM keeps eight addresses instead of two, on the stack
+    """Prefetch a cache line of each row."""
+    at = optimization_barrier(at)  # else LLVM keeps eight addresses instead of two, and spills them
     prefetch(rows[0] + at)
     prefetch(rows[1] + at)
     prefetch(rows[2] + at)
@@ -88,7 +88,7 @@ def _prefetch_rows(rows: Any, at: int) -> None:
 
 @register_jitable
 def _prefetch_rows_near(rows: Any, at: int) -> None:
-    """Prefetch a line of each row that is read soon, into the first level."""
+    """Prefetch a cache line of each row that is read soon, into the L1 cache."""
     prefetch_near(rows[0] + at + NEAR)
     prefetch_near(rows[1] + at + NEAR)
     prefetch_near(rows[2] + at + NEAR)
@@ -96,7 +96,7 @@ def _prefetch_rows_near(rows: Any, at: int) -> None:
 
 
 def standardizer(centred: bool) -> Any:
-    """A function of x and a row's statistics: x̂."""
+    """Return the function of x and a row's statistics that computes x̂."""
 
     @register_jitable(forceinline=True)
     def standardize(x: Any, row: Any) -> Any:
@@ -106,7 +106,10 @@ def standardizer(centred: bool) -> Any:
 
 
 def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, Any, Any]:
-    """Functions that add sixteen columns of a row, its last few, a group's terms, and those of them that overflow."""
+    """Return functions that accumulate sixteen columns of a row, its remainder, a group's terms, and overflowed terms.
+
+    Sums of a row are accumulated over columns, terms of dw and db over a group's rows.
+    """
     load, load_part, itemsize, wants_x = element.load, element.load_part, element.size, spec.x
     wants_dx, wants_dw, wants_db, centred = spec
     standardize = standardizer(centred)
@@ -144,7 +147,7 @@ def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, A
 
     @register_jitable
     def add_term(total: int, term: Any, overflow: Any) -> Any:
-        """Add sixteen columns of a group to float64 sums; if checked, none that float32 cannot hold."""
+        """Add a group's terms of sixteen columns to float64 sums; if checked, skip and note those that overflowed."""
         if checked:
             none = term - term
             overflow, term = overflow + none, select(none == 0.0, term, 0.0)
@@ -162,7 +165,7 @@ def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, A
 
     @register_jitable
     def add_overflowed(args: Any, columns: int) -> None:
-        """Add the terms that ``add_term`` left out, row by row in float64, which holds all these products."""
+        """Add the terms that ``add_term`` skipped, row by row in float64, in which no such product overflows."""
         total_dw, total_db = float64_at(args.dw), float64_at(args.db)
         for j in range(columns):
             dw, db = splat(np.float32(0.0)), splat(np.float32(0.0))
@@ -190,14 +193,14 @@ def _adding(element: Format, spec: NormSpec, checked: bool) -> tuple[Any, Any, A
 
 
 def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Loop:
-    """The kernel that makes the sums of four rows, for each segment, and adds dy·x̂ and dy to the float64 sums.
+    """Return the loop that computes the sums of four rows for each segment, and adds dy·x̂ and dy to float64 sums.
 
-    A checked one makes all sums of a row and leaves out terms that float32 cannot hold. Another takes fewer
-    instructions: it makes no Σ|dy|, and terms that overflow show in dw and db.
+    If checked, it computes all of ``RowSums`` and recomputes overflowed terms in float64. Otherwise it takes fewer
+    instructions: Σ|dy| is left out, and overflow shows in dw and db.
     """
     add_sixteen, add_some, add_terms, add_overflowed = _adding(element, spec, checked)
     itemsize, wants_x, wants_dx, in_line = element.size, spec.x, spec.dx, 64 // element.size - 1
-    # The next rows' x is prefetched here as well as dy; else by the write of dx, while reading goes on.
+    # If set, the next rows' x is prefetched here, like dy; else by the pass that writes dx.
     prefetches_x = wants_x and (not wants_dx or target.drops_prefetches(target.host()))
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
@@ -215,7 +218,7 @@ def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Loop:
         row_0, row_1 = statistics(coefficients, 0), statistics(coefficients, 1)
         row_2, row_3 = statistics(coefficients, 2), statistics(coefficients, 3)
         dy_ahead, x_ahead, dw_at, db_at = args.dy_ahead, args.x_ahead, args.dw, args.db
-        zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # to which adding is no operation
+        zero, nothing = splat(np.float32(0.0)), splat(np.float32(-0.0))  # -0.0 + y is y: no instruction
         none, overflow = (zero, zero, zero, zero), (zero, zero)
         row_sums, pitch = address(args.sums), args.sums_pitch
         for first in range(0, columns, SEGMENT):
@@ -255,9 +258,9 @@ def sum_rows(element: Format, spec: NormSpec, checked: bool) -> Loop:
 
 
 def writing(element: Format, policy: str, centred: bool) -> tuple[Any, Any, Any, Any]:
-    """Functions that make sixteen columns of dx, and write a line, an end of less than a line, and such from memory.
+    """Return functions that compute sixteen columns of dx, write a cache line, a partial line, and bytes from memory.
 
-    They write by the policy of this name in ``Stores``; the last takes from where, bytes and to where.
+    They write by the policy of this name in ``Stores``. The last takes source address, number of bytes, and target.
     """
     standardize, load, store, itemsize = standardizer(centred), element.load, element.store, element.size
     write_dx, line = getattr(element.lines, policy), 64 // itemsize
@@ -296,7 +299,7 @@ def writing(element: Format, policy: str, centred: bool) -> tuple[Any, Any, Any,
 
 
 def write_row(element: Format, policy: str, centred: bool) -> Loop:
-    """The kernel that writes dx of one row, a line at a time."""
+    """Return the loop that writes dx of one row, a cache line at a time."""
     _, write_line, write_end, _ = writing(element, policy, centred)
     itemsize, line = element.size, 64 // element.size
 
@@ -322,7 +325,7 @@ def write_row(element: Format, policy: str, centred: bool) -> Loop:
 
 @register_jitable
 def _all_zero(weight: int, n: int) -> bool:
-    """Return true if all of so many float32 are zeros."""
+    """Return true if all n float32 at an address are zero."""
     weights, j = float32_at(weight), 0
     while j < n and weights[j] == 0.0:
         j += 1
@@ -331,9 +334,9 @@ def _all_zero(weight: int, n: int) -> bool:
 
 @register_jitable
 def set_coefficients(block: Any, sums: Any, row: Any, has_all_sums: bool) -> Any:
-    """Make a row's coefficients of its sums; return true if float32 is not accurate enough for its dx.
+    """Compute a row's coefficients from its sums; return true if float32 is not accurate enough for its dx.
 
-    Without all sums (see ``sum_rows``) that is said where it is in doubt, too.
+    Without all sums (see ``sum_rows``), return true also if this is uncertain.
     """
     sum_g, sum_gx, size, square = 0.0, 0.0, 0.0, 0.0
     for _ in range(block.segments):
@@ -358,7 +361,7 @@ def _terms(element: Format, centred: bool) -> Any:
 
     @register_jitable
     def terms(args: Any, j: int) -> Any:
-        """g and x̂ of column j."""
+        """Return g and x̂ of column j."""
         w, row = float32_at(args.weight)[j], args.coefficients
         g = np.float64(lane(load_part(args.dy[0] + j * itemsize, 1), 0)) * np.float64(w)
         of_row = np.float64(row.mean), np.float64(row.rstd)
@@ -368,7 +371,7 @@ def _terms(element: Format, centred: bool) -> Any:
 
 
 def sum_float64(element: Format, centred: bool) -> Loop:
-    """The kernel that adds columns of one row to its float64 sums."""
+    """Return the loop that adds columns of one row to its float64 sums."""
     terms = _terms(element, centred)
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:
@@ -385,7 +388,7 @@ def sum_float64(element: Format, centred: bool) -> Loop:
 
 
 def write_float64(element: Format, centred: bool) -> Loop:
-    """The kernel that writes columns of one row's dx by its float64 sums."""
+    """Return the loop that writes columns of one row's dx from its float64 sums."""
     terms, store_part, itemsize = _terms(element, centred), element.store_part, element.size
 
     def run(arguments: int, counter: int, step: int, columns: int) -> None:

@@ -1,4 +1,4 @@
-"""A norm's gradients on the CPU: how the work is cut, which kernel does it, and which memory it needs."""
+"""Plans of a norm's gradients on the CPU: the division of work, the kernels for it, and the workspace."""
 
 from __future__ import annotations
 
@@ -34,32 +34,34 @@ from aclnn.kernels.cpu.target import STREAM_BYTES
 from aclnn.kernels.layouts import Overlaps, in_order, same_elements, whole_lines
 
 BLOCK_ROWS, BLOCKS, BLOCK_ELEMENTS = 64, 64, 1 << 16
-"""A block of rows has its own partial sums of dw and db; there are at most 64 blocks, of at least 64 rows and 2^16
-elements."""
+"""Minimum rows, maximum number and minimum elements of blocks of rows, each with its own partial sums of dw and db."""
 BATCH_ELEMENTS = 1 << 20
-"""Elements of dy that rows are taken at a time when threads share them by columns: they stay in the last-level cache
-between their two passes."""
+"""Elements of dy in a batch of rows that threads share by columns: it stays in the last-level cache between its two
+passes."""
 PARTS = 16
-"""Largest number of parts that the columns of a batch are cut into."""
+"""Maximum number of parts that the columns of a batch are divided into."""
 COLUMN_CHUNK = 1 << 14
-"""Columns of dw and db that a thread finishes at a time."""
+"""Columns of dw and db that a thread finalizes at a time."""
 LINE, LONG_ROW = 64, 1 << 13
-"""Bytes of a row below which its stores are never non-temporal, and from which on they are though lines at its ends
-are not written whole."""
+"""Bytes of a row below which its stores are never non-temporal, and from which on they are non-temporal even though
+cache lines at its ends are only partly written."""
 TILE_ELEMENTS = 1 << 16
-"""Elements that are packed together where those of a row are not contiguous."""
+"""Elements of a tile, for rows that are not contiguous."""
 ALONE = 1 << 15
-"""Elements up to which the calling thread does everything in one call of a kernel."""
+"""Number of elements up to which the calling thread computes everything in one call of a kernel."""
 
 _ADDRESSES = Struct("9q")
 
 
 class NormPlan:
-    """Rows of at most 32,768 columns go in blocks, each to one thread; longer or few rows in batches, cut by columns.
+    """A plan of a norm's gradients.
 
-    ``workspace_bytes``: 8 for each column, wanted gradient (dw, db) and block; 4 for each column if dx is wanted and
-    there is no contiguous float32 weight, or short rows are no whole vectors; in batches, 16 for each row of a batch
-    and 512 columns, 40 for each row.
+    Rows of up to 32,768 columns are divided into blocks, each computed by one thread. Longer or few rows are divided
+    into batches, whose columns threads share.
+
+    ``workspace_bytes``: 8 for each column, block and wanted gradient among dw and db; 4 for each column if dx is wanted
+    and the weight is no contiguous float32, or short rows are not whole vectors; in batches, 16 for each row of a batch
+    and 512 columns, and 40 for each row.
     """
 
     def __init__(
@@ -103,14 +105,14 @@ class NormPlan:
         self._streams = self.spec.dx and not self._packed and self._may_stream(self._matrices[2])
         self._finish_step = COLUMN_CHUNK
         if any(view is not None and not view.layout.distinct for view in self._vectors[1:]):
-            self._finish_step = max(1, self._n)  # in order
+            self._finish_step = max(1, self._n)  # a single thread, in order
         self._templates: dict[tuple[bool, str], BlockArgs] = {}
         self._description = self._describe()
         self.workspace_bytes = 0 if self._empty else self._description.coefficients_at + self._coefficients_bytes
         self._prepare()
 
     def _takes_short_rows(self) -> bool:
-        """Return true if rows go through ``short_rows``: short, evenly spaced, and readable in whole vectors."""
+        """Return true if ``short_rows`` takes the rows: short, evenly spaced, and readable in whole vectors."""
         if not self.spec.dx or self._batched or self._n > short_rows.LONGEST:
             return False
         if self._n % LANES == 0 and self._n * self._dtype.itemsize > short_rows.LONGEST_BYTES:
@@ -121,7 +123,7 @@ class NormPlan:
         return all(len(view.rows) == 1 for view in self._matrices) and (self._n % LANES == 0 or ascending)
 
     def _copies_weight(self) -> bool:
-        """Return true if kernels read a copy of the weights: of any but contiguous float32 in whole vectors."""
+        """Return true if kernels read a copy of the weights: unless these are contiguous float32 in whole vectors."""
         weight = self._vectors[0]
         if not self.spec.dx or self._empty:
             return False
@@ -130,7 +132,7 @@ class NormPlan:
         return self._short and self._n % LANES != 0
 
     def _may_stream(self, dx: View) -> bool:
-        """Return true if stores of dx are non-temporal, its address allowing it."""
+        """Return true if stores of dx are non-temporal, provided that its address is aligned."""
         row = self._n * dx.itemsize
         if self._m * row < STREAM_BYTES or any(stride % 16 for _, stride in dx.rows):
             return False
@@ -138,10 +140,10 @@ class NormPlan:
         return (row % 16 == 0 and row >= LINE and touching) or row >= LONG_ROW
 
     def _describe(self) -> BlockArgs:
-        """Describe the call to kernels, but for addresses."""
+        """Return the kernels' arguments, without addresses."""
         both = self.spec.dw and self.spec.db
         sum_bytes = 8 * (-(-self._n // LANES) * LANES)
-        # A load whose address ends in the twelve bits of a store before it waits for that store.
+        # A load waits for an earlier store whose address has the same low twelve bits (4K aliasing).
         db_offset = sum_bytes + (2048 + 128 - sum_bytes) % 4096 if both else 0
         partial_bytes = db_offset + sum_bytes * (self.spec.dw or self.spec.db)
         batch = -(-self._batch_rows // GROUP) * GROUP if self._batched else 0
@@ -172,7 +174,7 @@ class NormPlan:
             columns = min(self._n, args.tile_segments * SEGMENT)
             args.tile_rows = max(GROUP, TILE_ELEMENTS // max(1, columns) // GROUP * GROUP)
             args.tile_dtype, args.tile_itemsize = int(self._dtype), self._dtype.itemsize
-            # Three tiles, and one in the type of the tensor; each may be read and written to the end of a vector.
+            # Tiles of dy, x and dx, and one in a tensor's own type; each padded to a whole vector.
             args.room_bytes = 4 * (whole_lines(min(args.tile_rows, self._m) * columns * 4) + 128)
         views = (*self._matrices[:2], *self._statistics, self._vectors[0], *self._matrices[2:3], *self._vectors[1:])
         names = ("dy", "x", "mean", "rstd", "weights", "dx", "dw", "db")
@@ -182,7 +184,7 @@ class NormPlan:
         return args
 
     def _template(self, checked: bool, policy: str) -> BlockArgs:
-        """The arguments of a call but for its addresses, with the kernels that it needs."""
+        """Return the arguments of a call without its addresses, but with the kernels that it needs."""
         found = self._templates.get((checked, policy))
         if found is None:
             found = BlockArgs.from_buffer_copy(self._description)
@@ -216,10 +218,10 @@ class NormPlan:
             args.row_batch = short_rows.rows_of_a_batch(self._n)
 
     def _prepare(self) -> None:
-        """Compile in phase one what the run will need.
+        """Compile in phase one the kernels that runs will need.
 
-        But for dx in place of an input, at an address that is no multiple of 16 though large, and for sums that
-        overflow on the way: these take other kernels, as slow to make, and are rare.
+        Rare cases compile others in phase two: dx in place of an input, a large dx at an address that is no multiple of
+        16, and sums that overflow.
         """
         self._alone = self._batched and self._m * self._n <= ALONE
         threads.prepare(max(self._blocks, self._parts() if self._batched else 1, -(-self._n // self._finish_step)))
@@ -232,7 +234,7 @@ class NormPlan:
             _driver(blocks.finish)
 
     def _policies(self) -> tuple[str, ...]:
-        """Policies for dx at addresses that are multiples of 16, that for aligned vectors first."""
+        """Return the store policies for dx at multiples of 16 bytes, the one for aligned vectors first."""
         if not self._streams:
             return ("store",)
         dx = self._matrices[2]
@@ -267,12 +269,12 @@ class NormPlan:
         elif not self._empty:
             self._run_blocks(args, address)
             if args.overflowed and not checked:
-                # Once more, by kernels that look for it. No input is overwritten.
+                # Again, by kernels that check for overflow: no input has been overwritten.
                 again = self._template(True, self._policy(outputs[0]))
                 args.sum_rows, args.sum_rows_checked, args.short_rows = again.sum_rows, 0, 0
                 self._run_blocks(args, address)
         work_us = args.partial_count * self._n // ELEMENTS_PER_US
-        step = self._n if self._sums.among(outputs[1:], outputs[1:]) else self._finish_step  # in order
+        step = self._n if self._sums.among(outputs[1:], outputs[1:]) else self._finish_step  # overlaps: in order
         threads.share(_driver(blocks.finish), address, step, self._n, work_us)
 
     def _run_blocks(self, args: BlockArgs, address: int) -> None:
@@ -280,7 +282,7 @@ class NormPlan:
         threads.share(_driver(blocks.blocks), address, 1, self._blocks, self._m * self._n // ELEMENTS_PER_US)
 
     def _parts(self) -> int:
-        """Number of parts that the columns of a batch are cut into."""
+        """Return the number of parts that the columns of a batch are divided into."""
         return min(self._segments, PARTS)
 
     def _run_batches(self, args: BlockArgs, address: int) -> None:
@@ -295,7 +297,7 @@ class NormPlan:
 
 
 def _driver(make: Callable[[], threads.Loop]) -> Kernel:
-    """A kernel that goes through rows and columns, for all data types."""
+    """Return a kernel that walks through rows and columns, for all data types."""
     return kernel(f"norm-{make.__name__}", (), make)
 
 

@@ -1,12 +1,12 @@
-"""A norm's gradients over rows: how a core goes through them; dw and db of partial sums.
+"""The walk of a norm's gradients through rows, and the reduction of partial sums to dw and db.
 
-Rows are taken in groups of four, and cut into segments of 512 columns: the sums of every row, dw and db, a decision on
-each row, then dx. Threads share blocks of rows, each of which is still in the cache when its dx is made. Where rows are
-few or long they share batches of rows by columns instead, a phase at a time; between the phases, sums and coefficients
-of the batch's rows are in the workspace.
+Rows are processed in groups of four and segments of 512 columns: sums of each row, dw and db; then, for each row,
+whether float32 is accurate enough; then dx. Threads share blocks of rows (``blocks``), and a group is still in the
+cache when its dx is computed. Few or long rows are divided into batches instead, whose columns threads share, one phase
+after the other (``batches``); the workspace holds sums and coefficients of the batch's rows between phases.
 
-The arithmetic is in kernels for each data type that are called by their addresses (``arithmetic``). Tensors whose rows
-are not contiguous, or of several types, come through tiles.
+Kernels of ``arithmetic``, compiled for each data type and called by address, compute. Tensors of several data types, or
+whose rows are not contiguous, are gathered into tiles.
 """
 
 from __future__ import annotations
@@ -50,25 +50,25 @@ from aclnn.kernels.cpu.structs import address, call_pointer, declared, pointer_t
 from aclnn.kernels.cpu.threads import Loop, chunked, take
 
 PREFETCHED = 64
-"""Columns of the longest row with which the processor's own prefetching keeps up."""
+"""Columns of the longest row for which hardware prefetching suffices."""
 PIECE = 2 * SEGMENT
-"""Columns of dx that are written for each row of a group before the next columns. The next group is prefetched in the
-same order, since its sums begin with the first columns of all its rows."""
+"""Columns of dx that are written for each row of a group before the following columns. The next group is prefetched in
+the same order, because its sums begin with the first columns of all its rows."""
 SUMS, DECISIONS, WRITES, ALL = range(4)
-"""Phases: row sums, dw and db; coefficients and float64 sums of whole rows, by one thread; dx. ALL is everything of all
-batches by one thread, from what the call gives to dw and db."""
+"""Phases: row sums, dw and db; coefficients and float64 sums of whole rows, by one thread; dx. In ALL, one thread does
+everything for all batches, from the preparation of arguments to dw and db."""
 LONGEST = 1 << 15
-"""Columns of the longest row that a block may have: its sums then fit on the stack."""
+"""Columns of the longest row of a block, so that its sums fit on the stack."""
 FINISHED = 512
 """Columns of dw or db for which all partial sums are added before the next columns: the totals stay in the L1 cache."""
 
 
 @declared
 class Group(ctypes.Structure):
-    """State of a group of rows, on a thread's stack."""
+    """The state of a group of rows, on a thread's stack."""
 
     zeros: Annotated[Any, ctypes.c_float * SEGMENT]
-    """For rows that are missing from a group."""
+    """Stands in for dy and x of rows that a group lacks."""
     coefficients: Annotated[Any, RowCoefficients * GROUP]
     sums: Annotated[Any, RowSums * (GROUP * (LONGEST // SEGMENT))]
 
@@ -79,7 +79,7 @@ ZEROS_BYTES = 4 * SEGMENT
 
 @register_jitable
 def clear(address: int, size: int) -> None:
-    """Zeros, in whole vectors."""
+    """Zero memory, in whole vectors."""
     zero = splat(np.float32(0.0))
     for at in range(address, address + size, 64):
         store_float32(at, zero)
@@ -87,10 +87,10 @@ def clear(address: int, size: int) -> None:
 
 @register_jitable
 def prepare(args: Any) -> None:
-    """Put addresses where they belong, and the weights, if need be, into a contiguous float32 copy."""
+    """Distribute the call's addresses, and copy the weights to contiguous float32 if necessary."""
     inputs, outputs = args.inputs, args.outputs
     args.dy.address, args.x.address, args.rstd.address = inputs[0], inputs[1], inputs[3]
-    args.mean.address = inputs[2] if inputs[2] else inputs[3]  # where there is none it is loaded, and not used
+    args.mean.address = inputs[2] if inputs[2] else inputs[3]  # RMSNorm loads a mean, too, but does not use it
     args.dx.address, args.dw.address, args.db.address = outputs[0], outputs[1], outputs[2]
     args.partials = args.workspace + args.partials_at
     args.sums = sums_at(args.workspace + args.sums_at)
@@ -106,7 +106,7 @@ def prepare(args: Any) -> None:
 
 
 def preparation() -> Loop:
-    """The kernel that prepares the arguments for several others."""
+    """Return the loop that prepares the arguments of the other kernels, once a call."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         prepare(block_args_at(arguments))
@@ -116,7 +116,7 @@ def preparation() -> Loop:
 
 @register_jitable
 def take_room(args: Any, own: Any) -> Any:
-    """The arguments of a thread: where dy, x and dx are tiles, in a copy at ``own`` and in a room of the thread's."""
+    """Return a thread's arguments: with tiles, a copy at ``own`` whose dy, x and dx are in memory of the thread."""
     if not args.packed:
         return args
     copy(own, args, BLOCK_ARGS_BYTES)
@@ -127,7 +127,7 @@ def take_room(args: Any, own: Any) -> Any:
 
 @register_jitable
 def _fetch(args: Any, own: Any, tensor: Any, at: int, raw: int) -> None:
-    """Gather a thread's rows and columns at ``at``, if need be by way of ``raw`` and widened to float32."""
+    """Gather a thread's rows and columns to ``at``, if necessary through ``raw`` to be widened to float32."""
     rows, columns, widens = own.tile_height, own.tile_width, tensor.dtype != args.tile_dtype
     move_tile(tensor, 0, own.tile_row, rows, own.tile_column, columns, raw if widens else at)
     if widens:
@@ -135,7 +135,7 @@ def _fetch(args: Any, own: Any, tensor: Any, at: int, raw: int) -> None:
 
 
 def tiles() -> Loop:
-    """The kernel that fills a thread's tiles of dy and x or, if ``scatters``, writes that of dx to where it belongs."""
+    """Return the loop that gathers a thread's tiles of dy and x or, if ``scatters``, scatters its tile of dx."""
 
     def run(arguments: int, thread: int, scatters: int, end: int) -> None:
         args, own = block_args_at(arguments), block_args_at(thread)
@@ -159,26 +159,26 @@ def tiles() -> Loop:
 
 @register_jitable
 def fetch_tile(args: Any, own: Any, row: int, rows: int, column: int, columns: int) -> None:
-    """Bring rows and columns of dy and x into a thread's tiles, and place the tile of dx."""
+    """Gather rows and columns of dy and x into a thread's tiles, and position the tile of dx."""
     own.tile_row, own.tile_height, own.tile_column, own.tile_width = row, rows, column, columns
     call_pointer(args.tiles, args, own, 0, 1)
 
 
 @register_jitable
 def return_tile(args: Any, own: Any) -> None:
-    """Write a thread's tile of dx to where it belongs."""
+    """Scatter a thread's tile of dx to the tensor."""
     call_pointer(args.tiles, args, own, 1, 1)
 
 
 @register_jitable(forceinline=True)
 def _point_row(tensor: Any, row: int, column: int) -> Any:
-    """The address of a column in a row."""
+    """Return the address of a column in a row."""
     return row_at(tensor, row) + column * tensor.itemsize
 
 
 @register_jitable
 def _point_rows(tensor: Any, row: int, count: int, column: int, places: Any, missing: int) -> None:
-    """Write the address of a column in each of a group's rows to ``places``, ``missing`` where there is no row."""
+    """Store the address of a column in each of a group's rows to ``places``; ``missing`` for rows that it lacks."""
     first, step = _point_row(tensor, row, column), tensor.row_step
     places[0] = first
     if step and count == GROUP:
@@ -190,19 +190,19 @@ def _point_rows(tensor: Any, row: int, count: int, column: int, places: Any, mis
 
 @register_jitable
 def load_statistics(args: Any, row: int, count: int, coefficients: Any) -> None:
-    """Put mean and rstd of a group's rows into their coefficients; zeros for rows that are missing."""
+    """Store mean and rstd of a group's rows into their coefficients; zeros for rows that it lacks."""
     for k in range(GROUP):
         mean, rstd = np.float32(0.0), np.float32(0.0)
         if k < count:
             mean, rstd = load_statistic(args.mean, row + k), load_statistic(args.rstd, row + k)
-        # Threads that share a row's columns all write this: never anything else in between.
+        # Threads that share a row's columns all store these values, so never another one in between.
         found = coefficients + k
         found.mean, found.rstd = mean, rstd
 
 
 @register_jitable
 def _point_part(args: Any, row: int, column: int, coefficients: Any, one: Any) -> None:
-    """Tell a kernel of a single row where its columns are read."""
+    """Set the addresses of columns of one row in a kernel's arguments."""
     one.dy[0], one.x[0] = _point_row(args.dy, row, column), _point_row(args.x, row, column)
     one.weight, one.coefficients, one.n = args.weight + 4 * column, coefficients, args.n
 
@@ -216,7 +216,7 @@ def sum_float64(args: Any, row: int, column: int, columns: int, coefficients: An
 
 @register_jitable
 def write_part(args: Any, row: int, column: int, columns: int, coefficients: Any, one: Any) -> None:
-    """dx of columns of a row."""
+    """Write dx of columns of a row."""
     _point_part(args, row, column, coefficients, one)
     one.dx = _point_row(args.dx, row, column)
     call_pointer(args.write_float64 if coefficients.needs_float64 else args.write_row, one, 0, columns, columns)
@@ -227,8 +227,8 @@ def sum_part(
     args: Any, kernel: int, row: int, count: int, first: int, last: int,
     sums: Any, rows: Any, zeros: int, dw: int, db: int,
 ) -> None:  # fmt: skip
-    """Sums of a group's rows, dw and db of its columns, from the beginning of a segment on."""
-    size = last - first if count == GROUP else SEGMENT  # there are zeros for a segment of the rows that are missing
+    """Compute sums of a group's rows, and dw and db of its columns, from the beginning of a segment on."""
+    size = last - first if count == GROUP else SEGMENT  # missing rows have zeros for a single segment
     for column in range(first, last, size):
         _point_rows(args.dy, row, count, column, rows.dy, zeros)
         _point_rows(args.x, row, count, column, rows.x, zeros)
@@ -248,7 +248,7 @@ def _set_group_coefficients(args: Any, count: int, group: Any, has_all_sums: boo
 
 @register_jitable
 def _do_group(args: Any, row: int, count: int, group: Any, rows: Any, one: Any, dw: int, db: int) -> None:
-    """A group of rows: all sums, then all of dx. Each pass prefetches the next group."""
+    """Process a group of rows: all sums, then all of dx. Each pass prefetches the next group."""
     n, zeros, sums, coefficients = args.n, address(group.zeros), group.sums, group.coefficients
     rows.sums_pitch, rows.coefficients = SUMS_BYTES * args.segments, coefficients
     sum_part(args, args.sum_rows, row, count, 0, n, sums, rows, zeros, dw, db)
@@ -270,7 +270,7 @@ def _do_group(args: Any, row: int, count: int, group: Any, rows: Any, one: Any, 
 def _do_rows(
     args: Any, first: int, stop: int, behind: int, group: Any, rows: Any, one: Any, batch: Any, dw: int, db: int
 ) -> None:
-    """Rows of a block; ``behind``: how many may be read behind the last."""
+    """Process rows of a block; ``behind`` is the number of rows after the last that may be read."""
     while first < stop:
         last = stop
         if args.short_rows:
@@ -290,14 +290,14 @@ def _do_rows(
 
 @register_jitable
 def add_sums(total: int, sums: int, size: int) -> None:
-    """Add float64 sums, so many bytes of them, to those at ``total``; both are padded to sixteen."""
+    """Add ``size`` bytes of float64 sums to those at ``total``; both are padded to sixteen sums."""
     for at in range(0, size, 128):
         store_doubles(total + at, load_doubles(total + at) + load_doubles(sums + at))
 
 
 @register_jitable
 def _look_for_overflow(args: Any, sums: int, size: int) -> None:
-    """Note sums of dw and db that are not finite."""
+    """Set ``overflowed`` if sums of dw and db are not finite."""
     for at in range(sums, sums + size, 128):
         values = load_doubles(at)
         if any_lane(values - values != 0.0):
@@ -305,9 +305,9 @@ def _look_for_overflow(args: Any, sums: int, size: int) -> None:
 
 
 def blocks() -> Loop:
-    """Blocks of rows, shared by threads.
+    """Return the loop over blocks of rows, shared by threads.
 
-    A thread that does several blocks alone adds their sums up as it goes, in two accumulators that stay in its cache.
+    A single thread adds up the sums of all its blocks as it goes, in two accumulators that stay in its cache.
     """
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
@@ -346,9 +346,9 @@ def blocks() -> Loop:
 
 @register_jitable
 def finish_columns(args: Any, gradient: Any, partials: int, first: int, last: int) -> None:
-    """Columns of dw or db: the partial sums added in order, rounded once; zeros when there are none.
+    """Finalize columns of dw or db: add the partial sums in order and round once; zeros if there are none.
 
-    The first partial sum is used up.
+    The first partial sum is overwritten.
     """
     count = args.partial_count
     if count > 1:
@@ -366,7 +366,7 @@ def finish_columns(args: Any, gradient: Any, partials: int, first: int, last: in
 
 @register_jitable
 def finish_both(args: Any, first: int, last: int) -> None:
-    """Columns of dw and db, as far as they are wanted."""
+    """Finalize columns of dw and db, if wanted."""
     if args.dw.address:
         finish_columns(args, args.dw, args.partials, first, last)
     if args.db.address:
@@ -374,7 +374,7 @@ def finish_both(args: Any, first: int, last: int) -> None:
 
 
 def finish() -> Loop:
-    """dw and db of the partial sums, shared by threads; chunks are columns."""
+    """Return the loop that finalizes dw and db, shared by threads; chunks are columns."""
 
     def part(arguments: int, first: int, last: int) -> None:
         finish_both(block_args_at(arguments), first, last)
@@ -384,7 +384,7 @@ def finish() -> Loop:
 
 @register_jitable
 def _sum(args: Any, own: Any, first: int, last: int, begin: int, end: int, rows: Any, zeros: int) -> None:
-    """Sums of a tile's rows and segments."""
+    """Compute the sums of a tile's rows and segments."""
     rows.sums_pitch = SUMS_BYTES * args.segments
     for row in range(first, last, GROUP):
         count, index = min(GROUP, last - row), row - args.batch
@@ -398,7 +398,7 @@ def _sum(args: Any, own: Any, first: int, last: int, begin: int, end: int, rows:
 
 @register_jitable
 def _decide(args: Any, own: Any, first: int, last: int, rows: Any) -> None:
-    """Coefficients of rows, and float64 sums of those that need them."""
+    """Compute the coefficients of rows, and float64 sums of rows that need them."""
     for row in range(first, last):
         index = row - args.batch
         coefficients = args.coefficients + index
@@ -413,7 +413,7 @@ def _decide(args: Any, own: Any, first: int, last: int, rows: Any) -> None:
 
 @register_jitable
 def _do_part(args: Any, own: Any, phase: int, begin: int, end: int, rows: Any, zeros: int) -> None:
-    """A phase of a batch, except for decisions, over some of its segments."""
+    """Process some segments of a batch in a phase other than DECISIONS."""
     stop = min(args.m, args.batch + args.batch_rows)
     for segment in range(begin, end, args.tile_segments):
         after = min(end, segment + args.tile_segments)
@@ -435,7 +435,7 @@ def _do_part(args: Any, own: Any, phase: int, begin: int, end: int, rows: Any, z
 
 
 def batches() -> Loop:
-    """A phase of a batch, shared by threads; chunks are parts of the segments."""
+    """Return the loop over a phase of a batch, shared by threads; chunks are parts of the segments."""
 
     def run(arguments: int, counter: int, step: int, end: int) -> None:
         args, zeros = block_args_at(arguments), address(stack_alloc(ZEROS_BYTES))
@@ -446,7 +446,7 @@ def batches() -> Loop:
             first_phase, after = SUMS, WRITES + 1 if args.write_row else SUMS + 1
         own = take_room(args, block_args_at(stack_alloc(BLOCK_ARGS_BYTES)))
         clear(zeros, ZEROS_BYTES)
-        # Prefetch the segment after this one: the last of a part guesses that it goes on.
+        # Prefetch the next segment; after the last one of a part this is a guess that another part follows.
         rows.dy_ahead, rows.x_ahead = SEGMENT * own.dy.itemsize, SEGMENT * own.x.itemsize
         more = True
         while more:

@@ -1,8 +1,8 @@
-"""A norm's gradients over batches of short rows: all passes in one kernel, with the bits of ``arithmetic``.
+"""A norm's gradients over batches of short rows: all passes in one kernel, bit for bit as ``arithmetic``.
 
-A batch is so many rows that they stay in the L1 cache between their sums and dx. One bound for all of them says that
-float32 is accurate enough; nothing is written before it, and a batch for which it may not be is left to ``blocks``,
-which decides for each row.
+A batch is small enough to stay in the L1 cache between its sums and dx. One bound decides for all of its rows whether
+float32 is accurate enough, before anything is written. A batch for which it may not be is left to ``blocks``, which
+decides for each row.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from aclnn.kernels.cpu.threads import Loop
 from aclnn.kernels.layer_norm_limits import LEAST_C1, LEAST_C2, MOST_C
 
 LONGEST, LONGEST_BYTES = SEGMENT, 1024
-"""Columns of the longest row that is taken in batches, and bytes of the longest one of whole vectors."""
+"""Columns of the longest row that is processed in batches, and bytes of the longest one that is whole vectors."""
 HALF = 8
-"""Rows whose sums are reduced together: one vector has their Σg and Σg·x̂. A batch is some of these."""
+"""Rows whose sums are reduced together, as one vector holds their Σg and Σg·x̂. A batch is a multiple of these."""
 ROWS = 32
-"""Rows of a batch, at most."""
+"""Maximum number of rows of a batch."""
 AHEAD = 3 << 12
-"""Bytes ahead that dy and x are prefetched, for the sums and again for dx."""
+"""Prefetch distance of dy and x in bytes, for the sums and again for dx."""
 ELEMENTS = 1024
-"""Elements of dy in a batch of more than eight rows, at most. Eight rows of 256 columns take 8 KiB, and still stay in
-an L1 cache of 32 KiB with x and dx."""
+"""Maximum number of elements of dy in a batch of more than eight rows. Eight rows of 256 columns take 8 KiB, and with
+x and dx still fit into an L1 cache of 32 KiB."""
 BOUND = 2.0**50
-"""Bound of the sum of x̂² of a batch in each lane: far within the limit."""
+"""Bound of a batch's sum of x̂² in each lane, far below the square of ``MOST_XHAT``."""
 
-# What a thread keeps on its stack, in bytes: float32 coefficients and sums of each row; lanes of the sums of eight
-# rows, and of the eight before; float32 terms of dw and db.
+# Offsets in bytes of a thread's data on its stack: float32 coefficients and sums of each row; the sums of eight rows
+# before their horizontal reduction, and those of the eight rows before; float32 terms of dw and db.
 MEANS, RSTDS, MINUS_C1S, MINUS_C2S, SUMS_G, SUMS_GX, LANES_AT = range(0, 7 * 4 * ROWS, 4 * ROWS)
 LANES_BYTES = 2 * 64 * HALF
 DW_TERMS = LANES_AT + 2 * LANES_BYTES
@@ -60,17 +60,17 @@ ROOM = DB_TERMS + HALF * LONGEST
 
 
 def rows_of_a_batch(columns: int) -> int:
-    """Rows of a batch, given their columns."""
+    """Return the number of rows of a batch for a number of columns."""
     padded = -(-columns // LANES) * LANES
     return max(HALF, min(ROWS, ELEMENTS // padded // HALF * HALF))
 
 
 @intrinsic(types.void, types.int64, types.int64, types.int64)
 def _store_totals(builder: ir.IRBuilder, sums_g: ir.Value, sums_gx: ir.Value, address: ir.Value) -> None:
-    """Write the sums of the lanes, as ``vector.total``, of the sixteen vectors at an address: eight Σg, eight Σg·x̂."""
+    """Store the horizontal sums, as ``vector.total``, of sixteen vectors at an address: eight Σg and eight Σg·x̂."""
     left, eight = [], ir.VectorType(ir.FloatType(), HALF)
     for i in range(0, 64 * LANES, 128):
-        # Halves of vectors come from memory side by side as fast as whole vectors, which would have to be shuffled.
+        # Loading halves and joining them is as fast as loading whole vectors, and saves a shuffle.
         low, high = (
             [
                 builder.load(pointer(builder, moved(builder, address, ir.IntType(64)(i + at + half)), eight), align=32)
@@ -87,14 +87,14 @@ def _store_totals(builder: ir.IRBuilder, sums_g: ir.Value, sums_gx: ir.Value, ad
 
 @intrinsic(FLOATS, FLOATS, types.float64)
 def _minus_product(builder: ir.IRBuilder, value: ir.Value, factor: ir.Value) -> ir.Value:
-    """-value·factor, sixteen float32 and a float64: the product in float64, rounded to float32."""
+    """Return -value·factor for sixteen float32 and a float64: multiplied in float64, rounded to float32."""
     product = builder.fmul(builder.fpext(value, DOUBLES.llvm), broadcast(builder, factor))
     return builder.fptrunc(builder.fneg(product), FLOATS.llvm)
 
 
 @register_jitable
 def _store_sums(at: int, sums: Any) -> None:
-    """Write the sums of four rows, still in lanes, where ``_store_totals`` takes them from."""
+    """Store the sums of four rows, not yet reduced horizontally, where ``_store_totals`` loads them."""
     sums_0, sums_1, sums_2, sums_3 = sums
     for which in range(2):
         there = at + 64 * HALF * which
@@ -106,13 +106,13 @@ def _store_sums(at: int, sums: Any) -> None:
 
 @register_jitable
 def _in_line(tensor: Any) -> Any:
-    """Return true if each row's mean or rstd is a float32 right behind the one before."""
+    """Return true if the rows' means or rstds are contiguous float32."""
     return tensor.row_step == 4 and tensor.dtype == FLOAT
 
 
 @register_jitable
 def _gather_statistics(block: Any, row: int, rows: int, room: int) -> None:
-    """Put mean and rstd of each row into the room, if they are not in line."""
+    """Copy mean and rstd of each row to the stack, unless both are contiguous."""
     if not (_in_line(block.mean) and _in_line(block.rstd)):
         for k in range(rows):
             float32_at(room + MEANS)[k] = load_statistic(block.mean, row + k)
@@ -121,7 +121,7 @@ def _gather_statistics(block: Any, row: int, rows: int, room: int) -> None:
 
 @register_jitable
 def _statistics_at(block: Any, row: int, room: int) -> Any:
-    """Addresses of mean and rstd of a batch's rows."""
+    """Return the addresses of mean and rstd of a batch's rows."""
     if _in_line(block.mean) and _in_line(block.rstd):
         return block.mean.address + 4 * row, block.rstd.address + 4 * row
     return room + MEANS, room + RSTDS
@@ -129,13 +129,13 @@ def _statistics_at(block: Any, row: int, room: int) -> Any:
 
 @register_jitable
 def _statistics(means: int, rstds: int, k: int) -> Any:
-    """Mean and rstd of row k, in every lane."""
+    """Return mean and rstd of row k, broadcast to all lanes."""
     return splat(float32_at(means)[k]), splat(float32_at(rstds)[k])
 
 
 @register_jitable
 def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
-    """Add the terms of so many groups to the float64 sums of n columns, in order."""
+    """Add the terms of each group to the float64 sums of n columns, in order."""
     padded = (n + LANES - 1) & -LANES
     for j in range(0, padded, LANES):
         total = load_doubles(sums_at + 8 * j)
@@ -148,14 +148,14 @@ def _add_terms(groups: int, n: int, terms_at: int, sums_at: int) -> None:
 
 @register_jitable
 def _constants(means: int, rstds: int, room: int, k: int) -> Any:
-    """All coefficients of row k, in every lane."""
+    """Return all coefficients of row k, broadcast to all lanes."""
     mean, rstd = _statistics(means, rstds, k)
     return mean, rstd, splat(float32_at(room + MINUS_C1S)[k]), splat(float32_at(room + MINUS_C2S)[k])
 
 
 @register_jitable(forceinline=True)
 def _prefetch_ahead(dy_at: int, x_at: int) -> None:
-    """Prefetch what comes later."""
+    """Prefetch dy and x ``AHEAD`` bytes on."""
     prefetch(dy_at + AHEAD)
     prefetch(x_at + AHEAD)
 
@@ -176,14 +176,14 @@ def _sums(element: Format, spec: NormSpec) -> Any:
 
     @register_jitable
     def sum_batch(block: Any, row: int, rows: int, room: int) -> Any:
-        """Make the sums of each row and the terms of dw and db; return true if float32 holds them and x̂ is small."""
+        """Compute each row's sums and the terms of dw and db; return true if no term overflowed and x̂ is in range."""
         vectors, w_at = (block.n + LANES - 1) // LANES, block.weight
         dy_step, x_step = block.dy.row_step, block.x.row_step
         dy_at, x_at, terms_at = block.dy.address + row * dy_step, block.x.address + row * x_step, room
         means, rstds = _statistics_at(block, row, room)
         zero = splat(np.float32(0.0))
         none = zero, zero
-        nothing = -zero, -zero  # adding to it takes no instruction, and float64 sums do not tell
+        nothing = -zero, -zero  # adding to -0.0 takes no instruction, and makes no difference to float64 sums
         square, overflow = zero, zero
         for half in range(0, rows + HALF, HALF):
             lanes, before = room + LANES_AT, room + LANES_AT + LANES_BYTES
@@ -211,7 +211,7 @@ def _sums(element: Format, spec: NormSpec) -> Any:
                     at, x_here = optimization_barrier(at + vector_bytes), optimization_barrier(x_here + vector_bytes)
                 _store_sums(lanes + 64 * (k - half), (sums_0, sums_1, sums_2, sums_3))
                 dy_at, x_at = dy_at + GROUP * dy_step, x_at + GROUP * x_step
-            if half > 0:  # of those before: what has just been written is not yet in the cache
+            if half > 0:  # of the eight rows before: stores of these have not yet reached the cache
                 done = room + 4 * (half - HALF)
                 _store_totals(done + SUMS_G, done + SUMS_GX, before)
         return not any_lane(~((square < BOUND) & (overflow == 0.0)))
@@ -224,7 +224,7 @@ def _limits(element: Format) -> Any:
 
     @register_jitable
     def all_zero(block: Any, row: int) -> Any:
-        """Return true if dy is zero in all of a row."""
+        """Return true if all of a row's dy are zero."""
         dy_at, n = block.dy.address + row * block.dy.row_step, block.n
         total = splat(np.float32(0.0))
         for j in range(0, n, LANES):
@@ -233,7 +233,7 @@ def _limits(element: Format) -> Any:
 
     @register_jitable
     def set_coefficients(block: Any, row: int, rows: int, room: int) -> Any:
-        """Put c1 and c2 of each row into the room; return true if float32 is accurate enough for all of them."""
+        """Store -c1 and -c2 of each row on the stack; return true if float32 is accurate enough for all rows."""
         inv_n = block.inv_n
         for first in range(0, rows, LANES):
             at = room + 4 * first
@@ -260,7 +260,7 @@ def _writes(element: Format, policy: str, centred: bool) -> Any:
 
     @register_jitable
     def write_end(dx_at: int, end: Any, written: int, rest: int) -> None:
-        """Up to sixteen last columns of a row, of which some have been written: these not again past the cache."""
+        """Store the last sixteen columns of a row; those already written are not stored again if non-temporal."""
         if streamed or written + rest < LANES:
             room = address(stack_alloc(64))
             store_sixteen(room, end)
@@ -270,7 +270,7 @@ def _writes(element: Format, policy: str, centred: bool) -> Any:
 
     @register_jitable
     def write_batch(block: Any, row: int, rows: int, room: int) -> None:
-        """dx of all rows, one after the other: in this order memory takes it fastest."""
+        """Write dx of all rows, one after the other, which is the fastest order for memory."""
         n, (means, rstds) = block.n, _statistics_at(block, row, room)
         rest, last = n % LANES, max(0, n - LANES)
         dy_step, x_step, dx_step = block.dy.row_step, block.x.row_step, block.dx.row_step
@@ -285,7 +285,7 @@ def _writes(element: Format, policy: str, centred: bool) -> Any:
             )
             constants = _constants(means, rstds, room, k)
             end = constants[0]
-            if rest:  # before anything is written, perhaps over dy or x
+            if rest:  # before dx is stored, which may replace dy or x
                 end = sixteen(dy_at + last * itemsize, x_at + last * itemsize, w_here + 4 * last, constants)
             for _ in range(n // line):
                 _prefetch_ahead(at, x_here)
@@ -303,10 +303,10 @@ def _writes(element: Format, policy: str, centred: bool) -> Any:
 
 
 def short_rows(element: Format, spec: NormSpec, policy: str) -> Loop:
-    """The kernel that takes batches of ``rows`` evenly spaced contiguous rows, up to ``stop``.
+    """Return the loop over batches of ``rows`` evenly spaced contiguous rows, up to ``stop``.
 
-    It ends before what is no whole batch, or one out of the ordinary. What remains of a row behind whole vectors is
-    read as a whole one: what follows it has weight 0, and its terms of dw and db are beyond the last column.
+    It ends before an incomplete batch, or one for which float32 may not be accurate enough. The remainder of a row is
+    read as a whole vector: elements after the row have weight 0, and their terms of dw and db are in the padding.
     """
     _, wants_dw, wants_db, centred = spec
     sum_batch, set_coefficients = _sums(element, spec), _limits(element)
@@ -316,9 +316,10 @@ def short_rows(element: Format, spec: NormSpec, policy: str) -> Loop:
         args = row_batch_args_at(arguments)
         block, room, groups = args.block, address(stack_alloc(ROOM)), rows // GROUP
         n = block.n
-        stop = min(stop, stop + args.behind - (((n + LANES - 1) & -LANES) - 1) // n)  # with what a row is read with
+        # The last row's whole vectors may extend over rows behind it, which must be readable.
+        stop = min(stop, stop + args.behind - (((n + LANES - 1) & -LANES) - 1) // n)
         for at in range(room + SUMS_G, room + LANES_AT, 64):
-            store_float32(at, splat(np.float32(1.0)))  # the sums of eight rows leave half a vector
+            store_float32(at, splat(np.float32(1.0)))  # sums of eight rows leave half of a vector unset
         row = args.first
         while row + rows <= stop:
             _gather_statistics(block, row, rows, room)

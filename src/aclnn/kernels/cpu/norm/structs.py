@@ -1,4 +1,4 @@
-"""Arguments of the norms' compiled code: structs, and tensors of any layout as rows and columns."""
+"""Arguments of the norms' compiled code, and tensors of any layout as rows and columns."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ SEGMENT = 512
 GROUP = 4
 """Rows summed in float32 before they go to the float64 accumulators."""
 ELEMENTS_PER_US = 2500
-"""Elements that a thread does in a microsecond, about: good for judging whether a call is worth waking threads for."""
+"""Elements that a thread processes in a microsecond, approximately; decides whether waking threads is worth it."""
 FLOAT, FLOAT16 = int(DataType.FLOAT), int(DataType.FLOAT16)
-"""ACL's numbers of these data types; any other is bfloat16."""
+"""ACL's numbers of these data types; kernels take any other to be bfloat16."""
 
 
 class NormSpec(NamedTuple):
-    """Gradients that a kernel computes, and the norm they belong to."""
+    """The gradients that a kernel computes, and the norm that they belong to."""
 
     dx: bool
     dw: bool
@@ -72,7 +72,7 @@ class TensorDesc(ctypes.Structure):
     dtype: Int64
     itemsize: Int64
     row_step: Int64
-    """Bytes from a row to the next; 0 where rows are not evenly spaced."""
+    """Bytes from one row to the next; 0 if rows are not evenly spaced."""
     contiguous: Int64
     """1 if the elements of a row are contiguous."""
     mover: Int64
@@ -103,29 +103,29 @@ class RowCoefficients(ctypes.Structure):
     minus_c1: Float32
     minus_c2: Float32
     needs_float64: Int64
-    """1 if float32 is not accurate enough for its dx, which is then made of the float64 sums."""
+    """1 if float32 is not accurate enough for the row's dx, which is then computed from the float64 sums."""
     sum_g: Float64
     sum_g_xhat: Float64
 
 
 @declared
 class RowArgs(ctypes.Structure):
-    """Arguments of the kernels of ``arithmetic``: columns of four rows, or of a single row in the first places."""
+    """Arguments of the kernels of ``arithmetic``: columns of four rows, or of one row, the first of the four."""
 
     dy: Annotated[Any, ctypes.c_int64 * GROUP]
-    """The address of the first of the columns in each row, as ``x``."""
+    """The address of the first column in each row, like ``x``."""
     x: Annotated[Any, ctypes.c_int64 * GROUP]
     dx: Int64
     dy_ahead: Int64
-    """Distance in bytes to prefetch ahead, as ``x_ahead``."""
+    """Prefetch distance in bytes, like ``x_ahead``."""
     x_ahead: Int64
     weight: Int64
     coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
     sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
     sums_pitch: Int64
-    """Bytes to the next row's."""
+    """Bytes from one row's sums to the next row's."""
     dw: Int64
-    """Address of float64 sums, as ``db``."""
+    """Address of float64 sums, like ``db``."""
     db: Int64
     n: Int64
     """Columns of the whole row."""
@@ -136,7 +136,7 @@ class BlockArgs(ctypes.Structure):
     """Arguments of the kernels of ``blocks`` and ``short_rows``."""
 
     inputs: Annotated[Any, ctypes.c_int64 * 5]
-    """Addresses of dy, x, mean, rstd and weight as the call gives them; these come first."""
+    """Addresses of dy, x, mean, rstd and weight; ``NormPlan.run`` writes them, the outputs and ``workspace``."""
     outputs: Annotated[Any, ctypes.c_int64 * 3]
     """Addresses of dx, dw and db."""
     workspace: Int64
@@ -147,7 +147,7 @@ class BlockArgs(ctypes.Structure):
     block_rows: Int64
     batch_rows: Int64
     partials_at: Int64
-    """Bytes from the workspace to the partial sums of dw and db, as the two that follow."""
+    """Offset in bytes of the partial sums of dw and db in the workspace, like the two offsets that follow."""
     sums_at: Int64
     coefficients_at: Int64
     copies_weight: Int64
@@ -157,44 +157,44 @@ class BlockArgs(ctypes.Structure):
     partials: Int64
     partial_bytes: Int64
     db_offset: Int64
-    """Bytes from a block's sums of dw to those of db."""
+    """Offset in bytes of a block's sums of db from those of dw."""
     partial_count: Int64
-    """Number of partial sums that the blocks leave."""
+    """Number of partial sums to add up in the end."""
     sums: Annotated[Any, ctypes.c_int64, To(RowSums)]
-    """Sums of all rows of a batch, as ``coefficients``."""
+    """Sums of all rows of a batch, like ``coefficients``."""
     coefficients: Annotated[Any, ctypes.c_int64, To(RowCoefficients)]
     phase: Int64
     batch: Int64
     """The first row of the batch."""
     overflowed: Int64
-    """Set where a block's sums are not finite."""
+    """1 if sums of a block are not finite."""
     sum_rows: Int64
-    """Addresses of kernels of ``arithmetic``, 0 where they are not needed."""
+    """Addresses of the kernels of ``arithmetic``, this and the following; 0 if not needed."""
     sum_rows_checked: Int64
-    """The kernel that makes all sums, if ``sum_rows`` leaves some out."""
+    """The kernel that computes all sums, if ``sum_rows`` omits some."""
     write_row: Int64
     sum_float64: Int64
     write_float64: Int64
     short_rows: Int64
     row_batch: Int64
-    """Rows that ``short_rows`` takes at a time."""
+    """Number of rows that ``short_rows`` processes at a time."""
     packed: Int64
     """1 if dy, x and dx go through tiles of contiguous rows."""
     tile_rows: Int64
-    """Rows of a tile, as ``tile_segments``; where there are none, more than there are."""
+    """Rows of a tile, like ``tile_segments``; without tiles, at least all of them."""
     tile_segments: Int64
     tile_dtype: Int64
     tile_itemsize: Int64
     tiles: Int64
-    """Address of the kernel that fills and empties tiles."""
+    """Address of the kernel that gathers and scatters tiles."""
     tile_row: Int64
-    """The first row in a thread's tile, as ``tile_column``."""
+    """The first row in a thread's tile, like ``tile_column``."""
     tile_height: Int64
-    """Rows in a thread's tile, as ``tile_width`` columns."""
+    """Number of rows in a thread's tile; ``tile_width`` is that of columns."""
     tile_column: Int64
     tile_width: Int64
     room: Int64
-    """Address of memory for each thread's tiles."""
+    """Address of memory for the threads' tiles, ``room_bytes`` for each thread."""
     room_bytes: Int64
     rooms_taken: Shared
     dy: Annotated[Any, TensorDesc]
@@ -213,12 +213,12 @@ class RowBatchArgs(ctypes.Structure):
 
     block: Annotated[Any, ctypes.c_int64, To(BlockArgs)]
     first: Int64
-    """The first row; in the end the first that is not done."""
+    """The first row; on return, the first row that is not done."""
     dw: Int64
-    """Address of float64 sums, as ``db``."""
+    """Address of float64 sums, like ``db``."""
     db: Int64
     behind: Int64
-    """Rows that may be read behind the last."""
+    """Number of rows after the last that may be read."""
 
 
 row_args_at, block_args_at = pointer_to(RowArgs), pointer_to(BlockArgs)
@@ -242,16 +242,16 @@ class View:
             for part in (slice(split), slice(split, None))
         )
         self.contiguous = len(self.columns) == 1 and self.columns[0][1] == size
-        """Elements of a row are contiguous."""
+        """True if the elements of a row are contiguous."""
         self._dimensions = (Dimension * (len(self.rows) + len(self.columns)))(
             *itertools.starmap(Dimension, (*self.rows, *self.columns))
         )
 
     def describe(self, moved: bool = False) -> TensorDesc:
-        """Describe the view to compiled code, but for the address; the description is valid as long as the view.
+        """Return the view's description for compiled code, without the address; valid as long as the view lives.
 
         Args:
-            moved: whether ``move_tile`` will be called.
+            moved: True if ``move_tile`` will be called.
         """
         at = ctypes.addressof(self._dimensions)
         return TensorDesc(
@@ -269,7 +269,7 @@ class View:
 
 @register_jitable
 def offset(dims: Any, count: int, index: int) -> int:
-    """Byte offset of the element with this logical index."""
+    """Return the offset in bytes of the element with this logical index."""
     if count == 1:
         return int(index * dims.stride)
     found: int = 0
@@ -283,14 +283,14 @@ def offset(dims: Any, count: int, index: int) -> int:
 
 @register_jitable(forceinline=True)
 def row_at(tensor: Any, row: int) -> Any:
-    """The address of a row's first element."""
+    """Return the address of a row's first element."""
     step = tensor.row_step
     return tensor.address + (row * step if step else offset(tensor.rows, tensor.row_dims, row))
 
 
 @register_jitable(forceinline=True)
 def column_at(tensor: Any, column: int) -> Any:
-    """The address of a column of the first row."""
+    """Return the address of a column in the first row."""
     return tensor.address + offset(tensor.columns, tensor.column_dims, column)
 
 
@@ -305,7 +305,7 @@ def copy_one(size: int, source: int, target: int) -> None:
 
 @register_jitable
 def load_some(dtype: int, address: int, count: int) -> Any:
-    """The first ``count`` of sixteen elements, widened to float32, the other lanes zero."""
+    """Load the first ``count`` of sixteen elements, widened to float32; the other lanes are zero."""
     whole = count == LANES
     if dtype == FLOAT:
         return load_float32(address) if whole else memory.load_float32_part(address, count)
@@ -316,7 +316,7 @@ def load_some(dtype: int, address: int, count: int) -> Any:
 
 @register_jitable
 def store_some(dtype: int, address: int, value: Any, count: int) -> None:
-    """Round and write the first ``count`` of sixteen elements."""
+    """Round and store the first ``count`` of sixteen elements."""
     if dtype == FLOAT and count == LANES:
         store_float32(address, value)
     elif dtype == FLOAT:
@@ -329,14 +329,14 @@ def store_some(dtype: int, address: int, value: Any, count: int) -> None:
 
 @register_jitable(forceinline=True)
 def load_statistic(tensor: Any, row: int) -> Any:
-    """A row's mean or rstd, widened."""
+    """Load a row's mean or rstd, widened to float32."""
     address = row_at(tensor, row)
     return float32_at(address)[0] if tensor.dtype == FLOAT else lane(load_some(tensor.dtype, address, 1), 0)
 
 
 @register_jitable
 def load_columns(tensor: Any, n: int, target: int) -> None:
-    """Widen the n elements of a vector of any layout into whole vectors of float32 at ``target``, zeros behind them."""
+    """Widen n elements of any layout to float32 at ``target``, padded with zeros to a whole vector."""
     size, gathered = tensor.itemsize, address(stack_alloc(64))
     for j in range(0, n, LANES):
         count, source = min(LANES, n - j), gathered
@@ -350,7 +350,7 @@ def load_columns(tensor: Any, n: int, target: int) -> None:
 
 @register_jitable
 def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
-    """Round and write the first ``count`` of sixteen elements of a vector of any layout, from a column on."""
+    """Round and store the first ``count`` of sixteen elements from a column on, in any layout."""
     size, rounded = tensor.itemsize, address(stack_alloc(64))
     if tensor.contiguous:
         store_some(tensor.dtype, tensor.address + size * column, value, count)
@@ -362,7 +362,7 @@ def store_columns(tensor: Any, column: int, value: Any, count: int) -> None:
 
 @register_jitable
 def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, columns: int, tile: int) -> None:
-    """Gather rows and columns of a tensor of any layout at ``tile``, row by row without gaps, or scatter them."""
+    """Gather rows and columns of a tensor of any layout into a dense, row-major tile, or scatter them from there."""
     size, last_row, last_column = tensor.itemsize, row + rows, column + columns
     pitch = columns * size
     while row < last_row:
@@ -370,13 +370,13 @@ def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, colu
         if tensor.row_dims > 1:
             height = min(height, tensor.rows.extent - row % tensor.rows.extent)
         if tensor.column_dims > 1:
-            height = 1  # what is behind a gathered row may be overwritten
+            height = 1  # gathering may overwrite memory after a row of the tile
         while j < last_column:
             if tensor.column_dims > 1:
                 width = min(last_column - j, tensor.columns.extent - j % tensor.columns.extent)
             place = bytes_at(row_at(tensor, row) + column_at(tensor, j) - tensor.address)
             packed = bytes_at(tile + (j - column) * size)
-            # Of a single row the distance to the next would only make the mover transpose it.
+            # For a single row a row stride would only make the mover transpose it.
             step, across = tensor.rows.stride if height > 1 else 0, tensor.columns.stride
             strided.move_tile(tensor.mover, scatters, packed, pitch, size, place, step, across, height, width, 0)
             j += width
@@ -385,7 +385,7 @@ def move_tile(tensor: Any, scatters: int, row: int, rows: int, column: int, colu
 
 @register_jitable
 def widen_all(dtype: int, source: int, count: int, target: int) -> None:
-    """Widen contiguous elements to float32, in whole vectors."""
+    """Widen contiguous elements to float32; whole vectors are written."""
     size = 4 if dtype == FLOAT else 2
     for i in range(0, count, LANES):
         store_float32(target + 4 * i, load_some(dtype, source + size * i, min(LANES, count - i)))
@@ -393,7 +393,7 @@ def widen_all(dtype: int, source: int, count: int, target: int) -> None:
 
 @register_jitable
 def narrow_all(dtype: int, source: int, count: int, target: int) -> None:
-    """Round contiguous float32, which may be read in whole vectors."""
+    """Round contiguous float32 to a data type; whole vectors are read."""
     size = 4 if dtype == FLOAT else 2
     for i in range(0, count, LANES):
         store_some(dtype, target + size * i, load_float32(source + 4 * i), min(LANES, count - i))
