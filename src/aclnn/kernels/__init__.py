@@ -26,7 +26,7 @@ class Plan(Protocol):
     workspace_bytes: int
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], workspace: int) -> Sequence[tuple[int, ...]] | None:
-        """Compute. Addresses are those of each view's first element, 0 for an absent tensor.
+        """Compute the outputs; return their shapes if these depend on data.
 
         Returns the outputs' shapes if they depend on the inputs' values.
         An output may alias an input (same address and layout); if they overlap otherwise, the result is as if all
@@ -130,7 +130,7 @@ def reduction(
     dims: tuple[int, ...],
     numbers: tuple[float, ...] = (),
 ) -> Plan:
-    """Plan ``outputs = formula(*inputs, *numbers)`` over rows, whose elements lie along ``dims``.
+    """Plan ``outputs = formula(*inputs, *numbers)`` over rows, whose elements extend along ``dims``.
 
     Args:
         formula: function of ``aclnn.formula``, including its row functions; computed in float64 and rounded once.
@@ -179,7 +179,7 @@ def matrices(
     groups: Layout | None = None,
     clears: bool = False,
 ) -> Plan:
-    """Plan for columns of matrices, all with the same number of rows.
+    """Plan for columns of matrices that all have the same number of rows.
 
     Args:
         make: makes a plan for layouts of inputs and outputs.

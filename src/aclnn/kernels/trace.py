@@ -74,7 +74,7 @@ class _Value:
         return self.then(template, *operands)
 
     def row_mean(self) -> _Value:
-        """Divide the sum of a row's elements by their number."""
+        """Record the sum of a row's elements and its quotient by their number."""
         total = self.then(REDUCTIONS["row_sum"], self)
         return total.then(_OPERATORS["truediv"], total, _Value(COLUMNS, self.steps, self.functions))
 
@@ -82,7 +82,7 @@ class _Value:
         raise TypeError("expected where(condition, chosen, otherwise), got a branch on an element")
 
     def __float__(self) -> float:
-        raise TypeError("expected the words of aclnn.formula, got a function of Python's floats")
+        raise TypeError("expected functions of aclnn.formula, got one that takes a float, such as math.exp")
 
 
 def _name(operand: Any) -> str:
@@ -135,7 +135,7 @@ class Program:
         return {self.results[result]}.union(*(step.operands for step in self.needed(result)))
 
     def only(self, values: Sequence[str]) -> Program:
-        """Return the program of the same arguments that computes these values."""
+        """Return the program that computes these variables from the same arguments."""
         texts = {step.template.format(*step.operands): step for step in steps_for(values, self.steps)}
         return Program(self.name, self.arity, texts, tuple(values), {})
 
