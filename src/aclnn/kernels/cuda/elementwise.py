@@ -36,8 +36,8 @@ from aclnn.kernels.trace import trace
 
 WARPS = 4
 TILE, TILE_OF_RESULTS, TILE_OF_QUICK = 1024, 512, 2048
-"""Elements of a program with one result, with several, and where 16-bit results take a look-up or little arithmetic.
-Others need more registers (docs/pytorch.md has what was measured)."""
+"""Elements of a program with one result, with several results, and with 16-bit results that take a look-up or little
+arithmetic. The former need more registers (docs/pytorch.md has measurements)."""
 REGISTERS, REGISTERS_OF_PRODUCTS = 72, 64
 """Limits per thread: rare code, computed in float64, should spill registers rather than reduce the number of programs
 on a multiprocessor."""
@@ -420,7 +420,7 @@ class Elementwise:
 
 @triton.jit
 def scatter(source, out, pairs, count, BLOCK: tl.constexpr):
-    """out[pairs[k, 1]] = source[pairs[k, 0]]."""
+    """Copy ``out[pairs[k, 1]] = source[pairs[k, 0]]``."""
     k = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     valid = k < count
     value = tl.load(source + tl.load(pairs + 2 * k, mask=valid, other=0), mask=valid)

@@ -167,7 +167,7 @@ def _polynomial(text: str, in_two: bool = False) -> str:
 
 
 def _table(*entries: float) -> str:
-    """Return the source of an entry of a table by its number x (see ``aclnn.kernels.cpu.simd.tables.table``)."""
+    """Return the source that looks up entry x of a table (see ``aclnn.kernels.cpu.simd.tables.table``)."""
     return f"lookup({entries}, x)"
 
 
@@ -238,7 +238,7 @@ def segments(
     x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr, SUMMED: tl.constexpr,
     BOUND: tl.constexpr = 0.0, SLOPE: tl.constexpr = 0.0, REST: tl.constexpr = 0.0,
 ):  # fmt: skip
-    """See ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and p, of which there are COUNT."""
+    """Evaluate ``aclnn.kernels.fitted.Segments``; the rows are centre, c0 and COUNT coefficients p."""
     a, negative = tl.abs(x), bits(x) < 0
     if SYMMETRY == "linear":
         a = tl.where(negative, tl.where(a > BOUND, BOUND, a), 0.0)
@@ -261,7 +261,7 @@ def segments(
 
 @triton.jit
 def signed_segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, REST: tl.constexpr, TIMES_X: tl.constexpr):
-    """See ``aclnn.kernels.fitted.Segments`` of a function without symmetry."""
+    """Evaluate ``aclnn.kernels.fitted.Segments`` of a function without symmetry."""
     r, p, lost, c0 = _terms(x, rows, PER_UNIT, COUNT, _ROUND_SIGNED)
     g = tl.fma(r, p, c0)
     less = c0 - g
@@ -271,7 +271,7 @@ def signed_segments(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, REST: 
 
 @triton.jit
 def segments_in_two(x, rows, PER_UNIT: tl.constexpr, COUNT: tl.constexpr, SYMMETRY: tl.constexpr):
-    """Evaluate a function by segments, as the sum of two float32."""
+    """Evaluate ``aclnn.kernels.fitted.Segments`` as the sum of two float32."""
     r, p, lost, c0 = _terms(tl.abs(x), rows, PER_UNIT, COUNT)
     g = tl.fma(r, p, c0)
     rest = tl.fma(r, lost, tl.fma(r, p, c0 - g))

@@ -198,7 +198,7 @@ def held_rows(
         max_weight = tl.full((), 1.0, tl.float32)
         if weight.address is not None:
             weight_columns = column_offset(weight, column, axes)
-            # The longest rows leave no registers for it.
+            # The longest rows leave no registers for the weight.
             w = load(weight, weight_columns, valid)
             max_weight = tl.max(tl.abs(w))
     if DW:
