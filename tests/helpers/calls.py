@@ -1,4 +1,4 @@
-"""Running an operator on views in poisoned memory, and judging everything that it wrote and did not write."""
+"""Run an operator on views in poisoned memory, and check everything that it wrote and did not write."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Array = np.ndarray[Any, Any]
 
 
 def compiles_long(operator: Operator) -> bool:
-    """Kernels of formulas over rows take seconds to compile, one for each data type and choice of operands."""
+    """Return true if an operator's kernels take seconds to compile, as formulas over rows do for each data type."""
     return any(isinstance(work, Reduction) for work in works_of(operator))
 
 
 def wanted(case: Case, arguments: Arguments) -> dict[str, T]:
-    """The outputs that the call computes, and the inputs that it updates."""
+    """Return the outputs that a call computes, and the inputs that it updates."""
     mask = chain(arguments.get("outputMask") or (), repeat(True))
     written = [p.name for p, flag in zip(case.operator.outputs, mask, strict=False) if flag]
     written += [p.name for p in case.operator.inputs if p.updated]
@@ -38,7 +38,7 @@ _POSITIVE = ("rstd", "runningVar", "saveInvstd")
 
 
 def numbers(case: Case, name: str, value: T, rng: np.random.Generator) -> Array:
-    """Ordinary values for an input."""
+    """Draw ordinary values for an input."""
     array = rng.normal(size=value.shape)
     array = rng.uniform(0.5, 2, value.shape) if name in _POSITIVE else array * (3 if case.curves else 1)
     return np.asarray(array)
@@ -47,7 +47,7 @@ def numbers(case: Case, name: str, value: T, rng: np.random.Generator) -> Array:
 def memory(
     case: Case, arguments: Arguments, rng: np.random.Generator, strides: Mapping[str, tuple[int, ...] | None] = {}
 ) -> dict[str, Any]:
-    """The arguments with guarded views for tensors: inputs filled, outputs poisoned."""
+    """Return the arguments with guarded views in place of tensors: inputs filled, outputs poisoned."""
     inputs = {p.name for p in case.operator.inputs}
     result: dict[str, Any] = {}
     for place, (name, value) in enumerate(arguments.items()):
@@ -65,7 +65,7 @@ def bound(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def run(executor: Executor) -> None:
-    """With a workspace of exactly the size asked for, its surroundings guarded."""
+    """Run an executor with a workspace of exactly the requested size, surrounded by guard bytes."""
     nbytes = executor.asked_bytes
     guard = 256
     buffer = np.full(nbytes + 2 * guard + 64, 0xA5, np.uint8)
@@ -76,7 +76,7 @@ def run(executor: Executor) -> None:
 
 
 def check(case: Case, arguments: Arguments, guarded: dict[str, Any], product: Product) -> None:
-    """Compute, compare with the exact values, and look at every byte that must not have changed."""
+    """Run a call, compare its outputs with the exact values, and check all bytes that must not change."""
     inputs = {p.name for p in case.operator.inputs}
     values = {
         name: value.array.astype(np.float64) if isinstance(value, Guarded) else value for name, value in guarded.items()

@@ -1,4 +1,4 @@
-"""What the tests of the kernels' constants share: 200 bits, and segments as the documents define them."""
+"""Helpers for tests of the kernels' constants: 200-bit arithmetic, and segments as the documents define them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ def two_hundred_bits() -> Iterator[None]:
 
 
 def ulp(value: float) -> float:
-    """One unit of the last place of a float32."""
+    """Return the unit in the last place of a float32."""
     return float(np.spacing(np.float32(abs(value))))
 
 
 def nearest(value: arb) -> float:
-    """A number rounded to float32; 53 bits on the way are enough unless they end in a tie."""
+    """Round a number to float32, by way of 53 bits, which is exact unless these are nearly a tie."""
     wide = float(value)
     assert abs(abs(wide / ulp(wide)) % 1.0 - 0.5) > 1e-6
     return float(np.float32(wide))
 
 
 def edges(segments: Segments) -> list[tuple[float, float]]:
-    """Where each segment begins and ends."""
+    """Return the begin and end of each segment."""
     width, count = 1.0 / segments.per_unit, len(segments.centre)
     return [(max(0.0, (i - 0.5) * width), min((i + 0.5) * width, segments.bound)) for i in range(count)]
 
 
 def approximation(segments: Segments, i: int, a: float) -> arb:
-    """The polynomial of the segment i in exact arithmetic, without the roundings of its evaluation."""
+    """Evaluate the polynomial of segment i in exact arithmetic."""
     r, polynomial = arb(a) - arb(segments.centre[i]), arb(0)
     for p in reversed(segments.p):
         polynomial = polynomial * r + arb(p[i])
@@ -52,7 +52,7 @@ def assert_float32(segments: Segments) -> None:
 
 
 def assert_entries(segments: Segments) -> None:
-    """Eight or sixteen of each, and a bound within the last segment."""
+    """Check that there are eight or sixteen entries of each kind, and that the bound is in the last segment."""
     count = len(segments.centre)
     assert count in (8, 16)
     assert {len(entries) for entries in (segments.c0, *segments.p)} == {count}
@@ -60,7 +60,7 @@ def assert_entries(segments: Segments) -> None:
 
 
 def assert_exact_differences(segments: Segments) -> None:
-    """a - centre around every edge: by Sterbenz's lemma, or because both have few enough digits."""
+    """Check that a - centre is exact around every edge: by Sterbenz's lemma, or as both have few digits."""
     for centre, segment in zip(segments.centre, edges(segments), strict=True):
         for edge in segment:
             first = int(np.float32(edge).view(np.int32))

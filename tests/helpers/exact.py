@@ -27,18 +27,18 @@ NUMPY: dict[D, np.dtype[Any]] = {
 _FORMATS = {D.FLOAT: (24, 127, -126), D.FLOAT16: (11, 15, -14), D.BF16: (8, 127, -126), D.DOUBLE: (53, 1022, -1022)}
 
 UNITS_OF_PRODUCTS = {D.FLOAT: 2.6, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 8.0}
-"""The error bound, in ULP, of a gated activation: in float32 a product with fitted functions."""
+"""Error bounds of gated activations in ULP; in float32 these are products with fitted functions."""
 
-# Beyond this every forward that flint finds no quotient of is 0 or x to within 1e-400, whatever dy multiplies it.
+# Beyond this magnitude, every forward function that flint cannot evaluate is 0 or x to within 1e-400.
 _FAR = 1000.0
 
 
 def _certified(forward: Forward, x: float, order: int) -> float:
-    """A coefficient of forward's series at finite x, rounded once; its limit where abs(x) is large."""
+    """Return a coefficient of forward's power series at finite x, rounded once; its limit if abs(x) is large."""
     try:
         for ctx.prec in (128, 1024, 8192):
             value = forward(arb_series([arb(x), 1][: order + 1], order + 1))[order]
-            # Certified digits, or certified to be nothing in float32 even after the largest dy.
+            # Enough certified digits, or certified to vanish in float32 even times the largest dy.
             if value.rel_accuracy_bits() >= 60 or abs(value) < 1e-100:
                 return float(value)
     except ValueError:
@@ -50,7 +50,7 @@ def _certified(forward: Forward, x: float, order: int) -> float:
 
 @cache
 def _every_certified(forward: Forward, x: bytes, order: int) -> np.ndarray[Any, Any]:
-    """``_certified`` of every float64: variants of an operator have the same forward, and tests the same elements."""
+    """Return ``_certified`` of each float64; cached, as variants of an operator share forwards, and tests elements."""
     precision = ctx.prec, ctx.cap
     ctx.cap = order + 1
     try:
@@ -60,23 +60,23 @@ def _every_certified(forward: Forward, x: bytes, order: int) -> np.ndarray[Any, 
 
 
 def derivatives(forward: Forward, x: np.ndarray[Any, Any], order: int = 1) -> np.ndarray[Any, Any]:
-    """forward' at finite float64 values, elementwise, rounded once to float64 (forward for order 0)."""
+    """Return forward' at finite float64 values, rounded once to float64 (forward for order 0)."""
     distinct, places = np.unique(x, return_inverse=True)
     return _every_certified(forward, distinct.tobytes(), order)[places].reshape(x.shape)
 
 
 def derivative(forward: Forward, x: float) -> float:
-    """forward'(x) for finite x, rounded once to float64."""
+    """Return forward'(x) for finite x, rounded once to float64."""
     return float(derivatives(forward, np.array([x]))[0])
 
 
 def values(forward: Forward, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """forward at finite float64 values, elementwise."""
+    """Return forward at finite float64 values, rounded once to float64."""
     return derivatives(forward, x, order=0)
 
 
 def ulp_of(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
-    """The unit of the last place of each value, in a format."""
+    """Return the unit in the last place of each value in a data type."""
     bits, largest, smallest = _FORMATS[dtype]
     with np.errstate(invalid="ignore"):
         exponent = np.clip(np.frexp(np.abs(np.nan_to_num(exact, nan=1.0)))[1] - 1, smallest, largest)
@@ -84,8 +84,10 @@ def ulp_of(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
 
 
 def ulps(got: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
-    """Distance of results from exact values in units of the last place of the exact one; an infinity counts as the
-    first power of two that does not fit."""
+    """Return the errors of results in units in the last place of the exact values.
+
+    An infinity counts as the smallest power of two that overflows.
+    """
     limit = 2.0 ** (_FORMATS[dtype][1] + 1)
     exact = np.clip(np.asarray(exact, np.float64), -limit, limit)
     got = np.clip(np.asarray(got).astype(np.float64), -limit, limit)
@@ -93,16 +95,16 @@ def ulps(got: np.ndarray[Any, Any], exact: np.ndarray[Any, Any], dtype: D) -> np
 
 
 def every_16_bit(dtype: D) -> np.ndarray[Any, Any]:
-    """All 65,536 values of a 16-bit type, NaNs and infinities too."""
+    """Return all 65,536 values of a 16-bit type, including NaN and infinities."""
     return np.arange(1 << 16, dtype=np.uint16).view(NUMPY[dtype])
 
 
 def rounded(exact: np.ndarray[Any, Any], dtype: D) -> np.ndarray[Any, Any]:
-    """Float64 values rounded once (ml_dtypes goes through float32, hence by hand there)."""
+    """Round float64 values once; for bfloat16 by hand, because ml_dtypes rounds to float32 first."""
     if dtype != D.BF16:
         with np.errstate(over="ignore", under="ignore"):
             return exact.astype(NUMPY[dtype])
-    # To float32 by rounding to odd, which keeps the second rounding harmless.
+    # Round to odd to float32, so that the second rounding does no harm.
     with np.errstate(over="ignore", under="ignore"):
         near = exact.astype(np.float32)
     back = near.astype(np.float64)

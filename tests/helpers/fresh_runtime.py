@@ -1,4 +1,4 @@
-"""A runtime of its own for each test: two devices of 64 MiB, nothing allocated, nothing set."""
+"""Fixtures that give each test a new runtime: two devices of 64 MiB, nothing allocated, nothing set."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def device(fresh: None) -> None:
 
 
 def refusal() -> str:
-    """The newest refusal's text; there must be one."""
+    """Return the most recent error message; there must be one."""
     text = cann.aclGetRecentErrMsg()
-    assert text, "a refusal without a text"
+    assert text, "an error without a message"
     return text.split("\n")[0]
 
 
 def stream_behind(gate: threading.Event) -> int:
-    """A new stream whose tasks wait until the gate is set."""
+    """Create a stream whose tasks wait until the gate is set."""
     status, handle = cann.aclrtCreateStream()
     assert status == 0
     queue(handle).enqueue(lambda: pass_gate(gate))
@@ -52,13 +52,13 @@ def stream_behind(gate: threading.Event) -> int:
 
 
 def pass_gate(gate: threading.Event) -> None:
-    """Wait until the gate is set; a test that forgets fails, rather than hang the resets behind it."""
+    """Wait until the gate is set; time out if a test forgets that, so that later resets do not hang."""
     if not gate.wait(PATIENCE_S):
         raise TimeoutError("nobody opened the gate")
 
 
 def queue(handle: int) -> Stream:
-    """The queue behind a stream's handle."""
+    """Return the stream with a handle."""
     stream = handles.get(handle, Stream)
     assert stream is not None
     return stream

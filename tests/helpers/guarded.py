@@ -1,4 +1,4 @@
-"""Views in the middle of poisoned memory, which tell afterwards whether anything outside them was written."""
+"""Views surrounded by poisoned memory, which detect writes outside of them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.tensor import Layout, Tensor, contiguous_strides
 
-GUARD = 70  # elements before and after a view: more than a vector and a cache line
+GUARD = 70  # poisoned elements before and after a view: more than a vector and a cache line
 
-# NaNs with a payload, so that a poisoned input shows in the result and a written guard in its bits.
+# NaNs with a payload: a read of poison shows in the result, a write to it in its bits.
 _POISON = {8: np.uint64(0x7FF8DEADDEADDEAD), 4: np.uint32(0x7FC0DEAD), 2: np.uint16(0x7FDE), 1: np.uint8(0xA5)}
 
 
 class Guarded:
-    """A view of its own storage: poison before it, after it and in the holes between its elements."""
+    """A view of storage of its own, with poison before it, after it and in gaps between its elements."""
 
     def __init__(
         self,
@@ -58,14 +58,14 @@ class Guarded:
         )
 
     def place(self, storage: np.ndarray[Any, Any]) -> None:
-        """Move the view to another, larger storage, with what that holds."""
+        """Move the view to another, larger storage, whose contents it takes over."""
         self.storage = storage
         self.array = as_strided(
             storage[self.offset :], self.shape, [stride * self.dtype.itemsize for stride in self.strides]
         )
 
     def mask(self, elements: int) -> np.ndarray[Any, Any]:
-        """Which elements of a storage belong to the view."""
+        """Return a mask of the elements of a storage that belong to the view."""
         inside = np.zeros(elements, bool)
         inside[: self._inside.size] = self._inside
         return inside
@@ -79,7 +79,7 @@ class Guarded:
 
 @st.composite
 def strides(draw: st.DrawFn, shape: Sequence[int], overlap: bool) -> tuple[int, ...]:
-    """Strides of a view of that shape: axes in any order, forwards, backwards, with holes; zero only on request."""
+    """Draw strides of a view: axes in any order, forwards, backwards, with gaps; zero only if ``overlap``."""
     order = draw(st.permutations(range(len(shape))))
     result = [0] * len(shape)
     reach = 1
@@ -93,7 +93,7 @@ def strides(draw: st.DrawFn, shape: Sequence[int], overlap: bool) -> tuple[int, 
 
 
 def layouts(shape: Sequence[int], overlap: bool) -> st.SearchStrategy[tuple[int, ...] | None]:
-    """None for contiguous, every third time or so."""
+    """Draw strides of a view; None, for contiguous, about every third time."""
     return st.one_of(st.none(), strides(shape, overlap), strides(shape, overlap))
 
 

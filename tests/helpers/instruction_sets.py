@@ -1,4 +1,4 @@
-"""Programs in new processes, which may use other instructions than this machine's best."""
+"""Programs in new processes, restricted to other instruction sets than this machine's best."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from aclnn.kernels.cpu.target import DROP_PREFETCHES
 ROOT = Path(__file__).parents[2]
 
 SELECTIONS = {"ACLNN_VECTOR": "generic"}
-"""In place of the machine's look-ups in tables."""
+"""Selects table entries by comparisons instead of the machine's shuffles."""
 PLAINEST = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
-"""Without FMA and AVX where the machine has a plainer ancestor at all."""
+"""Without FMA and AVX, on architectures that have a baseline without them."""
 AVX2 = {
     "NUMBA_CPU_NAME": "haswell" if get_host_cpu_name() in DROP_PREFETCHES else "znver1",
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,-sse4a,-sha,-clzero,-mwaitx",
 }
-"""A processor for which memory is prefetched in another way."""
+"""A processor with the other way to prefetch memory."""
 
 _SETS = {"selections": SELECTIONS}
-"""What this machine can do besides its best."""
+"""The other instruction sets that this machine can run."""
 if sys.platform == "linux" and os.uname().machine == "x86_64":
     _SETS["avx2"] = AVX2
 if sys.platform != "darwin":
@@ -39,11 +39,11 @@ EVERY_OTHER_SET = pytest.mark.parametrize(
         pytest.param(_SETS[_SHORT], id=_SHORT),
     ],
 )
-"""All of a module's kernels are compiled again for each: the last one's in every run, the others' in the long half."""
+"""Compiles all kernels of a module again for each set: for the last set in every run, for the others in `long` ones."""
 
 
 def python(*arguments: str, **environment: str) -> str:
-    """What an interpreter prints that finds the tests' modules and ``benchmarks``."""
+    """Return the output of an interpreter that can import the tests and ``benchmarks``."""
     path = os.pathsep.join(map(str, (ROOT, ROOT / "src")))
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -58,5 +58,5 @@ def python(*arguments: str, **environment: str) -> str:
 
 
 def digest_elsewhere(module: str, environment: dict[str, str], *arguments: object) -> str:
-    """The result of the module's ``digest`` with another set."""
+    """Return the result of a module's ``digest`` with another instruction set."""
     return python("-c", f"import {module}; print({module}.digest(*{arguments!r}))", **environment).strip()

@@ -1,4 +1,4 @@
-"""What every library-backed operator must pass: each check has a call that breaks it, each value is PyTorch's."""
+"""Tests that every library-backed operator must pass: each check fails for some call, each value is PyTorch's."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def scalar(dtype: D, value: Any) -> Scalar:
 
 
 def number_of(dtype: D) -> Scalar:
-    """A scalar as PyTorch gives one beside a tensor of that type."""
+    """Return a scalar of the data type that PyTorch gives one beside a tensor of this type."""
     if dtype == D.BOOL:
         return scalar(D.BOOL, True)
     return scalar(D.INT64, 3) if dtype in INTEGERS else scalar(D.DOUBLE, 2.5)
@@ -90,7 +90,7 @@ ANY_NUMBER: Mapping[Kind, Sequence[Any]] = {
     Kind.STRING: ("", "x", "none", "sum"),
     Kind.DTYPE: tuple(D),
 }
-"""Numbers of any size, arrays of any length, strings and data types."""
+"""Unusual values of attributes: numbers of any size, arrays of any length, strings and data types."""
 
 
 def wide(values: Any) -> Any:
@@ -102,7 +102,7 @@ def precise(values: Any) -> Any:
 
 
 def first(a: Mapping[str, Any]) -> Any:
-    """The argument that some functions replace."""
+    """Return the first operand, which in-place functions call ``selfRef``."""
     return a["selfRef"] if "selfRef" in a else a["self"]
 
 
@@ -120,18 +120,18 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
 
 
 def product_of(operator: Operator) -> Product:
-    """One that has a kernel."""
+    """Return a product that has a kernel for an operator."""
     order = (Product.ATLAS_A2, Product.ASCEND_950, Product.ATLAS_A3)
     return next((product for product in order if product in operator.support), Product.ASCEND_950)
 
 
 def no_samples(operator: Operator, call: Arguments) -> Mapping[str, Any]:
-    """The tensors of a call, none along their first dimension."""
+    """Return changes that make the first dimension of a call's tensors empty."""
     return {name: {"shape": (0, *call[name].shape[1:])} for name in tensors_of(operator)}
 
 
 class Placed:
-    """A view in the middle of memory whose other bytes must stay: strides forwards, backwards, with holes."""
+    """A view inside memory whose other bytes must not change: contiguous, transposed, or backwards with gaps."""
 
     def __init__(self, array: Array, layout: str) -> None:
         shape, itemsize = array.shape, array.dtype.itemsize
@@ -176,7 +176,7 @@ class Break(NamedTuple):
     change: Mapping[str, Any]
     expected: str
     dtype: D | None = None
-    """Of the valid call; None for any."""
+    """The data type of the valid call; None for any."""
     product: Product = Product.ATLAS_A2
 
 
@@ -270,7 +270,7 @@ def _too_narrow(operator: Operator, name: str) -> Break:
 
 
 def _nine(operator: Operator, name: str) -> Mapping[str, Any]:
-    # Where the shapes are compared before, all have as many.
+    # If an earlier check compares shapes, all tensors need nine dimensions.
     titles = [check.name for check in operator.checks]
     before = titles[: next(at for at, title in enumerate(titles) if title.startswith("at most 8"))]
     compared = any(title.startswith(("same shape", "broadcasts")) for title in before)
@@ -306,24 +306,24 @@ def values(dtype: D, shape: tuple[int, ...], random: np.random.Generator) -> Arr
 
 @dataclass(frozen=True)
 class Subject:
-    """The operators of one module, what a valid call of each is, and PyTorch's answer to it."""
+    """The operators of one module, with a valid call of each and PyTorch's results."""
 
     operators: tuple[Operator, ...]
     references: Mapping[str, Callable[[Mapping[str, Any]], Any]]
-    """PyTorch's answer: from tensors, numbers and attributes by C name."""
+    """Functions that compute PyTorch's results from tensors, numbers and attributes by C name."""
     calls: Mapping[str, Callable[[D], Arguments]] = field(default_factory=dict)
-    """What a valid call has beyond tensors of one type and shape."""
+    """Arguments of valid calls that are not tensors of the common data type and shape."""
     dtypes: Mapping[str, tuple[D, ...]] = field(default_factory=dict)
     default: tuple[D, ...] = ALL
     """The data types of valid calls of operators that ``dtypes`` does not list."""
     empty: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """What an empty call has that are not tensors of shape (0, 3)."""
+    """Changes that make a call empty, where these are not tensors of shape (0, 3)."""
     breaks: Mapping[str, Breaking] = field(default_factory=dict)
-    """What breaks a check, before those that several subjects share."""
+    """Changes that make a check fail; these take precedence over those that several subjects share."""
     indices: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Indices, by operator and argument, with how many there are."""
+    """Upper bounds of indices, by operator and argument."""
     numbers: Callable[[str, str, Array], Array] = lambda operator, name, array: array
-    """An argument's values in the place of random ones."""
+    """Replaces an argument's random values."""
     elsewhere: Collection[str] = ()
     """Operators whose values another test compares."""
     left: Collection[str] = ()
@@ -334,15 +334,15 @@ class Subject:
     """The status of a check that ``codes`` does not list."""
     codes: Mapping[str, int] = field(default_factory=dict)
     otherwise: Callable[[str, Product], Mapping[str, Any]] = lambda operator, product: {}
-    """What a valid call of an operator has otherwise on a product."""
+    """Changes to an operator's valid call on a product."""
     terms: int = 1
-    """By how many times a result of float32 may be farther from float64's than one rounding."""
+    """Factor by which the error of a float32 result may exceed that of one rounding."""
 
     def dtypes_of(self, operator: Operator) -> tuple[D, ...]:
         return self.dtypes.get(operator.name, self.default)
 
     def usual(self, operator: Operator, product: Product | None = None) -> D:
-        """A data type to test with; of a product that has a kernel, one that it takes."""
+        """Return a data type to test with, one that the product takes if it has a kernel."""
         taken = operator.support.get(product) if product else None
         dtypes = [dtype for dtype in self.dtypes_of(operator) if taken is None or dtype in taken]
         return next((dtype for dtype in (D.FLOAT, D.INT32) if dtype in dtypes), dtypes[0])
@@ -368,7 +368,7 @@ class Subject:
     def filled(
         self, operator: Operator, dtype: D, layout: str, random: np.random.Generator
     ) -> tuple[dict[str, Any], dict[str, Placed]]:
-        """The arguments of a valid call, and where its tensors are, those of lists under their places."""
+        """Return the arguments of a valid call and its tensors' memory by name; tensors of lists as ``name[index]``."""
         arguments: dict[str, Any] = {}
         placed: dict[str, Placed] = {}
         for name, value in self.valid(operator, dtype).items():
@@ -384,14 +384,14 @@ class Subject:
         return arguments, placed
 
     def run_with_index(self, name: str, index: int) -> None:
-        """Run a valid call of an operator, with one number everywhere in its first tensor of indices."""
+        """Run a valid call of an operator, with all elements of its first tensor of indices set to a number."""
         operator = next(each for each in self.operators if each.name == name)
         arguments, placed = self.filled(operator, D.FLOAT, "contiguous", np.random.default_rng(7))
         next(each for key, each in placed.items() if key.startswith("ind")).view[...] = index
         prepare(operator, arguments, product_of(operator)).run()
 
     def place(self, operator: Operator, name: str, value: T, layout: str, random: np.random.Generator) -> Placed:
-        """Values for an argument, in memory."""
+        """Draw an argument's values and place them in memory."""
         array = values(value.dtype, value.shape, random)
         if (operator.name, name) in self.indices:
             array = array % self.indices[operator.name, name]
@@ -402,7 +402,7 @@ class Subject:
 
 
 def labelled(call: Callable[[D], Arguments]) -> Callable[[D], Arguments]:
-    """Make a function of valid calls whose tensors have the formats that arrays of their ranks have."""
+    """Wrap a function of valid calls so that tensors have the formats for their ranks."""
 
     def label(value: Any) -> Any:
         return value._replace(format=Format.of_rank(len(value.shape))) if isinstance(value, T) else value
@@ -411,13 +411,13 @@ def labelled(call: Callable[[D], Arguments]) -> Callable[[D], Arguments]:
 
 
 def label_by_rank(placed: Mapping[str, Placed]) -> None:
-    """Give tensors the formats that arrays of their ranks have."""
+    """Give tensors the formats for their ranks."""
     for each in placed.values():
         each.tensor.format = Format.of_rank(len(each.tensor.shape))
 
 
 def computed(name: str, arguments: Mapping[str, Any], product: Product = Product.ATLAS_A2) -> dict[str, Array]:
-    """Run an operator on arrays in the place of tensors; return all of them as they are then."""
+    """Run an operator on copies of arrays in place of tensors; return these afterwards, by name."""
     placed = {
         key: [Placed(each, "contiguous") for each in (value if type(value) is tuple else (value,))]
         for key, value in arguments.items()
@@ -437,7 +437,7 @@ _ODD_SHAPES = ((), (0,), (2, 0), NINE)
 
 
 def _odd_changes(operator: Operator, call: Arguments) -> Iterator[Mapping[str, Any]]:
-    """Null for each object, and shapes of few elements or many dimensions for each tensor and for all."""
+    """Yield null for each object, and empty, scalar and nine-dimensional shapes for each tensor and for all."""
     for parameter in operator.parameters:
         name, value = parameter.name, call[parameter.name]
         if parameter.kind in _NULLABLE:
@@ -450,7 +450,7 @@ def _odd_changes(operator: Operator, call: Arguments) -> Iterator[Mapping[str, A
 
 
 class LibraryTests:
-    """A subclass names its subject."""
+    """The common tests; a subclass defines its subject."""
 
     subject: ClassVar[Subject]
 
@@ -475,7 +475,7 @@ class LibraryTests:
         expected, got = text.rsplit(", got ", 1)
         code = (CODES | self.subject.codes).get(title, self.subject.code)
         assert (caught.value.code, function) == (code, operator.function)
-        # A relation is told of one of the arguments.
+        # The message about a relation names one of the arguments.
         assert argument.partition("[")[0] == name or title in ("converts to dtype", "data type")
         assert expected.startswith("expected ")
         assert broken.expected in expected
@@ -495,7 +495,7 @@ class LibraryTests:
                 operator.work(call)
 
     def test_products_without_a_kernel_refuse_after_all_checks(self, operator: Operator) -> None:
-        """Generated interfaces refuse before most, and functions withdrawn from a product before all."""
+        """Generated interfaces fail before most checks, and functions withdrawn from a product before all."""
         for product in PRODUCTS:
             call = self.subject.valid(operator, self.subject.usual(operator, product))
             arguments = described(changed(call, self.subject.otherwise(operator.name, product)))
@@ -525,7 +525,7 @@ class LibraryTests:
     def test_values_are_pytorchs(self, operator: Operator, layout: str) -> None:
         random = np.random.default_rng(7)
         dtypes = self.subject.dtypes_of(operator)
-        # Of many data types each has one layout beside the contiguous one.
+        # If there are many data types, each has one other layout beside the contiguous one.
         shares = {"transposed": 0, "reversed with holes": 1}
         for d in dtypes if layout == "contiguous" or len(dtypes) < 3 else dtypes[shares[layout] :: 2]:
             arguments, placed = self.subject.filled(operator, d, layout, random)
@@ -551,7 +551,7 @@ class LibraryTests:
             ]
             for name, result in zip(outs, expected if isinstance(expected, (tuple, list)) else [expected], strict=True):
                 out = placed[name]
-                # A selection takes the first part of its memory.
+                # An output of data-dependent size fills the first part of its memory.
                 got = (
                     out.view
                     if out.tensor.shape == out.view.shape
@@ -572,7 +572,7 @@ class LibraryTests:
 
     @pytest.mark.filterwarnings("error")
     def test_any_attribute_is_refused_or_computed_with(self, operator: Operator) -> None:
-        """Complex numbers, NaN, the largest integers, dimensions given twice were internal errors of some operators."""
+        """Unusual attributes, such as NaN or repeated dimensions, cause no internal error."""
         for parameter in operator.parameters:
             for number in ANY_NUMBER.get(parameter.kind, ()):
                 random = np.random.default_rng(8)
@@ -582,7 +582,7 @@ class LibraryTests:
                 assert all(each.untouched_outside() for each in placed.values()), (parameter.name, number)
 
     def test_any_tensors_are_refused_or_planned(self, operator: Operator) -> None:
-        """Nulls and shapes in which a check found no extent were internal errors of some operators."""
+        """Nulls and unusual shapes cause no internal error in checks."""
         call, product = self.subject.valid(operator, self.subject.usual(operator)), product_of(operator)
         for change in _odd_changes(operator, call):
             with suppress(AclnnError):

@@ -1,10 +1,10 @@
-"""Run the tests that meet every dependency with the oldest ones that pyproject.toml allows.
+"""Run tests that use each dependency with the oldest versions that pyproject.toml allows.
 
     python tests/helpers/lowest.py [pytest's arguments]
 
-The oldest releases have wheels for Python 3.10 and 3.11. What they need in turn is the newest that fits, as pip would
-install it. PyTorch takes gigabytes and is left out, as are tools that only read the source. Triton's oldest release
-interprets and compiles the GPU's kernels beside this environment's PyTorch.
+The oldest releases have wheels for Python 3.10 and 3.11. Indirect dependencies are the newest that fit, as pip installs
+them. PyTorch takes gigabytes and is omitted, as are tools that only read the source. Triton's oldest release interprets
+and compiles the GPU's kernels with this environment's PyTorch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TRITON_TESTS = "test_numbers_are_float64 or (test_interpreted and (float32 or ge
 
 
 def lower_bounds() -> dict[str, str]:
-    """The oldest version of each dependency, those of extras too."""
+    """Return the oldest version of each dependency, including those of extras."""
     named = ((re.match(r"[\w.-]+", line), re.search(r">=([\w.]+)", line)) for line in requires("aclnn") or ())
     return {name[0]: bound[1] for name, bound in named if bound and name[0] not in LEFT_OUT}
 
@@ -56,7 +56,7 @@ def main(arguments: list[str]) -> int:
 
 
 def oldest_triton(folder: Path) -> int:
-    """Run tests of the GPU's kernels with it; it has no wheel for every system and Python."""
+    """Run tests of the GPU's kernels with the oldest Triton, if it has a wheel for this system and Python."""
     (bound,) = (line for line in requires("aclnn") or () if re.match(r"triton\b.*extra == .cuda", line))
     version = re.search(r">=([\w.]+)", bound)
     assert version is not None

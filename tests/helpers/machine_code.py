@@ -1,8 +1,8 @@
-"""Compile kernels for another machine and count instructions in their machine code.
+"""Compile kernels for another machine and count their instructions.
 
     python -m tests.helpers.machine_code TRIPLE CPU FEATURES
 
-Prints a line for each kernel: its name, then mnemonic=count for every mnemonic. Nothing is run.
+Prints a line for each kernel: its name, then mnemonic=count for each mnemonic. No kernel is run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ llvm.initialize_all_asmprinters()
 llvm.get_process_triple = lambda: triple
 llvm.get_default_triple = lambda: triple
 
-import numba  # noqa: E402  (what it compiles for is decided at import)
+import numba  # noqa: E402  (its target is chosen at import)
 from numba.core import config, types  # noqa: E402
 
 config.CPU_NAME, config.CPU_FEATURES = cpu, features
@@ -34,14 +34,14 @@ from aclnn.operators.silu import silu_gradient  # noqa: E402
 
 
 def by_version(formula: Any) -> Any:
-    """The loop of a gradient in float32 by its fitted version."""
+    """Return the loop of a gradient in float32 by its fitted version."""
     write = partial(fitted.write, formula, DataType.FLOAT)
     types = (DataType.FLOAT,) * 2, (DataType.FLOAT,)
     return general.loop(trace(formula, 2), *types, numbers=0, double=False, instead=write)
 
 
 def by_table(dtype: DataType, near: bool = False) -> Any:
-    """The loop of a gradient in 16 bits by its table, near zero by a fitted version."""
+    """Return the loop of a 16-bit gradient by its table or, ``near`` zero, by a fitted version."""
     return lut16.loop(dtype, True, fitted.fast(silu_gradient, dtype) if near else None)
 
 

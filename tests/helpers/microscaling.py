@@ -1,4 +1,4 @@
-"""MX formats by tables of all their numbers, and blocks one after another, as the OCP specification describes them."""
+"""Reference quantization to MX formats, as the OCP specification describes it: block by block, by tables of numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aclnn.core.dtypes import DataType as D
 
 Array = np.ndarray[Any, Any]
 
-#: Numbers without a sign, in the order of their codes.
+#: Non-negative numbers, in the order of their codes.
 MAGNITUDES: dict[D, Array] = {
     D.FLOAT8_E4M3FN: np.arange(0x7F, dtype=np.uint8).view(D.FLOAT8_E4M3FN.numpy).astype(np.float64),
     D.FLOAT8_E5M2: np.arange(0x7C, dtype=np.uint8).view(D.FLOAT8_E5M2.numpy).astype(np.float64),
@@ -22,7 +22,7 @@ EMAX = {D.FLOAT8_E4M3FN: 8, D.FLOAT8_E5M2: 15, D.FLOAT4_E2M1: 2, D.FLOAT4_E1M2: 
 
 
 def nearest(number: float, of: D, mode: str = "rint") -> float:
-    """The format's number that another becomes."""
+    """Round a number to a format."""
     if math.isnan(number):
         return 0.0
     table, size, negative = MAGNITUDES[of], abs(number), math.copysign(1, number) < 0
@@ -40,7 +40,7 @@ def nearest(number: float, of: D, mode: str = "rint") -> float:
 
 
 def scale(block: Array, of: D, algorithm: int = 0, most: float = 0.0, least: float = 0.0) -> int:
-    """The biased exponent of a block's scale."""
+    """Return the biased exponent of a block's scale."""
     with np.errstate(invalid="ignore"):
         largest = float(np.max(np.abs(block.astype(np.float64))))
     if not math.isfinite(largest):
@@ -60,10 +60,10 @@ def scale(block: Array, of: D, algorithm: int = 0, most: float = 0.0, least: flo
 def quantized(
     x: Array, axis: int, of: D, mode: str = "rint", size: int = 32, vanishes: bool = True, **how: Any
 ) -> tuple[Array, Array]:
-    """Numbers and the biased exponents of scales, blocks along an axis one after another.
+    """Quantize blocks along an axis; return numbers and the biased exponents of scales.
 
     Args:
-        vanishes: a scale of 2^-127 leaves zeros.
+        vanishes: True if blocks with a scale of 2^-127 become zeros.
     """
     lines = np.moveaxis(x.astype(np.float64), axis, -1)
     count = -(-lines.shape[-1] // size)
@@ -79,7 +79,7 @@ def quantized(
 
 
 def paired(scales: Array, axis: int) -> Array:
-    """Scales in twos along an axis, which become the last dimension; zero follows a lone one."""
+    """Pair scales along an axis in a new last dimension; a single last one is paired with zero."""
     axis %= scales.ndim
     shape = list(scales.shape)
     shape[axis] = -(-shape[axis] // 2)
@@ -90,7 +90,7 @@ def paired(scales: Array, axis: int) -> Array:
 
 
 def codes(numbers: Array, of: D) -> Array:
-    """Codes of a format of four bits, two to a byte."""
+    """Encode numbers in a 4-bit format, two in a byte."""
     each = [
         int(np.flatnonzero(MAGNITUDES[of] == abs(number))[0]) | 8 * (math.copysign(1, number) < 0)
         for number in numbers.flat

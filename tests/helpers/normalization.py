@@ -1,4 +1,4 @@
-"""LayerNorm and RMSNorm in extended precision, from the documents' formulas, and how far float32 may be off."""
+"""LayerNorm and RMSNorm in extended precision, from the documents' formulas, with error bounds for float32."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.helpers.exact import ulp_of
 Array = np.ndarray[Any, Any]
 Expected = tuple[Array, Array]
 
-_EPS = 2.0**-24  # of one rounding in float32
-# Roundings that a term of each sum may see; sums within 512 columns are in float32 over 16 lanes.
+_EPS = 2.0**-24  # the error of one rounding in float32
+# Roundings that each term of a sum undergoes; within 512 columns, sums are in float32 over 16 lanes.
 _TERM, _SUM = 4, 16
 
 
@@ -23,7 +23,7 @@ def _wide(array: Array, *shape: int) -> Array:
 
 
 def backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """The gradients for mean and rstd as given. Errors are bounded by the magnitudes of what is added up."""
+    """Return the gradients for given mean and rstd. Error bounds are multiples of the terms' magnitudes."""
     columns = math.prod(arguments["normalizedShape"])
     shape = arguments["input"].shape
     rows = math.prod(shape[: len(shape) - len(arguments["normalizedShape"])])
@@ -45,7 +45,7 @@ def backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[s
 
 
 def forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """The result, mean and reciprocal standard deviation."""
+    """Return the result, mean and reciprocal standard deviation."""
     columns = math.prod(arguments["normalizedShape"])
     shape = arguments["input"].shape
     rows = math.prod(shape[: len(shape) - len(arguments["normalizedShape"])])
@@ -68,14 +68,14 @@ def forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
 
 
 def _rows(arguments: Mapping[str, Any]) -> tuple[Array, Array]:
-    """RMSNorm's x as M rows of N columns, and gamma."""
+    """Return RMSNorm's x as M rows of N columns, and gamma."""
     gamma = arguments["gamma"]
     columns, shape = gamma.size, arguments["x"].shape
     return _wide(arguments["x"], math.prod(shape[: len(shape) - gamma.ndim]), columns), _wide(gamma, 1, columns)
 
 
 def rms_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """RMSNorm's result and reciprocal root mean square; NaN, as it was before, where nothing is written."""
+    """Return RMSNorm's result and reciprocal root mean square; NaN where nothing is written."""
     if not any(math.prod(output.shape) for output in outputs.values()):
         return {name: _allowed(np.empty(0), np.empty(0), output) for name, output in outputs.items()}
     x, gamma = _rows(arguments)
@@ -89,7 +89,7 @@ def rms_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
 
 
 def rms_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """RMSNorm's gradients for rstd as given."""
+    """Return RMSNorm's gradients for a given rstd."""
     if not any(math.prod(output.shape) for output in outputs.values()):
         return {name: _allowed(np.empty(0), np.empty(0), output) for name, output in outputs.items()}
     x, gamma = _rows(arguments)
@@ -98,7 +98,7 @@ def rms_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
     share = 1 / x.shape[1]
     c2, c2_size = ((terms.sum(1, keepdims=True) * share) for terms in (g * xhat, np.abs(g * xhat)))
     size = (_TERM * (np.abs(g) + np.abs(xhat * c2)) + _SUM * np.abs(xhat) * c2_size) * np.abs(rstd)
-    # What vanishes from g is far below the other terms of the row, though not below each.
+    # Underflow in g is far below most other terms of the row, but not below each.
     size = size + 2.0**-60 * np.abs(g).mean(1, keepdims=True) * np.abs(rstd) / _EPS
     dgamma = (dy * xhat).sum(0) if len(x) else np.full(x.shape[1], np.nan)
     exact = {
@@ -109,7 +109,7 @@ def rms_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> di
 
 
 def _vanished(dy: Array) -> Array:
-    """What sums of dy·xhat over rows may lose where xhat or a product is subnormal, in roundings."""
+    """Return the loss of sums of dy·xhat over rows where xhat or a product is subnormal, in units of ``_EPS``."""
     return np.asarray(2.0**-149 / _EPS * (np.abs(dy).sum(0) + len(dy)))
 
 

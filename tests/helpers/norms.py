@@ -20,17 +20,17 @@ _LOSS, _NARROW_LOSS = 2.0**-44, 2.0**-19
 
 
 def wide(array: Any, *shape: int) -> Array:
-    """Extended precision, in a shape."""
+    """Convert an array to extended precision, in a shape."""
     return np.asarray(array, np.longdouble).reshape(shape)
 
 
 def float32(number: float) -> Any:
-    """An attribute as kernels see it."""
+    """Round an attribute to float32, as kernels get it."""
     return np.longdouble(np.float32(number))
 
 
 def moments(x: Array, dims: Dims, eps: Any, centred: bool = True) -> tuple[Array, Array, Array]:
-    """Mean, biased variance and reciprocal deviation; without ``centred`` zero, mean square and its reciprocal root."""
+    """Return mean, biased variance and rstd; unless ``centred`` 0, mean square and reciprocal root mean square."""
     with np.errstate(all="ignore"):
         mean = x.mean(dims, keepdims=True) if centred else np.zeros_like(x.sum(dims, keepdims=True))
         variance = ((x - mean) ** 2).mean(dims, keepdims=True)
@@ -38,9 +38,9 @@ def moments(x: Array, dims: Dims, eps: Any, centred: bool = True) -> tuple[Array
 
 
 def normalized(x: Array, dims: Dims, eps: Any, w: Array, b: Array) -> tuple[Expected, dict[str, Expected]]:
-    """(x - mean)·rstd·w + b, and mean, variance and rstd, each with the size of its terms.
+    """Return (x - mean)·rstd·w + b, and mean, variance and rstd, each with the magnitude of its terms.
 
-    Beside the result that of (x - mean)·rstd·w and b, too.
+    The result is followed also by the magnitude of the terms (x - mean)·rstd·w and b.
     """
     mean, variance, rstd = moments(x, dims, eps)
     with np.errstate(all="ignore"):
@@ -52,7 +52,7 @@ def normalized(x: Array, dims: Dims, eps: Any, w: Array, b: Array) -> tuple[Expe
 def gradients(
     dy: Array, x: Array, mean: Array, rstd: Array, w: Array, dims: Dims, centred: bool = True
 ) -> Sequence[Array]:
-    """The gradient for x, what its terms add up to, and what each element adds to those for w and b."""
+    """Return the gradient for x, the magnitude of its terms, and each element's contribution to those for w and b."""
     with np.errstate(all="ignore"):
         xhat, g = (x - mean) * rstd, dy * w
         first = g.mean(dims, keepdims=True) if centred else 0 * g
@@ -62,14 +62,14 @@ def gradients(
 
 
 def total(terms: Array, shape: Sequence[int]) -> Expected:
-    """The sum of terms over the dimensions in which a shape has extent 1, and that of their sizes."""
+    """Return the sums of terms, and of their magnitudes, over the dimensions in which a shape has extent 1."""
     dims = tuple(dim for dim, extent in enumerate(shape) if extent == 1)
     with np.errstate(all="ignore"):
         return terms.sum(dims, keepdims=True), abs(terms).sum(dims, keepdims=True)
 
 
 def sums_beside(dx: Any, shape: Sequence[int], **terms: Array) -> dict[str, Expected]:
-    """Return sums of terms, which float32 lanes add up where a gradient dx, if it is wanted, has 16 bits."""
+    """Return sums of terms with their magnitudes, scaled for float32 accumulation if there is a 16-bit dx."""
     more = _NARROW_LOSS / _LOSS if dx and dx.dtype in (D.FLOAT16, D.BF16) else 1
     sums = {name: total(term, shape) for name, term in terms.items()}
     return {name: (exact, size * more) for name, (exact, size) in sums.items()}
@@ -78,10 +78,10 @@ def sums_beside(dx: Any, shape: Sequence[int], **terms: Array) -> dict[str, Expe
 def rounded(
     found: Mapping[str, Expected], outputs: Mapping[str, Any], more: Mapping[D, float] | None = None
 ) -> dict[str, Expected]:
-    """What is expected of each output: exact values, and one rounding with what float64 loses of its terms.
+    """Return exact values and error bounds of each output: one rounding, and the errors of the terms in float64.
 
-    A third number is the size of the terms that a 16-bit output is computed from in float32; what those lose is allowed
-    too. ``more`` gives units of the last place, by data type, that are allowed beside the half of that rounding.
+    A third array in ``found`` is the magnitude of terms that 16-bit outputs are computed from in float32, whose errors
+    are allowed, too. ``more`` is the number of ULP, by data type, that are allowed in addition to the rounding.
     """
     result = {}
     for name, output in outputs.items():
@@ -96,13 +96,13 @@ def rounded(
 
 
 def channels(rows: Sequence[int], columns: Sequence[int]) -> tuple[int, ...]:
-    """A shape (N, C, …) with the extents of rows and columns."""
+    """Return a shape (N, C, …) with the extents of rows and columns."""
     extents = (*rows, *columns)
     return extents if len(extents) > 1 else (1, *extents) if extents else (1, 1)
 
 
 def group_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """GroupNorm's results; of an empty tensor zeros and NaN."""
+    """Return GroupNorm's results; for an empty tensor, statistics of zeros and NaN."""
     shape, group = arguments["self"].shape, arguments["group"]
     n, c, space = shape[0], shape[1], math.prod(shape[2:])
     if not math.prod(shape):
@@ -125,7 +125,7 @@ def _statistics(mean: Array, rstd: Array) -> dict[str, tuple[Array, Any]]:
 
 
 def grouped(x: Any, n: int, group: int, c: int, space: int, w: Any, b: Any) -> tuple[Array, Array, Array]:
-    """x, w and b as (N, G, C/G, HW)."""
+    """Return x, w and b as (N, G, C/G, HW)."""
     parameter = (1, group, c // group, 1)
     ones, zeros = np.ones(parameter, np.longdouble), np.zeros(parameter, np.longdouble)
     return (
@@ -136,7 +136,7 @@ def grouped(x: Any, n: int, group: int, c: int, space: int, w: Any, b: Any) -> t
 
 
 def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """GroupNorm's gradients for mean and rstd as given."""
+    """Return GroupNorm's gradients for given mean and rstd."""
     n, c, space, group = (arguments[name] for name in ("N", "C", "HxW", "group"))
     x, w, _ = grouped(arguments["input"], n, group, c, space, arguments["gamma"], None)
     if not x.size:
@@ -149,7 +149,7 @@ def group_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
 
 
 def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tuple[Array, list[Array]]:
-    """A tensor as (N, C, HW), and what belongs to its channels as (1, C, 1)."""
+    """Return a tensor as (N, C, HW), and tensors of channels as (1, C, 1)."""
     shape = arguments[name].shape
     x = wide(arguments[name], shape[0], shape[1], math.prod(shape[2:]))
     given = [(arguments[of], other) for of, other in absent.items()]
@@ -159,7 +159,7 @@ def _in_channels(arguments: Mapping[str, Any], name: str, **absent: float) -> tu
 
 
 def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """BatchNorm's results, and the running statistics after it."""
+    """Return BatchNorm's results and updated running statistics."""
     found: dict[str, Expected] = {}
     untouched = {name: (arguments[name], 0) for name in ("runningMean", "runningVar") if name in outputs}
     if not arguments["input"].size:
@@ -193,7 +193,7 @@ def batch_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> d
 
 
 def instance_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """InstanceNorm's result, mean and variance."""
+    """Return InstanceNorm's result, mean and variance."""
     if not outputs:
         return {}
     last = arguments["dataFormat"] == "NHWC"
@@ -204,7 +204,7 @@ def instance_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -
 
 
 def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """BatchNorm's gradients for the statistics as given."""
+    """Return BatchNorm's gradients for given statistics."""
     if not outputs:
         return {}
     statistics = (
@@ -222,7 +222,7 @@ def batch_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
 
 
 def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """Gemma's RMSNorm: the result and the reciprocal root mean square."""
+    """Return the result of Gemma's RMSNorm and the reciprocal root mean square."""
     if not any(math.prod(output.shape) for output in outputs.values()):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     x = wide(arguments["x"], -1, arguments["gamma"].size)
@@ -232,7 +232,7 @@ def gemma(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str,
 
 
 def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """RMSNorm of a sum, the sum and the reciprocal root mean square, in place or not."""
+    """Return RMSNorm of a sum, the sum and the reciprocal root mean square, in place or not."""
     x1, x2, y = ("x1Ref", "x2Ref", "x1Ref") if "x1Ref" in arguments else ("x1", "x2", "yOut")
     if not any(math.prod(output.shape) for output in outputs.values()):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
@@ -246,7 +246,7 @@ def add_rms(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[st
 
 
 def _of_sum(terms: Sequence[Array], w: Array, b: Array, eps: Any) -> tuple[Expected, ...]:
-    """LayerNorm of the rows of a sum: the result, mean, reciprocal deviation and the sum, each with its size."""
+    """Return LayerNorm of a sum, mean, rstd and the sum, each with the magnitude of its terms."""
     x, size = sum(terms), sum(map(abs, terms))
     mean, _, rstd = moments(x, (1,), eps)
     with np.errstate(all="ignore"):
@@ -255,7 +255,7 @@ def _of_sum(terms: Sequence[Array], w: Array, b: Array, eps: Any) -> tuple[Expec
 
 
 def add_layer(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """LayerNorm of a sum, and the sum; NaN for statistics of no elements."""
+    """Return LayerNorm of a sum, and the sum; statistics of no elements are NaN."""
     if not (arguments["x1"].size and math.prod(outputs["yOut"].shape)):
         return rounded({name: (np.full(output.shape, np.nan), 0) for name, output in outputs.items()}, outputs)
     w, b = (wide(arguments[name], 1, -1) for name in ("gamma", "beta"))
@@ -265,7 +265,7 @@ def add_layer(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[
 
 
 def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """The gradients of LayerNorm of a sum for mean and rstd as given."""
+    """Return the gradients of LayerNorm of a sum for given mean and rstd."""
     if not math.prod(outputs["dxOut"].shape):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     w = wide(arguments["gamma"], 1, -1)
@@ -278,7 +278,7 @@ def add_layer_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]
 
 
 def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """LayerNorm of a weighted sum."""
+    """Return LayerNorm of a weighted sum."""
     if not math.prod(outputs["yOut"].shape):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     w, b = (wide(arguments[name], 1, -1) for name in ("gamma", "beta"))
@@ -288,7 +288,7 @@ def deep(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, 
 
 
 def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """The gradients of LayerNorm of a weighted sum for mean and rstd as given."""
+    """Return the gradients of LayerNorm of a weighted sum for given mean and rstd."""
     if not math.prod(outputs["dxOut"].shape):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     w, alpha = wide(arguments["gamma"], 1, -1), float32(arguments["alpha"])
@@ -300,7 +300,7 @@ def deep_gradients(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> 
 
 
 def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """GroupNorm, then Swish unless it is switched off."""
+    """Return GroupNorm, followed by Swish unless that is disabled."""
     if not any(math.prod(output.shape) for output in outputs.values()):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
@@ -312,7 +312,7 @@ def group_swish(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
 
 
 def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """Gradients of GroupNorm and Swish for mean and rstd as given."""
+    """Return the gradients of GroupNorm and Swish for given mean and rstd."""
     if not any(math.prod(output.shape) for output in outputs.values()):
         return rounded(dict.fromkeys(outputs, (np.empty(0), 0)), outputs)
     (n, c, *space), group = arguments["x"].shape, arguments["numGroups"]
@@ -320,12 +320,12 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
     mean, rstd = (wide(arguments[name], n, group, 1, 1) for name in ("mean", "rstd"))
     with np.errstate(all="ignore"):
         v = float32(arguments["swishScale"]) * ((x - mean) * rstd * w + b)
-        # By e^-|v|, which does not overflow.
+        # From e^-|v|, which does not overflow.
         e = np.exp(-abs(v))
         slope = np.where(v < 0, e * (1 + e + v), 1 + e * (1 + v)) / (1 + e) ** 2
         dy = wide(arguments["dy"], *x.shape)
         dx, size, dw, db = gradients(dy * slope, x, mean, rstd, w, (2, 3))
-        # Where the slope is nearly 0, it is made of terms that are not.
+        # Near a zero of the derivative its terms cancel.
         _, near, *terms = gradients(dy * (1 + abs(v)), x, mean, rstd, w, (2, 3))
     names = "dgammaOut", "dbetaOut"
     exact = sums_beside(outputs["dxOut"], w.shape, **dict(zip(names, (dw, db), strict=True)))
@@ -335,7 +335,7 @@ def group_swish_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any
 
 
 def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """GroupNorm, then SiLU unless it is switched off."""
+    """Return GroupNorm, followed by SiLU unless that is disabled."""
     shape, group = arguments["self"].shape, arguments["group"]
     n, c, space = shape[0], shape[1], math.prod(shape[2:])
     if not math.prod(shape):
@@ -350,7 +350,7 @@ def group_silu(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict
 
 
 def _ada(arguments: Mapping[str, Any], name: str) -> tuple[Array, list[Array]]:
-    """x as (B, S, H), and scale, weight and bias beside it."""
+    """Return x as (B, S, H), and scale, weight and bias in shapes that broadcast to it."""
     *batch, s, h = arguments[name].shape
     b = math.prod(batch)
     parameters = (arguments["weightOptional"], 1.0), (arguments["biasOptional"], 0.0)
@@ -359,7 +359,7 @@ def _ada(arguments: Mapping[str, Any], name: str) -> tuple[Array, list[Array]]:
 
 
 def ada_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """AdaLayerNorm's results."""
+    """Return AdaLayerNorm's results."""
     x, (scale, w, b) = _ada(arguments, "x")
     shift = wide(arguments["shift"], *scale.shape)
     (value, *sizes), statistics = normalized(x, (2,), float32(arguments["epsilon"]), w, b)
@@ -368,7 +368,7 @@ def ada_forward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dic
 
 
 def ada_backward(arguments: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Expected]:
-    """AdaLayerNorm's gradients for mean and rstd as given."""
+    """Return AdaLayerNorm's gradients for given mean and rstd."""
     x, (scale, w, b) = _ada(arguments, "input")
     dy = wide(arguments["gradOut"], *x.shape)
     mean, rstd = (wide(arguments[name], *x.shape[:2], 1) for name in ("mean", "rstd"))

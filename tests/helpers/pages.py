@@ -1,4 +1,4 @@
-"""Memory that ends where no page may be read."""
+"""Memory that ends at an unreadable page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def before_the_end(size: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """Return an array that ends before an unreadable page, by the C library's mprotect as Linux has it."""
+    """Return an array that ends at an unreadable page, protected by Linux's mprotect."""
     room = -(-size * dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
     memory = mmap.mmap(-1, room + mmap.PAGESIZE)
     start = ctypes.addressof(ctypes.c_char.from_buffer(memory))

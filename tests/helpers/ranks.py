@@ -1,4 +1,4 @@
-"""Ranks of a communicator that are threads of this process, each with a device and a stream of its own."""
+"""Ranks of a communicator as threads of this process, each with a device and a stream of its own."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.helpers.library import BY_NAME, Array
 
 
 class Rank(NamedTuple):
-    """A rank: its communicator, of that name, and its stream."""
+    """A rank with its communicator, the communicator's name, and a stream."""
 
     number: int
     comm: int
@@ -31,13 +31,13 @@ class Rank(NamedTuple):
 
     @classmethod
     def of(cls, number: int, comm: int, stream: int) -> Rank:
-        """A rank that knows its communicator's name."""
+        """Make a rank with its communicator's name."""
         name = ctypes.create_string_buffer(128)
         assert cann.HcclGetCommName(comm, ctypes.addressof(name)) == 0
         return cls(number, comm, stream, name.value.decode())
 
     def device(self, data: Any) -> int:
-        """Memory of the device with these values."""
+        """Allocate device memory with these values; return its address."""
         array = np.ascontiguousarray(data)
         status, address = cann.aclrtMalloc(max(array.nbytes, 1))
         assert status == 0
@@ -45,13 +45,13 @@ class Rank(NamedTuple):
         return address
 
     def result(self, address: int, count: int, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
-        """Wait, and return what lies there."""
+        """Synchronize the stream, and return the elements at an address."""
         assert cann.aclrtSynchronizeStream(self.stream) == 0, cann.aclGetRecentErrMsg()
         return np.frombuffer(ctypes.string_at(address, count * np.dtype(dtype).itemsize), dtype)
 
 
 def on_devices(work: Callable[[Rank], Any], size: int = 2) -> list[Any]:
-    """Run a function on each rank, a thread; the runtime has as many devices."""
+    """Run a function on each rank, in a thread and on a device of its own; return the results."""
     comms = (ctypes.c_uint64 * size)()
     assert cann.HcclCommInitAll(size, list(range(size)), ctypes.addressof(comms)) == 0, cann.aclGetRecentErrMsg()
 
@@ -72,7 +72,7 @@ GROUP = "stand-in"
 
 
 class _Alone(Communicator):
-    """A rank of two, of which the other never says a thing."""
+    """A rank of a communicator whose other ranks never send anything."""
 
     def exchange(self, *given: Any) -> None:
         """Receive nothing."""
@@ -86,13 +86,13 @@ def _stand_in(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
 
 @pytest.fixture
 def a_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A communicator of two ranks by the name of GROUP, for calls whose results nobody looks at."""
+    """Make a communicator of two ranks named GROUP, for calls whose results are not checked."""
     _stand_in(monkeypatch, 2)
 
 
 @pytest.fixture
 def a_group_of_eight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same of eight ranks."""
+    """Make a communicator of eight ranks named GROUP, for calls whose results are not checked."""
     _stand_in(monkeypatch, 8)
 
 
@@ -103,9 +103,9 @@ def called(
     product: Product,
     meanwhile: Callable[[], None] = lambda: None,
 ) -> dict[str, Array]:
-    """Run an operator on a rank's stream, on arrays in its device's memory; return all of them as they are then.
+    """Run an operator on a rank's stream, on copies of arrays in its device's memory; return these afterwards.
 
-    Each lies there in the order in which NumPy has it.
+    Each copy has the memory order of the array in NumPy.
     """
     arrays = {key: value for key, value in arguments.items() if isinstance(value, np.ndarray)}
     turned = {key for key, value in arrays.items() if value.ndim == 2 and not value.flags.c_contiguous}
@@ -130,7 +130,7 @@ def called(
 def computed_by_ranks(
     name: str, calls: list[Mapping[str, Any]], product: Product = Product.ATLAS_A2
 ) -> list[dict[str, Array]]:
-    """Run an operator on a rank for each call, as ``called`` does, with the rank's group."""
+    """Run an operator with one rank for each call, as ``called`` does; ``group`` is the communicator's name."""
 
     def work(rank: Rank) -> dict[str, Array]:
         return called(rank, name, {**calls[rank.number], "group": rank.name}, product)
@@ -144,9 +144,9 @@ class Silent:
     size, rank, device = 8, 1, None
 
     def exchange(self, function: str, sends: Any, receives: Any) -> None:
-        raise AclnnError(HcclResult.HCCL_E_REMOTE, "nobody answers")
+        raise AclnnError(HcclResult.HCCL_E_REMOTE, "no rank answers")
 
 
 def only_group(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Let there be a group of that name, of eight ranks of which this is number 1, and no other."""
+    """Define a single group, with this name: eight ranks, of which this is number 1."""
     monkeypatch.setattr(communicators, "named", lambda given: [Silent()] if given == name else [])

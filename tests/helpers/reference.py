@@ -1,5 +1,5 @@
-"""What an operator's outputs must be, exactly, and how far they may be off: from the table's forward functions and the
-documents' formulas, in float64 or better."""
+"""Expected outputs of operators and their error bounds, in float64 or better: from the forward functions of the cases
+and the documents' formulas."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from tests.cases.table import Case, Curve, T
 from tests.helpers.exact import derivatives, ulp_of, values
 
 Array = np.ndarray[Any, Any]
-#: Exact values and the largest error allowed, elementwise.
+#: Exact values and the allowed error of each.
 Expected = tuple[Array, Array]
 
-#: Errors in units of the last place: float32 slope and product, each rounded; 16-bit results are rounded once, from
-#: slopes within 0.01 units; float64 is what they are computed in.
-# Float64 is what formulas are computed in: their words are within 2e-13, of large arguments not much better.
+#: Allowed errors in ULP. In float32, derivative and product are each rounded; 16-bit results are rounded once, from
+#: derivatives within 0.01 ULP. Formulas are computed in float64, whose functions are within 2e-13.
 ULPS = {D.FLOAT: 2.0, D.FLOAT16: 0.51, D.BF16: 0.51, D.DOUBLE: 1024.0}
 
 
 def expected(case: Case, arrays: Mapping[str, Any], outputs: Mapping[str, T]) -> dict[str, Expected]:
-    """For the input arrays and attributes by C name, the outputs that are written."""
+    """Return the expected outputs for input arrays and attributes, all by C name."""
     if case.curves:
         (name,) = outputs
-        inputs = case.operands or (name,)  # none: in place
+        inputs = case.operands or (name,)  # without operands, in place
         exact = elementwise(curve_of(case, arrays), [arrays[of].astype(np.float64) for of in inputs])
         return {name: (exact, ULPS[outputs[name].dtype] * ulp_of(exact, outputs[name].dtype))}
     assert case.reference is not None
@@ -48,7 +47,7 @@ def _number(attribute: Any) -> Any:
 
 
 def elementwise(curve: Curve, inputs: list[Array]) -> Array:
-    """The exact forward of (x,) or gradient of (dy, x), with what the document says of infinities."""
+    """Return the exact forward of (x,) or gradient of (dy, x); infinite x as the document defines."""
     x = inputs[-1]
     finite = np.isfinite(x)
     result = np.full(x.shape, np.nan)

@@ -1,4 +1,4 @@
-"""A plan in place of every kernel's, for tests of what comes before and after: nothing is compiled."""
+"""A plan that replaces those of all kernels, for tests of the code around them: nothing is compiled."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aclnn.support.bounded import BoundedCache
 
 
 class StandInPlan:
-    """Computes nothing; checks that it is given addresses inside live memory."""
+    """A plan that computes nothing, but checks that addresses are in live memory."""
 
     workspace_bytes = 0
     runs = 0
@@ -26,8 +26,8 @@ class StandInPlan:
 
 @pytest.fixture
 def without_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan with stand-ins, and forget the plans afterwards."""
+    """Replace kernels' plans by stand-ins, and drop cached plans afterwards."""
     for name in ("elementwise", "layer_norm", "layer_norm_backward", "reduction", "converting"):
         monkeypatch.setattr(kernels, name, lambda *_: StandInPlan())
-    monkeypatch.setattr(numpy_plans, "_conversion", lambda *_: StandInPlan())  # it remembers its plans, too
+    monkeypatch.setattr(numpy_plans, "_conversion", lambda *_: StandInPlan())  # it caches plans, too
     monkeypatch.setattr(executor, "_prepared", BoundedCache())

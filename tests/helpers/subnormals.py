@@ -19,9 +19,9 @@ _DENORMAL_OPERAND, _UNDERFLOW = 0x02, 0x10
 
 
 def met(call: Callable[[], object]) -> bool:
-    """Tell whether an operation in the calling thread took or made a subnormal number, for which some take 100 cycles.
+    """Return true if an operation of a call reads or makes a subnormal number, which can take 100 cycles.
 
-    The call uses no other threads. Flags are as they were at the start of the program afterwards.
+    The call uses no other threads. Afterwards the flags are as at the start of the program.
     """
     if not KNOWN:
         pytest.skip("needs the floating-point flags of x86-64 and glibc")
@@ -29,7 +29,7 @@ def met(call: Callable[[], object]) -> bool:
     before = threads.shared().threads
     threads.set_threads(1)
     try:
-        call()  # what the compiler and Python do with floats is done
+        call()  # compile first: the compiler and Python compute with floats, too
         mathematics.fesetenv(_DEFAULT)
         call()
         mathematics.fegetenv(environment)

@@ -1,4 +1,4 @@
-"""The toolkit's libraries through ctypes, as a Python program that knows nothing of this package uses them."""
+"""The toolkit's libraries through ctypes, as a Python program independent of this package uses them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _NUMBERS: Mapping[str, Any] = {
 
 
 def ctype(border_type: str) -> Any:
-    """Numbers as they are; every other pointer as an address, which may be null, a ctypes array or byref()."""
+    """Return a type's ctypes type: numbers as they are, pointers as addresses (null, a ctypes array or byref())."""
     return _NUMBERS.get(border_type, ctypes.c_void_p)
 
 
 def load(root: Path, name: str = "opapi") -> ctypes.CDLL:
-    """A library of the tree, with the functions' types declared; all symbols are found through any of them."""
+    """Load a library of the tree and declare the functions' types; each library finds the symbols of all."""
     library = ctypes.CDLL(str(root / "lib64" / f"lib{name}.so"))
     for function in FUNCTIONS.values():
         declare(library, function)
@@ -60,7 +60,7 @@ def tensor(
     offset: int = 0,
     format: int = 2,
 ) -> int:
-    """A tensor's handle."""
+    """Create a tensor; return its handle."""
     dims = int64s(shape)
     steps = int64s(contiguous_strides(shape) if strides is None else strides)
     handle = library.aclCreateTensor(dims, len(shape), dtype, steps, offset, format, dims, len(shape), address)
@@ -69,7 +69,7 @@ def tensor(
 
 
 def argument(library: ctypes.CDLL, kind: Kind, value: Any) -> Any:
-    """An operator's argument as C takes it: None, a number, a string, or the handle of an array."""
+    """Return an operator's argument as C takes it: None, a number, a string, or the handle of an array."""
     if value is None:
         return None
     if kind is Kind.INT_ARRAY:
@@ -82,7 +82,7 @@ def argument(library: ctypes.CDLL, kind: Kind, value: Any) -> Any:
 
 
 def first_phase(library: ctypes.CDLL, operator: Operator, arguments: Sequence[Any]) -> tuple[int, int, int | None]:
-    """Status, workspace size and executor."""
+    """Call the first phase; return status, workspace size and executor."""
     size, executor = ctypes.c_uint64(), ctypes.c_void_p()
     entry = getattr(library, f"{operator.function}GetWorkspaceSize")
     status = entry(*arguments, ctypes.byref(size), ctypes.byref(executor))
@@ -90,7 +90,7 @@ def first_phase(library: ctypes.CDLL, operator: Operator, arguments: Sequence[An
 
 
 def refusal(library: ctypes.CDLL) -> str:
-    """The newest text of this thread's refusals; there must be one."""
+    """Return this thread's most recent error message; there must be one."""
     text = library.aclGetRecentErrMsg()
-    assert text, "a refusal without a text"
+    assert text, "an error without a message"
     return str(text.decode()).split("\n")[0]

@@ -1,4 +1,4 @@
-"""What the tests of the C toolkit share: its tree, and programs compiled against it."""
+"""Fixtures for tests of the C toolkit: its tree, and programs compiled against it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_toolkit = pytest.mark.skipif(MISSING is not None, reason=f"no C toolkit he
 
 @pytest.fixture(scope="session")
 def toolkit_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toolkit's tree, one for all of xdist's processes."""
+    """Install the toolkit's tree, one for all of xdist's processes."""
     if MISSING is not None:
         pytest.skip(MISSING)
     from aclnn.toolkit import tree
@@ -46,7 +46,7 @@ Compile = Callable[..., Path]
 
 @pytest.fixture(scope="session")
 def compiled(toolkit_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Compile:
-    """Compiles a program of tests/c (or another file) once and gives the executable."""
+    """Return a function that compiles a program of tests/c (or another file) once and returns the executable."""
     from aclnn.toolkit.programs import compile_program
 
     done: dict[tuple[Path, tuple[str, ...]], Path] = {}
@@ -72,7 +72,7 @@ def run(
     env: dict[str, str] | None = None,
     timeout_s: float = RUN_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end; ``status`` is the exit status that it must have (None: any)."""
+    """Run a program to its end; ``status`` is the expected exit status (None for any)."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LD_")} | (env or {})
     done = subprocess.run(
         [executable, *map(str, arguments)],

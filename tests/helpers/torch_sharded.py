@@ -1,4 +1,4 @@
-"""Run by each process of test_torch_sharding: sharded against whole, and training two ways against one process."""
+"""Program of each process in torch/test_sharding: sharded against whole tensors, two parallel trainings against one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def check_halves(mesh: Any) -> None:
 
 
 def check_single_extents(meshes: list[Any]) -> None:
-    """A replicated dimension of extent 1 was said to be sharded, and the sum counted it once for each process."""
+    """Check that a replicated dimension of extent 1 is not declared sharded, or a sum would count it per process."""
     for mesh, shape in itertools.product(meshes, [(1,), (1, 8), (1, 4, 8), (4, 1, 8)]):
         dy, x, choices = seeded(*shape, seed=1), seeded(*shape, seed=2), (Replicate(), *map(Shard, range(len(shape))))
         for placements in itertools.product(choices, repeat=mesh.ndim):
@@ -72,7 +72,7 @@ def check_single_extents(meshes: list[Any]) -> None:
 
 
 def check_second_derivatives(mesh: Any) -> None:
-    """PyTorch's hardswish_backward, which Hardswish's came from, has no rule."""
+    """Check second derivatives; PyTorch's hardswish_backward, which Hardswish's once used, has no sharding rule."""
     x = seeded(8, 4, seed=3) * 4
 
     def twice(name: str, x: Any) -> Any:
@@ -85,7 +85,7 @@ def check_second_derivatives(mesh: Any) -> None:
 
 
 def check_outputs_given(mesh: Any) -> None:
-    """``out=`` and in-place calls had no rule. What is written keeps its placements."""
+    """Check that ``out=`` and in-place calls keep the placements of the written tensor."""
     x, weight = seeded(8, 4, 12, seed=1), seeded(12, seed=2)
     for placement, other in itertools.product((Shard(0), Shard(2), Replicate()), repeat=2):
         x_, out, rows = (distribute_tensor(t.clone(), mesh, [p]) for t, p in ((x, placement), (x, other), (x, other)))
@@ -158,7 +158,7 @@ class Block(torch.nn.Module):
 
 
 def losses(model: Any, batch: Any, share: slice) -> list[float]:
-    """Mean losses over all processes in four steps, each process training on its share of the batch."""
+    """Return mean losses over all processes in four steps, each process training on its share of the batch."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     found = []
     for _ in range(4):
@@ -203,5 +203,5 @@ def main(rank: int, world: int, store: str) -> None:
 if __name__ == "__main__":
     main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
     print("all checked", flush=True)
-    # Not by way of the interpreter's end: once in some dozens of runs gloo's threads outlive it and abort the process.
+    # Skip the interpreter's shutdown: once in dozens of runs gloo's threads outlive it and abort the process.
     os._exit(0)

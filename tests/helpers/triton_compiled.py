@@ -1,6 +1,6 @@
-"""The GPU's plans compiled for an H200 as they would be launched there, on a machine without a GPU.
+"""Plans for the GPU, compiled for an H200 as they would be launched there, on a machine without a GPU.
 
-Triton's own launcher specializes the arguments and its own ptxas assembles; only the launch itself is left out.
+Triton's own launcher specializes the arguments and its own ptxas assembles; only the launch itself is omitted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]{4,}\*/\s+(@!?U?P\w+\s+)?([A-Z][A-Z0-9
 
 
 class H200:
-    """What Triton's launcher asks of a driver."""
+    """The part of a driver that Triton's launcher uses."""
 
     utils = SimpleNamespace(get_device_properties=lambda device: {"max_shared_mem": SHARED_BYTES})
 
@@ -52,24 +52,24 @@ class Compiled(NamedTuple):
     registers: int
     shared_bytes: int
     local_bytes: int
-    """Of a thread: spilled registers."""
+    """Bytes of local memory of a thread, for spilled registers."""
     instructions: tuple[str, ...]
     """Operation names in order."""
     common: tuple[str, ...]
-    """Those that run when every branch over a rare case is taken."""
+    """The instructions that run when all branches over rare cases are taken."""
     loop: tuple[str, ...]
-    """Those of the longest innermost loop, if there is one."""
+    """The instructions of the longest innermost loop, if there is one."""
     grid: tuple[int, ...]
     numbers: tuple[float, ...]
     """Constants in float64."""
 
     def count(self, prefix: str) -> int:
-        """How many instructions begin so."""
+        """Return the number of instructions that begin with a prefix."""
         return sum(name.startswith(prefix) for name in self.instructions)
 
 
 def read(name: str, kernel: Any, grid: tuple[int, ...]) -> Compiled:
-    """What the disassembler and the resource table say of a compiled kernel."""
+    """Return a compiled kernel's instructions and resources, from the disassembler and the resource table."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(kernel.asm["cubin"])
         file.flush()
@@ -116,7 +116,7 @@ def _numbers(ir: str) -> Iterator[float]:
 
 
 def collect_launches(monkeypatch: pytest.MonkeyPatch) -> list[Compiled]:
-    """From now on plans launch nothing, and what they would have launched is entered here."""
+    """Make plans compile kernels instead of launching them; return the list to which these are added."""
     found: list[Compiled] = []
 
     def compile_only(function: Any, grid: tuple[int, ...]) -> Any:

@@ -1,7 +1,7 @@
-"""Importing this makes Triton's interpreter round as hardware does.
+"""Patch Triton's interpreter, when imported, to round as hardware does.
 
 Its conversions to bfloat16 lose the carry, and before Triton 3.9 its fused multiply-add rounds twice. Reductions by a
-function go by halves, as between a warp's lanes; the interpreter's own takes milliseconds for a number.
+function are also replaced: by halves, as between a warp's lanes, as the interpreter's take milliseconds for a number.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _create_fma = interpreter.InterpreterBuilder.create_fma
 
 
 def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
-    """Float32 from and to bfloat16."""
+    """Convert between float32 and bfloat16."""
     if (source, target) == (tl.float32, tl.bfloat16):
         return value.astype(BFLOAT16).view(np.uint16)
     if (source, target) == (tl.bfloat16, tl.float32):
@@ -28,7 +28,7 @@ def convert(value: Any, source: Any, target: Any, rounding: Any) -> Any:
 
 
 def fma(x: Any, y: Any, z: Any) -> Any:
-    """x·y + z of float32, rounded once: the float64 sum is rounded to odd, which a second rounding cannot mistake."""
+    """Return x·y + z of float32, rounded once: rounding the float64 sum to odd makes the second rounding correct."""
     with np.errstate(all="ignore"):
         product, addend = np.multiply(x, y, dtype=np.float64), np.asarray(z, np.float64)
         total = product + addend
@@ -46,7 +46,7 @@ def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
 
 
 def reduce(self: Any, operands: Any) -> Any:
-    """By halves along the axis, whose length is a power of two."""
+    """Reduce by halves along the axis, whose length is a power of two."""
     parts = [operand.handle.data for operand in operands]
     types = [operand.dtype for operand in operands]
     while (extent := parts[0].shape[self.axis]) > 1:

@@ -1,4 +1,4 @@
-"""Run by test_triton_kernels with TRITON_INTERPRET=1: the GPU's kernels on the CPU, against the CPU's and float64."""
+"""Program of test_triton_kernels, with TRITON_INTERPRET=1: compare the GPU's kernels with the CPU's and float64."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def address(array: Any) -> int:
 
 
 def computed(device: str, formula: Any, inputs: Iterable[Any], outs: Iterable[Any], numbers: Any = ()) -> list[Any]:
-    """The outputs, after a plan of these tensors has run."""
+    """Run a plan for these tensors; return the outputs."""
     inputs, outs = list(inputs), list(outs)
     plan = kernels.elementwise(formula, tuple(map(layout, inputs)), tuple(map(layout, outs)), numbers, device)  # type: ignore[arg-type]  # none is None
     plan.run(list(map(address, inputs)), list(map(address, outs)), 0)
@@ -74,14 +74,14 @@ def elementwise(name: str, inputs: Iterable[Any], out: Any, device: str) -> Any:
 
 
 def same(ours: Any, theirs: Any) -> bool:
-    """Equal bits, any NaN equalling any other."""
+    """Return true if all bits are equal, or both numbers are NaN."""
     unsigned = np.uint32 if ours.itemsize == 4 else np.uint16
     nan = np.isnan(ours.astype(np.float32)) & np.isnan(theirs.astype(np.float32))
     return bool(np.all((ours.copy().view(unsigned) == theirs.copy().view(unsigned)) | nan))
 
 
 def sample(count: int) -> Any:
-    """Float32 of every kind: all magnitudes, N(0, 1), N(0, 6), and the edges."""
+    """Draw float32 of all magnitudes, from N(0, 1) and N(0, 6), and edge cases."""
     generator = np.random.default_rng(5)
     patterns = generator.integers(0, 2**32, count // 3, dtype=np.uint64).astype(np.uint32)
     edges = [0.0, -0.0, 1e-45, -1e-45, 3.0, -3.0, 1.0, 3e38, -3e38, np.inf, -np.inf, np.nan, 4.999, -5.001, -104.0]
@@ -106,7 +106,7 @@ def check_float32() -> None:
 
 
 def check_16_bit() -> None:
-    """Every input, correctly rounded."""
+    """Check that results of all 16-bit inputs are correctly rounded."""
     names = "silu_derivative", "gelu_erf_derivative", "hardswish_forward", "hardsigmoid_forward"
     for name, dtype in itertools.product(names, TYPES[1:]):
         x = np.arange(0, 65536, dtype=np.uint16).view(dtype)
@@ -118,7 +118,7 @@ def check_16_bit() -> None:
 
 
 def check_general() -> None:
-    """Attributes, two results, halves of a tensor, types that differ, without a fitted version: the CPU's bits."""
+    """Compare bits with the CPU's for attributes, two results, halves of a tensor, and mixed data types."""
     elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
     clipped = sys.modules["aclnn.operators.clipped_swiglu"].clipped_swiglu_gradient
     x, generator = sample(1200)[:1024], np.random.default_rng(6)
@@ -148,7 +148,7 @@ def check_general() -> None:
 
 
 def check_tables() -> None:
-    """Functions with numbers have tables for 16 bits until there are enough; others are evaluated: the same bits."""
+    """Check that tables of functions with numbers are limited in number, and that bits without one are the same."""
     from aclnn.kernels.cuda import elementwise as kernels_of
 
     elu = sys.modules["aclnn.operators.elu"]
@@ -190,13 +190,13 @@ def check_layouts() -> None:
     for shape, strides in (((4, 6), (2, 1)), ((5, 3), (1, 1)), ((2, 3, 4), (0, 3, 1)), ((3, 7), (3, -1))):
         x = drawn(*shape)
         written = []
-        for device in ("cuda", "cpu"):  # elements of the output coincide: the last one counts
+        for device in ("cuda", "cpu"):  # elements of the output coincide: the last one stays
             memory = np.full(64, np.nan, np.float32)
             out = np.lib.stride_tricks.as_strided(memory[20:], shape, tuple(4 * step for step in strides))
             elementwise("silu_forward", (x,), out, device)
             written.append(memory)
         np.testing.assert_allclose(*written, rtol=1e-6)
-    for shift in (-3, 3):  # overlapping: as if everything had been read before
+    for shift in (-3, 3):  # overlapping: as if all inputs had been read before
         memory = drawn(64)
         x, out = memory[8:40], memory[8 + shift : 40 + shift]
         expected = elementwise("silu_forward", (x.copy(),), np.empty(32, np.float32), "cuda")
@@ -205,7 +205,7 @@ def check_layouts() -> None:
 
 @triton.jit
 def last_chunk(count, found, size: tl.constexpr):
-    """The elements of the last chunk, which may go beyond 32 bits."""
+    """Check the indices of the last chunk, which may exceed 32 bits."""
     tl.store(found + tl.arange(0, size), chunk_indices(chunk_count(count, size) - 1, size))
 
 
@@ -257,7 +257,7 @@ def check_layer_norm() -> None:
 
 
 def gradients(inputs: tuple[Any, ...], replaced: int | None = None) -> tuple[Any, ...]:
-    """dx, dw and db of two-dimensional tensors; dx in place of dy or x where that is said."""
+    """Return dx, dw and db of two-dimensional tensors; dx replaces the input with the number ``replaced``."""
     x = inputs[1]
     inputs = tuple(None if array is None else array.copy() for array in inputs)
     dx = np.full_like(x, np.nan) if replaced is None else inputs[replaced]
@@ -269,7 +269,7 @@ def gradients(inputs: tuple[Any, ...], replaced: int | None = None) -> tuple[Any
 
 
 def assert_within_bounds(inputs: tuple[Any, ...], *replaced: int) -> None:
-    """As docs/numerics-layer-norm.md has them for the CPU; the same bits where dx replaces dy or x."""
+    """Check the CPU's bounds in docs/numerics-layer-norm.md, and that bits are the same if dx replaces an input."""
     from tests.kernels.test_layer_norm import assert_close, exact
 
     outs, reference = gradients(inputs), exact(*inputs)
@@ -282,7 +282,7 @@ def assert_within_bounds(inputs: tuple[Any, ...], *replaced: int) -> None:
 
 
 def check_layer_norm_beyond_float32() -> None:
-    """Rows and columns of which no float32 intermediate may overflow or vanish."""
+    """Check rows and columns whose float32 intermediates would overflow or underflow."""
     from tests.kernels.test_layer_norm import rows
 
     def scaled(shape: tuple[int, int], power_dy: int, power_w: int, power_x: int) -> tuple[Any, ...]:
@@ -315,7 +315,7 @@ def check_layer_norm_beyond_float32() -> None:
     x[7] *= np.float32(3e37)
     x[7, 3], mean[7], rstd[7] = -3e38, 3e38, 1e-38
     assert_within_bounds((dy, x, mean, rstd, weight), 0, 1)
-    # Infinities and NaN stay where the formulas have them.
+    # Infinities and NaN propagate as in the formulas.
     dy[2, 5], x[3, 6], dy[4, 7] = np.inf, -np.inf, np.nan
     inputs = dy, x, mean, rstd, weight
     theirs = [np.empty_like(x), np.empty(70, np.float32), np.empty(70, np.float32)]
@@ -328,7 +328,7 @@ def check_layer_norm_beyond_float32() -> None:
 
 
 def check_layer_norm_not_finite() -> None:
-    """What is not finite is added up again from the rows of its group alone, and no longer than until it is NaN."""
+    """Check that sums that are not finite are recomputed from the rows of their groups alone, until they are NaN."""
     from tests.kernels.test_layer_norm import rows
 
     taken: list[int] = []
@@ -357,7 +357,7 @@ def check_layer_norm_not_finite() -> None:
 
 
 def check_layer_norm_overlapping() -> None:
-    """As if every input had been read before anything was written."""
+    """Check that results are as if all inputs had been read before anything was written."""
     generator = np.random.default_rng(6)
     memory = generator.normal(size=2000).astype(np.float32)
     mean, rstd = generator.normal(size=20).astype(np.float32), np.ones(20, np.float32)
@@ -387,7 +387,7 @@ def check_layer_norm_overlapping() -> None:
 
 
 def check_layer_norm_outputs_overlapping() -> None:
-    """Outputs that share memory with one another or within themselves: dx, dw, db are written in turn, in order."""
+    """Check outputs that share memory, or whose elements do: dx, dw and db are written one after the other."""
     generator = np.random.default_rng(8)
     x, dy = generator.normal(size=(2, 30, 20)).astype(np.float32)
     mean, rstd = x.mean(1), 1.0 / x.std(1)
@@ -395,7 +395,7 @@ def check_layer_norm_outputs_overlapping() -> None:
     inputs = dy, x, mean, rstd, weight
 
     def written(device: str, *views: tuple[int, tuple[int, ...], tuple[int, ...]]) -> Any:
-        """Memory of 900 elements after writing dx, dw and db at (place, shape, strides)."""
+        """Return memory of 900 elements after writing dx, dw and db at (place, shape, strides)."""
         memory = np.zeros(900, np.float32)
         outs = [
             np.lib.stride_tricks.as_strided(memory[place:], shape, tuple(4 * step for step in steps))
@@ -421,7 +421,7 @@ def check_layer_norm_outputs_overlapping() -> None:
         assert np.array_equal(written("cuda", *views), expected), views
     coinciding = (0, (30, 20), (1, 1)), (700, (20,), (0,)), (720, (20,), (1,))
     np.testing.assert_allclose(written("cuda", *coinciding), written("cpu", *coinciding), rtol=1e-4, atol=1e-5)
-    # Forwards too: the statistics over the last rows of out.
+    # Also in the forward function: statistics over the last rows of out.
     memory = np.zeros(700, np.float32)
     outs = memory[:600].reshape(30, 20), memory[560:590], memory[580:610]
     plan = kernels.layer_norm((layout(x), None, None), tuple(map(layout, outs)), 1, 1e-5)
@@ -447,7 +447,7 @@ def check_layer_norm_forward() -> None:
         np.testing.assert_allclose(outs[0].reshape(exact.shape).astype(np.float64), exact, rtol=2 * eps, atol=2e-6)
         np.testing.assert_allclose(outs[1], mean, rtol=2e-7)
         np.testing.assert_allclose(outs[2], rstd, rtol=1e-6)
-    # Squares that overflow or vanish; a row without spread, one of infinities; an eps that float32 cannot hold.
+    # Squares that overflow or underflow; a constant row, a row of infinities; an eps that is no float32.
     x = generator.normal(size=(6, 40)).astype(np.float32) * np.array([[1e30], [1e-30], [1e37], [1], [0], [1]], "f4")
     x[3, 5], x[5] = np.inf, 2.5
     for eps in (1e-5, 1e-50, 0.0):
@@ -456,7 +456,7 @@ def check_layer_norm_forward() -> None:
         plan.run([address(x), 0, 0], list(map(address, outs)), 0)
         for value, got in zip(aclnn.layer_norm(x, x.shape[1:], eps=eps), outs, strict=True):
             np.testing.assert_allclose(got, value.reshape(got.shape), rtol=1e-6, atol=2e-7)
-    # A row's bits are its own, whatever rows it is taken with, those of float64 among them.
+    # A row's bits do not depend on the rows it is processed with, even if those need float64.
     scale = np.where(np.arange(33) % 7, 1.0, 1e30).astype(np.float32)
     x = generator.normal(size=(33, 70)).astype(np.float32) * scale[:, None]
 
@@ -476,7 +476,7 @@ def check_layer_norm_forward() -> None:
 
 
 def check_rms_norm() -> None:
-    """Forward and gradient against float64: each type, rows of every length, some beyond float32 or not finite."""
+    """Compare forward and gradient with float64: all types, row lengths, values out of range or not finite."""
     generator = np.random.default_rng(8)
 
     def planned(plan: Any, inputs: tuple[Any, ...], outs: tuple[Any, ...]) -> None:

@@ -1,7 +1,7 @@
-"""Print a digest of everything the elementwise engine computes, for tests to compare between instruction sets.
+"""Print a digest of results of the elementwise engine, which tests compare between instruction sets.
 
-``python -m tests.helpers.vector_digest STRIDE [float32] [FORMULA]``: every STRIDE-th float32 and every 16-bit number,
-or float32 alone; of every formula, or of one.
+``python -m tests.helpers.vector_digest STRIDE [float32] [FORMULA]`` evaluates all formulas, or one, at every STRIDE-th
+float32 and all 16-bit numbers, or at float32 alone.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ GATED = {
     swi_glu_forward: (2, 1),
     swi_glu_gradient: (3, 2),
 }
-"""With the numbers of operands and of results."""
+"""Formulas with their numbers of operands and results."""
 
 
 def main(stride: int, *only: str) -> None:

@@ -1,4 +1,4 @@
-"""``aclnn verify`` in this process; a module that uses it is skipped without the command line's extra."""
+"""Run ``aclnn verify`` in this process; modules that import this are skipped without the command line's extra."""
 
 import pytest
 
