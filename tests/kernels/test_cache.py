@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """No place but a home and a temporary folder, in an empty one."""
+    """Set up an empty home and temporary folder as the only places for kernels."""
     for variable in ("ACLNN_CACHE_DIR", "ACLNN_TOOLKIT_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -46,7 +46,7 @@ def test_the_variable_comes_first(places: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_user_without_a_home_keeps_them_in_a_temporary_folder(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a container that runs under any number for a user."""
+    """Containers may run under a user number without an account."""
 
     def unknown(path: Path) -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -73,7 +73,7 @@ def test_without_any_place_nothing_is_kept(places: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("damage", [lambda kept: kept[:-1], lambda kept: kept[:-1] + b"?", lambda kept: b""])
 def test_damaged_contents_are_none(places: Path, damage: Callable[[bytes], bytes]) -> None:
-    """A page of zeros in machine code, as a crash of the system leaves it, ended every later process."""
+    """A system crash may leave a page of zeros in machine code, which would crash every later process."""
     cache.write("kernel", (), b"contents")
     assert cache.read("kernel", ()) == b"contents"
     (path,) = cache.user_cache().iterdir()
@@ -118,7 +118,7 @@ def is_trusted(path: Path) -> bool:
 
 @pytest.fixture
 def owners(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
-    """Files and folders that another user owns, by path."""
+    """Make files and folders appear as owned by another user, by path."""
     found: dict[Path, int] = {}
     true = os.lstat
 
@@ -131,7 +131,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> dict[Path, int]:
 
 
 def kept_in(folder: Path, contents: bytes) -> Path:
-    """A kernel's file there, as an attacker may make one that the user then unpacks."""
+    """Write a kernel's file, as an attacker might prepare one for the user to unpack."""
     folder.mkdir(parents=True, exist_ok=True)
     file = cache._file("kernel", ())
     (folder / file).write_bytes(cache._digest(file, contents) + contents)
@@ -192,7 +192,7 @@ def test_folders_that_only_the_user_can_change_are_trusted(places: Path, owners:
 
 
 def test_the_users_own_group_may_write_and_no_other(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the umask 002, which goes with a group for each user, every folder is writable by that group."""
+    """With umask 002, common where each user has a group, every folder is writable by that group."""
     folder = places / "home" / "project"
     folder.mkdir()
     folder.chmod(0o775)
@@ -210,7 +210,7 @@ def test_links_in_a_circle_are_refused(places: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
 def test_a_pipe_under_a_kernels_name_is_not_waited_for(places: Path) -> None:
-    """The first use of the kernel did not return."""
+    """The first use of the kernel must return."""
     cache.temporary_cache().mkdir(parents=True)
     os.mkfifo(cache.temporary_cache() / cache._file("kernel", ()), 0o644)
     results: list[bytes | None] = []
@@ -231,7 +231,7 @@ def test_folders_for_kernels_are_nobody_elses_to_write_whatever_the_umask(places
 
 
 def test_a_folder_that_cannot_be_written_is_read(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An image that brought compiled kernels had them compiled again by every container."""
+    """Containers use the compiled kernels of a read-only image."""
     monkeypatch.setenv("ACLNN_CACHE_DIR", str(places / "image"))
     cache.write("kernel", (), b"contents")
     cache.directory.cache_clear()
@@ -252,25 +252,25 @@ print(np.zeros(1).view(Points).erfc()[0])"""
 
 
 def printed(program: str, folder: Path, **variables: str) -> str:
-    """What a program prints in a process of its own, with this folder for kernels."""
+    """Run a program in a new process with this folder for kernels; return its output."""
     environment = os.environ | {"ACLNN_CACHE_DIR": str(folder), **variables}
     command = [sys.executable, "-c", program]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_kernels_are_compiled_where_numba_is_asked_not_to(tmp_path: Path) -> None:
-    """As tests do that measure which lines of their own jitted functions run."""
+    """NUMBA_DISABLE_JIT is set by tests that measure the coverage of jitted functions."""
     assert printed(_GRADIENT, tmp_path, NUMBA_DISABLE_JIT="1") == "0.92767054\n"
 
 
 def test_a_kernel_that_is_kept_runs_without_what_numba_compiles_with(tmp_path: Path) -> None:
-    """The first call of a process spent three quarters of its time on that, SciPy's import among it."""
+    """Importing Numba's compiler, with SciPy, would take three quarters of a process's first call."""
     program = f"import sys; {_GRADIENT}; print('numba.np.linalg' in sys.modules)"
     assert [printed(program, tmp_path) for _ in range(2)] == ["0.92767054\nTrue\n", "0.92767054\nFalse\n"]
 
 
 def test_kernels_are_compiled_from_any_depth_of_calls(tmp_path: Path) -> None:
-    """Numba calls itself more than 900 times within one another: GroupNorm's gradients, compiled in a test, failed."""
+    """Numba recurses more than 900 times for GroupNorm's gradients, which exceeds the limit inside of pytest."""
     deep = "deep = lambda left, call: deep(left - 1, call) if left else call()"
     program = f"import sys, numpy as np, aclnn; x = np.ones(1000, np.float32); aclnn.hardswish(x)\n{deep}\n"
     call = "deep(sys.getrecursionlimit() - 150, lambda: aclnn.silu_backward(x, x))[0]"
@@ -319,7 +319,7 @@ def test_calls_of_the_same_types_are_resolved_once_while_a_kernel_is_compiled(mo
 
 
 def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path) -> None:
-    """They took seven times as long in every later process."""
+    """Unoptimized kernels, which take seven times as long, are not shared with later processes."""
     printed(_GRADIENT, tmp_path, NUMBA_OPT="0")
     slow = len(list(tmp_path.iterdir()))
     printed(_GRADIENT, tmp_path)
@@ -327,7 +327,7 @@ def test_kernels_compiled_without_optimisation_are_not_everybodys(tmp_path: Path
 
 
 def test_what_verify_compiles_is_kept_with_the_kernels(tmp_path: Path) -> None:
-    """Numba's own cache raised where it found no folder, so that a good dump failed with exit status 1."""
+    """Numba's own cache raises if it finds no folder, which must not fail a correct dump."""
     for _ in range(2):
         ours, numbas = tmp_path / "ours", tmp_path / "numbas"
         assert printed(_VERIFY, ours, NUMBA_CACHE_DIR=str(numbas)) == "1.0\n"
@@ -336,7 +336,7 @@ def test_what_verify_compiles_is_kept_with_the_kernels(tmp_path: Path) -> None:
 
 
 def test_without_its_source_an_installation_keeps_nothing(places: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a zip, of .pyc files or frozen by PyInstaller; every call raised FileNotFoundError."""
+    """Installations without source: in a zip, of .pyc files, or frozen by PyInstaller."""
     monkeypatch.setattr(cache, "sources", lambda: [places / "archive.zip" / "dtypes.py"])
     cache.source_stamp.cache_clear()
     cache.write("kernel", (), b"contents")
@@ -366,7 +366,7 @@ attempt(20 << 20)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="what is used is read from /proc")
 def test_too_little_memory_to_compile_in_is_a_memory_error(tmp_path: Path) -> None:
-    """LLVM ended the process: it exited with 134."""
+    """LLVM itself would abort the process with status 134."""
     environment = os.environ | {"ACLNN_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", _LITTLE_MEMORY], capture_output=True, text=True, timeout=300, env=environment

@@ -43,7 +43,7 @@ SLOPES = (fast_gelu_derivative, gelu_erf_derivative, gelu_tanh_derivative, hards
 
 
 def bell_derivative(x: float) -> float:
-    """A formula without a tuned version."""
+    """Return 1 / (1 + x²), a formula without a fitted version."""
     return 1.0 / (1.0 + x * x)
 
 
@@ -62,13 +62,13 @@ def run(formula: Any, out: Array, *inputs: Array) -> Array:
 
 
 def bits(array: Array) -> Array:
-    """The patterns, every NaN as the same one."""
+    """Return bit patterns, with one pattern for every NaN."""
     plain = np.where(np.isnan(array.astype(np.float64)), array.dtype.type(np.nan), array)
     return np.array(plain, order="C").view(f"u{array.itemsize}")
 
 
 def expected(formula: Any, dtype: np.dtype[Any], dy: Array, x: Array) -> Array:
-    """The result from contiguous operands; of one 16-bit type, by the table's entries if there are no operations."""
+    """Return the result for contiguous operands; for one 16-bit type, from table entries unless operations serve it."""
     dy, x = (np.array(array, order="C") for array in (dy, x))
     operations = fitted.operations(gradient(formula), D.of_numpy(x.dtype))
     if operations or dtype.itemsize > 2 or x.dtype != dtype or dy.dtype != dtype:
@@ -89,7 +89,7 @@ def numbers(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[An
 
 
 class View(NamedTuple):
-    """A strided view, the one-dimensional storage behind it, and where in that each element lies."""
+    """A strided view, its one-dimensional storage, and the index of each element in that."""
 
     array: Array
     storage: Array
@@ -98,7 +98,7 @@ class View(NamedTuple):
 
 @st.composite
 def views(draw: Any, shape: tuple[int, ...], dtype: np.dtype[Any], output: bool = False) -> View:
-    """Any order of dimensions, any steps (negative and, for inputs, zero), gaps, and margins on both sides."""
+    """Draw views with any order of dimensions, any strides (negative and, for inputs, zero), gaps, and margins."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     strides, unit = [0] * len(shape), 1
     for axis in draw(st.permutations(range(len(shape)))):
@@ -221,7 +221,7 @@ def test_every_size_and_alignment(dtype: np.dtype[Any]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", EVERY.values(), ids=EVERY)
 def test_addresses_that_are_no_multiple_of_the_element(dtype: np.dtype[Any]) -> None:
-    """Also for results that are large enough to be written around the cache."""
+    """Also large results, which take non-temporal stores."""
     size = elementwise.STREAM_BYTES // dtype.itemsize + 999
     rng = np.random.default_rng(6)
     dy, x = (numbers(rng, (size,), dtype) for _ in range(2))
@@ -260,7 +260,7 @@ def test_long_rows_give_the_same_bits_and_touch_nothing_else(
 @pytest.mark.parametrize("formula", SLOPES)
 @pytest.mark.parametrize("far", [0.002, 0.02, 0.1, 0.9, 1.0])
 def test_tails_give_the_same_bits_among_any_neighbours(formula: Any, far: float) -> None:
-    """They are packed where many are; sixteen elements by themselves never are."""
+    """Outliers are packed if there are many; a single vector of sixteen never is."""
     rng = np.random.default_rng(9)
     dy, x = (numbers(rng, (9001,), DTYPES["float32"]) for _ in range(2))
     x = np.where(rng.random(x.size) < far, x * 10, rng.uniform(-3, 3, x.size)).astype(np.float32)
@@ -322,7 +322,7 @@ def reciprocal_derivative(x: float) -> float:
 
 
 def test_a_formula_that_divides_by_zero_leaves_nothing_unwritten() -> None:
-    """It raised an exception, which among many elements nobody heard of: the rest of the chunk stayed as it was."""
+    """Division by zero must not raise an exception, which would leave the rest of a chunk unwritten."""
     x = np.linspace(-1, 1, 100_001, dtype=np.float32)
     out = run(reciprocal_derivative, np.zeros_like(x), np.ones_like(x), x)
     with np.errstate(divide="ignore"):
@@ -360,7 +360,7 @@ def refusing(arguments: int, counter: int, step: int, end: int) -> None:
 
 @pytest.mark.parametrize("by_address", [False, True])
 def test_an_exception_of_a_kernel_reaches_the_caller(by_address: bool) -> None:
-    """Formulas have none; this is for what runs them."""
+    """Formulas raise no exceptions, but the code around them may."""
     raising = kernel("refusing", (), lambda: refusing)
 
     def calling(arguments: int, counter: int, step: int, end: int) -> None:
@@ -373,12 +373,12 @@ def test_an_exception_of_a_kernel_reaches_the_caller(by_address: bool) -> None:
 
 
 def hurried_derivative(x: float) -> float:
-    """A formula that two threads ask for first."""
+    """Return a formula whose first use is in two threads at once."""
     return reciprocal_derivative(x) + 1.0
 
 
 def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second compiled what the first had not made known to the compiler yet."""
+    """The second thread must wait until the first has registered the formula with the compiler."""
     begun, failures = threading.Event(), []
 
     def slowly(function: Any = None, **options: bool) -> Any:
@@ -405,7 +405,7 @@ def test_two_threads_that_ask_first_for_one_formula_both_get_it(monkeypatch: pyt
 
 @pytest.mark.parametrize("narrow", [np.dtype(np.float16), BFLOAT16])
 def test_a_narrow_operand_with_gaps_as_wide_as_the_other_was_read_as_contiguous(narrow: np.dtype[Any]) -> None:
-    """Every second float16 is as many bytes from the next as float32 are."""
+    """Every second float16 has the stride of contiguous float32."""
     rng = np.random.default_rng(6)
     dy, apart = rng.normal(size=100).astype(np.float32), np.full(200, np.nan, narrow)
     x = apart[::2]
@@ -416,7 +416,7 @@ def test_a_narrow_operand_with_gaps_as_wide_as_the_other_was_read_as_contiguous(
 @pytest.mark.parametrize("slope", [0.01, 0.2, 1.0 / 3.0, 2.5, -1e-5, 0.0])
 @pytest.mark.parametrize("dtype", [np.dtype(np.float16), BFLOAT16], ids=str)
 def test_products_with_a_number_of_float32_are_correctly_rounded(dtype: np.dtype[Any], slope: float) -> None:
-    """Some slopes round twice in float32 lanes, some only in subnormal results, for which a table remains."""
+    """Some derivatives round twice in float32 lanes, others only for subnormal results, which take the table."""
     x = np.arange(65536, dtype=np.uint16).view(dtype)
     wide, number = x.astype(np.float64), float(np.float32(slope))
     with np.errstate(all="ignore"):
@@ -430,7 +430,7 @@ def test_products_with_a_number_of_float32_are_correctly_rounded(dtype: np.dtype
 
 
 def test_a_slope_of_a_hundredth_takes_no_table_in_float16() -> None:
-    """With the float32 next to it every product rounds once."""
+    """With the adjacent float32 as the derivative, every product is correctly rounded."""
     given = Layout(D.FLOAT16, (64,), (1,))
     lanes = elementwise._Evaluator(leaky_relu_forward, (given,), (given,), (float(np.float32(0.01)),), None)
     assert lanes.constants.size == 1

@@ -80,7 +80,7 @@ def test_each_segment_has_its_entries(row: Row) -> None:
 
 @EVERY
 def test_c0_is_g_at_the_centre(row: Row) -> None:
-    """Rounded to float32; away from the zero the centres are chosen so that hardly anything is rounded away."""
+    """Centres, except near the zero, are chosen so that rounding c0 to float32 loses little."""
     for i, (centre, c0) in enumerate(zip(row.segments.centre, row.segments.c0, strict=True)):
         exact = row.g(arb(centre))
         assert c0 == nearest(exact)

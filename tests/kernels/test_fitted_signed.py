@@ -55,7 +55,7 @@ EVERY = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 def edges(segments: Segments) -> dict[int, tuple[float, float]]:
-    """The ends of each segment, by its entry in the table."""
+    """Return the ends of each segment, in the order of the table."""
     width, bound = 1.0 / segments.per_unit, segments.bound
     middles = {(number + 4) % 16: number * width for number in range(-7, 8)}
     return {i: (max(m - width / 2, -bound), min(m + width / 2, bound)) for i, m in middles.items()}
@@ -74,7 +74,7 @@ def test_the_bound_lies_within_the_last_segment(row: Row) -> None:
 
 @EVERY
 def test_c0_is_g_at_the_centre(row: Row) -> None:
-    """Hardly anything is rounded away, but where the digits of a worked example count, around 3."""
+    """Rounding c0 to float32 loses little, except around 3, where a worked example's digits take precedence."""
     for i, (low, high) in edges(row.segments).items():
         centre, c0 = row.segments.centre[i], row.segments.c0[i]
         assert low < centre < high
@@ -106,7 +106,7 @@ def computed(row: Row, x: Array) -> Array:
 
 
 def assert_within(row: Row, x: Array) -> None:
-    """Results whose unit is 2^-149, subnormal ones and the first normal ones, are within one."""
+    """Check bounds; results with a unit of 2^-149, subnormal and the smallest normal ones, are within one unit."""
     value, got = exact(row.formula, x), computed(row, x).astype(np.float64)
     unit = np.exp2(np.maximum(np.frexp(value)[1], -125) - 24)
     assert np.all(np.abs(got - value) / unit <= np.where(unit > 2.0**-149, row.worst, 1.0))

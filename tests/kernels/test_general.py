@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def mixture(a: Any, b: Any, c: Any, p: Any, q: Any) -> Any:
-    """Two results of three inputs and two numbers, whose every operation NumPy rounds alike."""
+    """Return two results of three inputs and two numbers, by operations that NumPy rounds equally."""
     return (a * p + b) / 3.0, where(c > q, a - c, b * c)
 
 
@@ -70,7 +70,7 @@ def test_any_layouts_and_data_types_are_rounded_once_and_nothing_else_is_touched
 def test_halves_of_rows_of_any_length_and_alignment(
     monkeypatch: pytest.MonkeyPatch, dtype: np.dtype[Any], shift: int, streamed: bool
 ) -> None:
-    """As gated activations have them; outputs that lie otherwise within lines than one another do not go around."""
+    """Halves as in gated activations; outputs with different offsets in cache lines take no non-temporal stores."""
     monkeypatch.setattr(plans, "STREAM_BYTES", 1 if streamed else 1 << 60)
     rng = np.random.default_rng(3)
     for columns in (7, 600, 2053):
@@ -120,7 +120,7 @@ def test_one_element_for_all_also_where_the_result_overwrites_it(dtype: np.dtype
 
 
 def test_elements_that_coincide_keep_what_is_written_last() -> None:
-    """Of several outputs; in logical order."""
+    """Elements of several outputs, each written in logical order."""
     rng = np.random.default_rng(5)
     inputs = [rng.normal(size=(40, 50)).astype(np.float32) for _ in range(3)]
     storage = [np.zeros(89, np.float32), np.zeros(50, np.float32)]
@@ -138,7 +138,7 @@ def test_elements_that_coincide_keep_what_is_written_last() -> None:
 
 
 def operations(x: Any, y: Any, p: Any) -> Any:
-    """Each operation by itself."""
+    """Return the result of each operation."""
     return where(x > p, x + y, -y), absolute(x - p), x * y, where(x == x, p, y / x), times(x, -y)
 
 
@@ -231,7 +231,7 @@ HOUSE = {
 
 
 def unfitted(derivative: Any) -> Gradient:
-    """The gradient under a name for which there is no fitted version, and without functions that have one."""
+    """Return a gradient by operations alone, without fitted versions."""
     evaluate = derivative.function if isinstance(derivative, Fitted) else derivative
 
     def general(x: Any) -> Any:
@@ -243,7 +243,7 @@ def unfitted(derivative: Any) -> Gradient:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HOUSE)
 def test_every_formula_of_the_house_is_within_half_a_unit_everywhere(name: str) -> None:
-    """With dy = 1, also beside the derivatives' zeros."""
+    """For dy = 1, also near the derivatives' zeros."""
     every = np.arange(0, 1 << 32, 9973, dtype=np.uint32).view(np.float32)
     near = np.concatenate([np.linspace(-6, 6, 200_001), np.linspace(-1.3, -0.7, 200_001)]).astype(np.float32)
     x = np.concatenate([every[np.isfinite(every)], near])
@@ -255,13 +255,13 @@ def test_every_formula_of_the_house_is_within_half_a_unit_everywhere(name: str) 
 
 
 def stretched(x: Any, p: Any) -> Any:
-    """A product that float32 cannot hold."""
+    """Return a product that overflows float32."""
     return x * p
 
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16])
 def test_what_lies_just_beside_the_middle_of_two_16_bit_numbers_is_rounded_once(dtype: D) -> None:
-    """Float32 has no digits for the difference: rounded to that first, half of these went to the wrong side."""
+    """The difference has no digits in float32: rounding to that first would misround half of these."""
     numbers = np.arange(0x3C00, 0x4400, dtype=np.uint16).view(dtype.numpy).astype(np.float32)
     middles = (numbers[:-1] + numbers[1:]) / 2
     for factor, want in ((1 + 2.0**-45, numbers[1:]), (1 - 2.0**-45, numbers[:-1])):

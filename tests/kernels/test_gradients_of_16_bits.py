@@ -30,7 +30,7 @@ DTYPES = pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "
 
 
 def gradients(dy: Any, x1: Any, x2: Any, mean: Any, rstd: Any, w: Any, b: Any, s: Any, more: Any) -> Any:
-    """The gradient for x1 of a norm of x1 + x2, more added to it, and what elements add to those for s, t, w and b."""
+    """Return the gradient for x1 of a norm of x1 + x2 plus an addend, and the terms of those for s, t, w and b."""
     xhat, factor = (x1 + x2 - mean) * rstd, 1.0 + s
     dw = dy * xhat
     return input_gradient(dy * (factor * w), xhat, rstd) + more, dw * w + dy * b, dy, dw * factor, dy * factor
@@ -80,14 +80,14 @@ def run(
 
 
 def assert_within(outputs: Sequence[Array], expected: Sequence[tuple[Any, Any]]) -> None:
-    """Allow half a unit of the last place beside what is lost."""
+    """Allow half a unit in the last place in addition to ``lost``."""
     for got, (exact, lost) in zip(outputs, expected, strict=True):
         allowed = lost + 0.5001 * ulp_of(exact.astype(np.float64), D.of_numpy(got.dtype))
         assert np.all(abs(got.astype(np.longdouble) - exact) <= allowed)
 
 
 def judge(inputs: Inputs, outputs: Sequence[Array]) -> None:
-    """Allow half a unit of the last place, and of terms what docs/numerics-rows.md says of float32 lanes."""
+    """Allow half a unit in the last place, and the error of terms in float32 lanes from docs/numerics-rows.md."""
     dy, x1, x2, mean, rstd, w, b, s, more = (array.astype(np.longdouble) for array in inputs.values())
     xhat, factor = (x1 + x2 - mean) * rstd, 1 + s
     g = dy * factor * w
@@ -115,7 +115,7 @@ def test_results_are_within_the_bounds(dtype: D) -> None:
 
 @DTYPES
 def test_what_rounding_a_sum_to_float32_loses_counts(dtype: D) -> None:
-    """The smaller operand says how the larger one, the same everywhere, differs from the mean."""
+    """The larger operand is constant, so that the difference from the mean comes from the smaller one alone."""
     inputs = scaled(random_inputs(dtype), x2=2.0**-10)
     inputs["x1"][...] = 4096.0
     x = inputs["x1"].astype(np.float64) + inputs["x2"].astype(np.float64)
@@ -129,7 +129,7 @@ def test_what_rounding_a_sum_to_float32_loses_counts(dtype: D) -> None:
     ids=["subnormal products", "products that vanish", "products that overflow", "zeros"],
 )
 def test_rows_whose_products_float32_does_not_hold_are_computed_in_float64(dy: float, w: float, x: float) -> None:
-    """Beside others, in which they change no bit."""
+    """Other rows keep their bits."""
     usual = random_inputs(D.BF16)
     usual["rstd"] = abs(usual["rstd"])
     every_second = np.where(np.arange(ROWS).reshape(1, -1, 1) % 2, 1.0, 0.0)
@@ -147,7 +147,7 @@ def test_rows_whose_products_float32_does_not_hold_are_computed_in_float64(dy: f
 
 
 def test_an_element_that_overflows_on_the_way_is_computed_in_float64() -> None:
-    """Without what is added to it, the gradient is larger than any float32."""
+    """Before the addend is added, the gradient overflows float32."""
     inputs = scaled(random_inputs(D.BF16), dy=2.0**90, x1=2.0**-36, x2=2.0**-36, mean=2.0**-36, more=0.0)
     inputs["rstd"] = np.full(ROW, 2.0**36, NUMPY[D.BF16])
     alone = run(inputs)[0].astype(np.float64)
@@ -160,7 +160,7 @@ def test_an_element_that_overflows_on_the_way_is_computed_in_float64() -> None:
 
 
 def test_sums_over_rows_do_not_overflow_on_the_way() -> None:
-    """A few rows are added up in float32, of which more than one of these terms is more than it holds."""
+    """A few rows are accumulated in float32, where two of these terms would overflow."""
     inputs = scaled(random_inputs(D.BF16), dy=0.0, rstd=0.03125, w=2.0**-60, b=2.0**-10, s=0.0)
     inputs["dy"] += np.where(np.arange(ROWS) < ROWS // 2, 1e38, -0.95e38).reshape(1, -1, 1).astype(NUMPY[D.BF16])
     outputs = run(inputs)
@@ -175,7 +175,7 @@ def run_groups(inputs: Inputs) -> list[Array]:
 
 
 def random_groups(dtype: D, channels: int = 4, pixels: int = 600) -> Inputs:
-    """Two samples of three groups."""
+    """Draw two samples of three groups."""
     shape, parameter = (2, 3, channels, pixels), (1, 3, channels, 1)
     shapes = {"dy": shape, "x": shape, "mean": (2, 3, 1, 1), "rstd": (2, 3, 1, 1), "w": parameter}
     rng = np.random.default_rng(5)
@@ -183,7 +183,7 @@ def random_groups(dtype: D, channels: int = 4, pixels: int = 600) -> Inputs:
 
 
 def judge_groups(inputs: Inputs, outputs: Sequence[Array]) -> None:
-    """Allow what docs/numerics-rows.md says, of sums of channels too."""
+    """Allow the errors from docs/numerics-rows.md, also of sums of channels."""
     dy, x, mean, rstd, w = (array.astype(np.longdouble) for array in inputs.values())
     g, xhat = dy * w, (x - mean) * rstd
     first, second = (term.mean(axis=(2, 3), keepdims=True) for term in (g, g * xhat))
@@ -206,7 +206,7 @@ def test_sums_of_channels_are_within_the_bounds(dtype: D, channels: int, pixels:
 
 
 def test_a_group_computed_in_float64_adds_to_the_sums_of_channels_once() -> None:
-    """Products that float32 does not hold are found only after the sums of its channels."""
+    """Products that overflow float32 are detected only after the channels' sums have been accumulated."""
     inputs = random_groups(D.BF16)
     usual = np.array([False, True, False, True, False, True]).reshape(2, 3, 1, 1)
     size = np.array([1e25, 1.0, 1e-30, 1.0, 0.0, 1e25]).reshape(usual.shape)

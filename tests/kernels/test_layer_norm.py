@@ -59,7 +59,7 @@ def layout(array: Array | None) -> Layout | None:
 
 
 class Plan:
-    """A plan, and a workspace of exactly its size between guards."""
+    """A plan with a workspace of exactly its size, between guard bytes."""
 
     def __init__(self, inputs: tuple[Array | None, ...], outputs: tuple[Array | None, ...], dims: int) -> None:
         self.plan = kernels.layer_norm_backward(tuple(map(layout, inputs)), tuple(map(layout, outputs)), dims)
@@ -77,7 +77,7 @@ class Plan:
 def gradients(
     inputs: tuple[Array | None, ...], mask: tuple[bool, ...] = (True, True, True), dims: int = 1
 ) -> tuple[Any, Any, Any]:
-    """dx, dw, db in new contiguous arrays of x's data type, poisoned before."""
+    """Compute dx, dw and db into new contiguous, poisoned arrays of x's data type."""
     x = inputs[1]
     assert x is not None
     shapes = (x.shape, x.shape[x.ndim - dims :], x.shape[x.ndim - dims :])
@@ -89,13 +89,13 @@ def gradients(
 
 
 def bits(array: Array) -> Array:
-    """The patterns, every NaN as the same one."""
+    """Return bit patterns, with one pattern for every NaN."""
     plain = np.where(np.isnan(array.astype(np.float32)), array.dtype.type(np.nan), array)
     return np.array(plain, order="C").view(f"u{array.itemsize}")
 
 
 class Exact(NamedTuple):
-    """Values in extended precision, and the magnitudes that errors are relative to."""
+    """Gradients in extended precision, and the magnitudes that error bounds are relative to."""
 
     dx: Array
     dw: Array
@@ -106,7 +106,7 @@ class Exact(NamedTuple):
 
 
 def exact(dy: Array, x: Array, mean: Array, rstd: Array, weight: Array | None) -> Exact:
-    """For dy and x of M rows and N columns, mean and rstd as they are."""
+    """Return exact gradients for dy and x of M rows and N columns, and given mean and rstd."""
     wide = [np.asarray(array).astype(np.longdouble) for array in (dy, x, mean, rstd)]
     y, mean, rstd = wide[0], wide[2].reshape(-1, 1), wide[3].reshape(-1, 1)
     xhat = (wide[1] - mean) * rstd
@@ -132,7 +132,7 @@ def assert_close(got: Array, value: Array, scale: Array, gamma: float, loss: Any
 
 
 def assert_exact(got: tuple[Any, Any, Any], inputs: tuple[Any, ...], columns: int) -> None:
-    """Within the bounds that docs/numerics-layer-norm.md derives."""
+    """Check the bounds that docs/numerics-layer-norm.md derives."""
     dy, x, mean, rstd, weight = inputs
     flat = dy.reshape(-1, columns), x.reshape(-1, columns)
     reference = exact(*flat, mean, rstd, weight)
@@ -146,7 +146,7 @@ def assert_exact(got: tuple[Any, Any, Any], inputs: tuple[Any, ...], columns: in
 
 
 def rows(rng: np.random.Generator, m: int, n: int, dtype: Any = np.float32, weighted: bool = True) -> tuple[Any, ...]:
-    """Normal data with the statistics of its rows."""
+    """Draw normal data; return it with the statistics of its rows."""
     dy, x = (rng.normal(size=(m, n)).astype(np.float32) for _ in range(2))
     mean, rstd = x.mean(1), 1 / np.sqrt(x.var(1) + 1e-5)
     weight = rng.normal(size=n).astype(dtype) if weighted else None
@@ -154,14 +154,14 @@ def rows(rng: np.random.Generator, m: int, n: int, dtype: Any = np.float32, weig
 
 
 def loss(x: Array, weight: Array, bias: Array, dy: Array) -> Any:
-    """Σ dy·LayerNorm(x), eps being 0: the definition, in whatever arithmetic the arguments have."""
+    """Return Σ dy·LayerNorm(x) for an eps of 0, by definition, in the arithmetic of the arguments."""
     centred = x - x.mean(-1, keepdims=True)
     variance = (centred * centred).mean(-1, keepdims=True)
     return (dy * (centred / np.sqrt(variance) * weight + bias)).sum()
 
 
 def complex_step(at: tuple[Array, ...], which: int) -> Array:
-    """The derivative of the loss by one argument, to the last digits of float64, by steps along the imaginary axis."""
+    """Return the derivative of the loss by one argument to float64's last digits, by complex steps."""
     found = np.empty(at[which].shape)
     for index in np.ndindex(found.shape):
         moved = [np.array(argument, np.complex128) for argument in at]
@@ -325,7 +325,7 @@ def test_rows_whose_magnitudes_are_in_doubt_have_the_same_bits_in_any_layout(n: 
 @pytest.mark.parametrize("n", [2, 16, 40, 200, 700])
 @pytest.mark.parametrize("m", [1, 300])
 def test_what_vanishes_from_c2_matters_where_xhat_is_large(m: int, n: int) -> None:
-    """A g that vanishes comes back times x̂ of one column and of another: dx was 14 % off."""
+    """A g that underflows is multiplied by the large x̂ of two columns; without it dx is 14 % off."""
     dy, x, mean, rstd, weight = (array.copy() for array in rows(np.random.default_rng(1), m, n))
     dy[:], x[:], mean[:], rstd[:], weight[:] = 0.0, 0.0, 0.0, 1.0, 1.0
     dy[:, :2], x[:, 1] = (2.0**-80, 1.5 * 2.0**-75), 2.0**30 * (1 - 2.0**-10)
@@ -337,7 +337,7 @@ def test_what_vanishes_from_c2_matters_where_xhat_is_large(m: int, n: int) -> No
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize(("n", "gap"), [(10, 0), (24, 0), (40, 0), (64, 0), (16, 1), (64, 1), (100, 0), (600, 0)])
 def test_a_row_in_doubt_leaves_its_neighbours_alone(n: int, gap: int, dtype: Any) -> None:
-    """Measuring a row again leaves nothing of its addresses and coefficients to the rows around it."""
+    """Recomputing a row in float64 changes no address or coefficient of the rows around it."""
     inputs = dy, x, mean, rstd, weight = rows(np.random.default_rng(n), 260, n, dtype)
     dy[[1, 6, 11, 12]] = 0
     rstd[200:] = 1000.0
@@ -407,7 +407,7 @@ class View(NamedTuple):
 
 
 def view(draw: Any, shape: tuple[int, ...], dtype: Any, values: Array | None) -> View:
-    """A view with any order of dimensions, gaps, steps and directions; the rest of its storage is NaN."""
+    """Make a view with any order of dimensions, gaps, strides and directions; the rest of its storage is NaN."""
     order = draw(st.permutations(range(len(shape))))
     steps = [draw(st.sampled_from([1, 1, 1, 2, -1])) for _ in shape]
     sizes = [shape[axis] * abs(steps[axis]) + draw(st.sampled_from([0, 0, 1])) for axis in order]
@@ -472,7 +472,7 @@ def test_any_layout_dtype_and_mask(data: st.DataObject) -> None:
 
 
 def shifted(array: Array, elements: int) -> Array:
-    """A copy at a distance of so many elements from a 64-byte boundary."""
+    """Copy an array to an address some elements after a 64-byte boundary."""
     memory = np.empty(array.nbytes + 128 + array.itemsize * elements, np.uint8)
     start = -memory.ctypes.data % 64 + elements * array.itemsize
     copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
@@ -512,7 +512,7 @@ def test_the_same_bits_from_a_thousand_cases() -> None:
     types_and_masks((True, True, True), (True, False, True), (False, True, True), (False, False, True)),
 )
 def test_short_rows_in_sets_give_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
-    """Rows that are not evenly spaced are taken in groups of four; the others in sets, unless one is extraordinary."""
+    """Unevenly spaced rows are processed in groups of four, others in batches unless float32 may not suffice."""
     rng = np.random.default_rng(n)
     dy, x, mean, rstd, weight = rows(rng, 310, n, dtype)
     with np.errstate(over="ignore"):
@@ -562,7 +562,7 @@ print("read")
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="mprotect through the C library, as Linux has it")
 def test_nothing_behind_the_last_row_is_read() -> None:
-    """What is left of a row behind whole vectors is read with what follows it, except at the end."""
+    """A row's remainder is read as a whole vector, which must not extend beyond the tensor."""
     assert python("-c", READ_TO_THE_END) == "read\n"
 
 
@@ -583,7 +583,7 @@ def test_dw_and_db_hold_what_overflows_where_tiny_weights_hide_it_from_dx(n: int
     ("dtype", "mask"), types_and_masks((False, True, True), (False, True, False), (False, False, True))
 )
 def test_dw_and_db_alone_have_the_bits_of_groups(n: int, dtype: Any, mask: tuple[bool, bool, bool]) -> None:
-    """Rows that are evenly spaced, with gaps or not, are summed down strips of columns; others in groups of four."""
+    """Sums alone have the same bits for evenly spaced rows and for others, in groups of four."""
     dy, x, mean, rstd, weight = inputs = rows(np.random.default_rng(n), 310, n, dtype)
     gaps, uneven = np.zeros((310, n + 3), dtype)[:, :n], np.empty((10, 33, n), dtype)[:, :31]
     gaps[...], uneven[...] = dy, dy.reshape(10, 31, n)
@@ -598,7 +598,7 @@ def test_dw_and_db_alone_have_the_bits_of_groups(n: int, dtype: Any, mask: tuple
 
 @pytest.mark.parametrize("n", [17, 64, 300, 1100])
 def test_four_rows_that_overflow_far_down_a_strip_are_added_one_by_one(n: int) -> None:
-    """In any layout: those that are packed into float32 too."""
+    """Overflow of a group's sums, in any layout, also of tiles in float32."""
     dy, x, mean, rstd, weight = rows(np.random.default_rng(7), 400, n)
     dy[390:394, [0, n // 2, n - 1]] = np.array([3e38, 3e38, -3e38, -2.9e38], np.float32)[:, None]
     expected = dy.astype(np.float64).sum(0).astype(np.float32)
@@ -652,7 +652,7 @@ def test_rows_that_end_within_a_line_are_streamed_to_the_same_bits(
 
 
 def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line that is written in two ways goes to memory in parts: rows of 100 took four times as long."""
+    """A cache line that is written partly by non-temporal stores goes to memory in parts, four times as slow."""
     monkeypatch.setattr(backward, "STREAM_BYTES", 0)
     inputs = rows(np.random.default_rng(4), 300, 100)
     for pitch, streamed in ((100, True), (104, False), (112, False), (128, False)):
@@ -663,7 +663,7 @@ def test_short_rows_with_gaps_are_not_streamed(monkeypatch: pytest.MonkeyPatch) 
 
 
 def digest(masks: Sequence[tuple[bool, ...]], dtypes: Sequence[str]) -> str:
-    """Of up to a thousand results: ordinary, huge and tiny rows."""
+    """Return a digest of up to a thousand results, of ordinary, huge and tiny rows."""
     rng = np.random.default_rng(12)
     found = hashlib.sha256()
     for case in range(340):
@@ -750,7 +750,7 @@ def test_where_results_coincide_the_last_one_stays() -> None:
 
 
 def test_of_dw_and_db_that_overlap_db_stays() -> None:
-    """Beyond 16,384 columns a part of dw came after one of db."""
+    """Beyond 16,384 columns, threads share the columns of dw and db."""
     inputs = rows(np.random.default_rng(9), 4, 32768)
     _, _, db = gradients(inputs, (False, True, True))
     both = np.zeros(32768 + 1024, np.float32)
@@ -760,7 +760,7 @@ def test_of_dw_and_db_that_overlap_db_stays() -> None:
 
 @pytest.mark.parametrize("shape", [(300, 20), (30, 20)])
 def test_where_dx_and_db_coincide_db_stays(shape: tuple[int, int]) -> None:
-    """With few rows dx came last."""
+    """With few rows, dx is written in batches after the sums."""
     inputs = rows(np.random.default_rng(8), *shape)
     _, _, db = gradients(inputs)
     dx = np.zeros(shape, np.float32)
@@ -877,5 +877,5 @@ print(*sorted(made))
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.long)])
 def test_phase_two_compiles_nothing(dtype: str) -> None:
-    """Large results took kernels of their own, compiled when the first of them was written."""
+    """Kernels with non-temporal stores for large results are compiled in phase one, too."""
     assert python("-c", _PHASES, dtype).split() == []

@@ -55,7 +55,7 @@ def test_rows_without_spread_divide_by_zero(rows: int) -> None:
 
 @EVERY_DTYPE
 def test_a_large_result_is_the_same_at_any_address(dtype: np.dtype[Any]) -> None:
-    """It is streamed in whole vectors, 16 bytes at a time or not at all."""
+    """Depending on the address, stores are non-temporal with whole vectors or 16 bytes, or ordinary."""
     x, weight, bias = call(dtype, 2304, 1024)
     small = np.concatenate([aclnn.layer_norm(part, (1024,), weight, bias)[0] for part in np.split(x, 9)])
     room = np.empty(x.size + 128, dtype)
@@ -106,7 +106,7 @@ def test_where_results_coincide_the_last_one_stays(rows: int) -> None:
 
 @pytest.mark.parametrize(("rows", "columns"), [(1, 8), (30, 20), (1000, 64), (3, 33000)])
 def test_where_results_share_memory_the_last_one_stays(rows: int, columns: int) -> None:
-    """Elements of out, mean and rstd replaced one another in the order in which rows came."""
+    """The last output stays, not the last row."""
     x, weight, bias = call(np.dtype(np.float32), rows, columns)
     results = aclnn.layer_norm(x, (columns,), weight, bias)
     for places in ((0, 3, 5), (5, 0, 5), (1, 1, 1)):
@@ -128,7 +128,7 @@ def test_a_result_in_place_of_rows_that_overlap_is_that_of_the_rows_before() -> 
 
 
 def within_bounds(x: Array, eps: float) -> None:
-    """Hold the results for one row against exact arithmetic and the bounds of docs/numerics-layer-norm.md."""
+    """Compare the results for one row with exact arithmetic and the bounds of docs/numerics-layer-norm.md."""
     n, rng, unit = x.size, np.random.default_rng(8), Fraction(1, 1 << 53)
     weight, bias = (rng.normal(size=n).astype(np.float32) for _ in range(2))
     out, mean, rstd = aclnn.layer_norm(x[None], (n,), weight, bias, eps)
@@ -141,7 +141,7 @@ def within_bounds(x: Array, eps: float) -> None:
     sums = unit * (n // 16 + 6) * (4 * math.isqrt(n) + 5)
 
     def error(got: Any, exact: Fraction) -> Fraction:
-        """Beyond half a unit of the last place."""
+        """Return the error beyond half a unit in the last place."""
         half = Fraction(float(ulp_of(np.float64(exact), DataType.FLOAT))) / 2
         return abs(Fraction(float(got)) - exact) - half
 
@@ -154,7 +154,7 @@ def within_bounds(x: Array, eps: float) -> None:
 
 
 def awkward(n: int) -> dict[str, Array]:
-    """Rows of n float32 whose mean, spread or range is out of the ordinary."""
+    """Make rows of n float32 with an unusual mean, spread or range."""
     rng = np.random.default_rng(n)
     normal = rng.normal(size=n)
     single = np.full(n, 1e8)
@@ -180,14 +180,14 @@ def awkward(n: int) -> dict[str, Array]:
 @pytest.mark.parametrize("n", [1, 2, 50, 1000])
 @pytest.mark.parametrize("name", awkward(2))
 def test_results_beside_a_large_mean_and_others_are_within_their_bounds(name: str, n: int, eps: float) -> None:
-    """Beside 1e8 they were up to 28 units of the last place off: the mean is rounded, in float64 too."""
+    """The mean's rounding error in float64 counts beside 1e8: without it results are off by up to 28 ULP."""
     within_bounds(awkward(n)[name], eps)
 
 
 @pytest.mark.parametrize("n", [3, 50, 1000])
 @pytest.mark.parametrize("lanes", ["along", "across"])
 def test_rows_far_from_zero_leave_those_beside_them_alone(n: int, lanes: str) -> None:
-    """Rows that are measured from their mean share lanes with others: each is what it is by itself."""
+    """A row recomputed relative to its mean shares lanes with others, whose results do not change."""
     rows = np.stack([*awkward(n).values()] * 7)
     expected = [aclnn.layer_norm(row[None], (n,)) for row in rows]
     x = rows if lanes == "along" else np.asfortranarray(rows)
@@ -200,7 +200,7 @@ def test_rows_far_from_zero_leave_those_beside_them_alone(n: int, lanes: str) ->
 @EVERY_DTYPE
 @pytest.mark.parametrize("n", [pytest.param(40, marks=pytest.mark.long), 200, 1030])
 def test_rows_of_a_task_share_weights_and_nothing_else(dtype: np.dtype[Any], n: int) -> None:
-    """Weights are widened once for all rows; where results overflow they are taken in float64 once more."""
+    """Weights are widened once for all rows, and rows whose results overflow are recomputed in float64."""
     rng = np.random.default_rng(n)
     x = rng.normal(size=(130, n)).astype(dtype)
     x[5, 1], x[7, 2], x[11] = np.nan, np.inf, x[11, 0]

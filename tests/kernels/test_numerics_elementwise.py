@@ -61,7 +61,7 @@ def tally(name: str, x: Array) -> Tally:
 
 
 def around(value: float, count: int) -> Array:
-    """As many neighbours of a float32 on either side, of both signs."""
+    """Return a number of neighbours of a float32 on each side, with both signs."""
     bits = int(np.float32(abs(value)).view(np.int32))
     magnitudes = np.arange(max(bits - count, 0), bits + count, dtype=np.int32).view(np.float32)
     return np.concatenate([magnitudes, -magnitudes])
@@ -70,7 +70,7 @@ def around(value: float, count: int) -> Array:
 @pytest.mark.long
 @ALL
 def test_these_are_the_bits_that_were_walked(name: str) -> None:
-    """What the committed walk found holds for other bits only once it has been made again."""
+    """The exhaustive walk must be repeated when bits change."""
     with open(HERE / "exhaustive_bits.csv", newline="") as file:
         walked = {row["operator"]: row["sha256"] for row in csv.DictReader(file)}
     assert bits_of(name) == walked[name]
@@ -96,7 +96,7 @@ def test_both_sides_of_the_segments_end(name: str) -> None:
 
 @pytest.mark.parametrize("name", SUBNORMAL)
 def test_subnormal_results(name: str) -> None:
-    """None is flushed to zero, and the last one before -0 is the smallest there is."""
+    """No result is flushed to zero, and the last one before -0 is the smallest subnormal number."""
     x = np.linspace(*SUBNORMAL[name], 50_001, dtype=np.float32)
     got = ours(name)(x)
     assert tally(name, x).worst[:, 0].max() <= WORST[name]

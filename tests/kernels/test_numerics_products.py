@@ -35,7 +35,7 @@ def test_random_gradients(name: str, target: NumberFormat) -> None:
 
 @FAMILY
 def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> None:
-    """The x with the worst slope that is known, and the worst of a sample, times every 64th significand of dy."""
+    """The x with the worst known derivative, and the worst of a sample, times every 64th significand of dy."""
     with open(Path(hardest.__file__).with_name("exhaustive_hardest.csv"), newline="") as file:
         (known,) = (row for row in csv.DictReader(file) if row["operator"] == name)
     x, dy = (np.array([float(known[column])], np.float32) for column in ("worst_x", "worst_dy"))
@@ -54,7 +54,7 @@ def test_the_hardest_products_stay_within_what_is_said_of_them(name: str) -> Non
 @FAMILY
 @FORMAT
 def test_infinite_and_nan_pairs(name: str, target: NumberFormat) -> None:
-    """NaN arises from NaN, from f' at an infinity without a limit, and from 0·inf with f' as float32 has it."""
+    """NaN comes from NaN, from f' at an infinity without a limit, and from 0·inf with f' rounded to float32."""
     kind, rng = target.dtype.numpy, np.random.default_rng(1)
     x, dy = (np.frombuffer(rng.bytes(kind.itemsize << 20), kind).copy() for _ in range(2))
     dy[:128:2], dy[1:128:2], x[128:256:2], x[129:256:2] = np.inf, -np.inf, np.inf, -np.inf
@@ -80,7 +80,7 @@ def judged(target: NumberFormat, exact: float, dy: float, got: float) -> Tally:
 
 @FORMAT
 def test_the_measure(target: NumberFormat) -> None:
-    """In units of the exact product's last place, subnormal numbers, and infinity as the next power of two."""
+    """Errors are in ULP of the exact product, also for subnormal numbers; infinity counts as the next power of two."""
     unit, largest = 2.0 ** (1 - target.digits), target.largest
     smallest = target.smallest_normal * unit
     top = 2.0 ** (target.greatest_exponent + 1) - largest  # the largest number's unit

@@ -86,7 +86,7 @@ SPECIAL = np.array(
 
 
 def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> tuple[list[Array], list[Array]]:
-    """The results by products, and in general."""
+    """Return the results by products, and by the formula."""
     found = products(formula, len(inputs))
     assert found is not None
     by_products = run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
@@ -100,7 +100,7 @@ def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> 
 def test_special_numbers_in_every_combination(
     monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
 ) -> None:
-    """Zeros with their signs, infinities, NaN; what overflows on the way, and what has few digits."""
+    """Signed zeros, infinities and NaN, intermediate overflow, and subnormal products."""
     grids = [grid.reshape(-1) for grid in np.meshgrid(*[SPECIAL] * inputs)]
     for ours, exact in zip(*both(monkeypatch, formula, grids), strict=True):
         np.testing.assert_array_equal(np.isnan(ours), np.isnan(exact))
@@ -117,7 +117,7 @@ def test_special_numbers_in_every_combination(
 def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
     monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
 ) -> None:
-    """In tiles that are whole, begun and ended; around the cache; with one thread and several."""
+    """In whole and partial tiles, with non-temporal stores, with one thread and several."""
     rng = np.random.default_rng(8)
     before = threads.shared().threads
     try:
@@ -144,7 +144,7 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["swi_glu_grad", "glu_grad"])
 def test_what_rounding_a_product_of_two_operands_loses_is_kept(name: str) -> None:
-    """Where functions are smooth, results are almost rounded once; the loss would add half a unit or more."""
+    """Where functions are smooth, results are nearly correctly rounded; a lost error would add half a unit or more."""
     formula, inputs, _ = GATED[name]
     rng = np.random.default_rng(8)
     arguments = [rng.uniform(1.0, 2.0, 1 << 18).astype(np.float32) for _ in range(inputs)]

@@ -35,39 +35,39 @@ EVERYWHERE = "f6b6f4248767931e949d5fcbf29b4d32b8e335adf2bd953fc16b3cabfa829a11"
 
 
 def softmax(x: Any) -> Any:
-    """Two reductions of which one depends on the other."""
+    """Compute softmax: two reductions, of which one depends on the other."""
     powers = exp(x - row_max(x))
     return powers / row_sum(powers)
 
 
 def softmax_gradient(dy: Any, y: Any) -> Any:
-    """A single one."""
+    """Compute softmax's gradient: a single reduction."""
     return y * (dy - row_sum(dy * y))
 
 
 def norm(x: Any, w: Any, b: Any, eps: Any) -> Any:
-    """Two results for rows, and two inputs for columns."""
+    """Compute LayerNorm: two row-constant results, and two inputs for columns."""
     centred = x - row_mean(x)
     rstd = 1.0 / sqrt(row_mean(centred * centred) + eps)
     return centred * rstd * w + b, row_mean(x), rstd
 
 
 def norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, w: Any) -> Any:
-    """Two sums over rows, and inputs for rows."""
+    """Compute LayerNorm's gradients: two sums over rows, and row-constant inputs."""
     xhat, g = (x - mean) * rstd, dy * w
     dw = dy * xhat
     return (g - row_mean(g) - xhat * row_mean(g * xhat)) * rstd, dw, dy
 
 
 def entropy(x: Any) -> Any:
-    """A result for rows only, of a logarithm of a sum."""
+    """Compute an entropy: a row-constant result only, from the logarithm of a sum."""
     top = row_max(x)
     total = row_sum(exp(x - top))
     return row_sum(exp(x - top) / total * (log(total) - (x - top)))
 
 
 class Case(NamedTuple):
-    """A formula over a common shape, by the shapes of its operands."""
+    """A formula with the shapes of its operands, which broadcast to a common one."""
 
     formula: Callable[..., Any]
     dims: tuple[int, ...]
@@ -79,7 +79,7 @@ class Case(NamedTuple):
 
 
 def rows_of(formula: Callable[..., Any], shape: Shape, dims: tuple[int, ...], weights: Shape | None = None) -> Case:
-    """A case over a shape; the weights of a norm have another, or that of a row."""
+    """Make a case over a shape; a norm's weights have the shape of a row, or another one."""
     row = tuple(1 if axis in dims else extent for axis, extent in enumerate(shape))
     column = weights or tuple(extent if axis in dims else 1 for axis, extent in enumerate(shape))
     if formula is norm:
@@ -156,7 +156,7 @@ def fresh(case: Case, dtype: np.dtype[Any]) -> list[Array]:
 
 
 def exact(case: Case, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]]:
-    """The outputs in long double, and the magnitudes of what is added up in each."""
+    """Return the outputs in long double, and the magnitudes of their terms."""
     wide = [array.astype(np.longdouble) for array in inputs]
     mean = {"axis": case.dims, "keepdims": True}
     if case.formula in (softmax, entropy):
@@ -194,7 +194,7 @@ def exact(case: Case, inputs: Sequence[Array]) -> tuple[list[Array], list[Array]
 
 
 def assert_close(case: Case, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
-    """Half a unit of the last place, and what float64 loses of the largest terms."""
+    """Allow half a unit in the last place and float64's error of the largest terms."""
     with np.errstate(all="ignore"):
         for got, want, size in zip(outputs, *exact(case, inputs), strict=True):
             near = rounded(want.astype(np.float64).reshape(-1), D.of_numpy(got.dtype)).reshape(want.shape)
@@ -218,7 +218,7 @@ def test_results_are_the_exact_ones_rounded_once(name: str) -> None:
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=["float16", "bfloat16"])
 @pytest.mark.parametrize("name", ["softmax", "softmax of short rows", "group norm", "group norm gradients"])
 def test_16_bit_results_are_rounded_once(name: str, dtype: D) -> None:
-    """Of inputs of every type: elements, weights and what rows have."""
+    """Inputs of every data type: elements, weights and row-constant ones."""
     case = CASES[name]
     inputs, outputs = random_inputs(case, NUMPY[dtype]), fresh(case, NUMPY[dtype])
     run(case, inputs, outputs)
@@ -237,7 +237,7 @@ FORMS = ("softmax", "softmax dim 1", "gradients of two shapes", "group norm grad
 
 
 def digest(*names: str) -> str:
-    """Compute one of the cases' bits, by default of all, from float32."""
+    """Return a digest of one case's results, or of all cases', from float32."""
     found = hashlib.sha256()
     for name in names or CASES:
         case = CASES[name]
@@ -273,7 +273,7 @@ WIDE = {name: CASES[name] for name in (*FORMS, *MORE_FORMS)} | {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", WIDE)
 def test_wide_vectors_give_the_same_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of processors with 512-bit registers, compiled for this one."""
+    """Wide vectors, chosen for 512-bit registers, are compiled for this processor."""
     case, results = WIDE[name], []
     for wide in (False, True):
         monkeypatch.setattr(target, "has_wide_registers", lambda wide=wide: wide)
@@ -373,7 +373,7 @@ def test_empty_rows_and_columns(shape: Shape) -> None:
 
 
 def test_large_results_go_around_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From any address on, and with gaps between rows."""
+    """Non-temporal stores from any address on, and with gaps between rows."""
     x = np.random.default_rng(3).normal(size=(5, 4000)).astype(np.float32)
     case, want = rows_of(softmax, x.shape, (1,)), np.empty_like(x)
     run(case, [x], [want])
@@ -392,7 +392,7 @@ def test_large_results_go_around_the_cache(monkeypatch: pytest.MonkeyPatch) -> N
 def test_large_results_go_around_the_cache_beside_sums_too(
     summed: Shape, dtype: np.dtype[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the same bits: only from whole lines on, since sums want each element in the lane of its number."""
+    """Sums need element i in lane i modulo 16, so that non-temporal stores begin at whole cache lines."""
 
     def centred(dy: Any, x: Any) -> Any:
         return dy - row_mean(dy), dy * x
@@ -428,7 +428,7 @@ def test_unwanted_results_and_numbers_in_place_of_tensors() -> None:
 
 @pytest.mark.parametrize(("x", "out", "outputs"), [(D.DOUBLE, D.DOUBLE, "rows"), (D.FLOAT, D.BF16, "elements")])
 def test_what_all_rows_share_keeps_its_digits(x: D, out: D, outputs: str) -> None:
-    """A float64 operand that is the same in every row, beside results of rows alone or of 16 bits."""
+    """A float64 operand common to all rows, with row-constant results alone or 16-bit results."""
     shape, row = (4096, 64), (1, 64)
     of_rows = outputs == "rows"
     case = Case(
@@ -452,7 +452,7 @@ def test_what_all_rows_share_keeps_its_digits(x: D, out: D, outputs: str) -> Non
 
 
 def test_a_mean_and_a_variance_are_found_in_one_pass() -> None:
-    """Nothing but time would tell that a formula's variance were taken in a pass of its own."""
+    """A second pass for the variance would change only the time."""
     for one in (norm, centred_norm):
         moments = [step for step in with_moments(trace(one, 4).steps) if step.template in MOMENTS]
         assert len(moments) == len(MOMENTS)
@@ -491,7 +491,7 @@ def test_a_term_may_be_multiplied_with_two_numbers_of_each_run() -> None:
 def test_sums_of_runs_have_the_same_bits_across_rows_and_without_totals(
     wide: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The weights are taken out of the sums, whose runs' parts are totals as well."""
+    """Weights are factored out of row sums, whose partial sums of runs also serve as totals."""
     monkeypatch.setattr(target, "has_wide_registers", lambda: wide)
     case = rows_of(norm_gradients, (40, 3, 5, 19), (2, 3), (1, 3, 5, 1))
     inputs, outputs = random_inputs(case, np.dtype(np.float32)), fresh(case, np.dtype(np.float64))
@@ -518,7 +518,7 @@ def test_a_new_number_compiles_nothing() -> None:
     "word", ["exp", "expm1", "log", "log1p", "log1pexp", "tanh", "erf", "erfc", "sqrt", "absolute"]
 )
 def test_numpy_has_every_word(word: str) -> None:
-    """It had no log1pexp: a formula over rows of integers raised NameError."""
+    """NumPy's plans, for rows of integers, define every function of a formula."""
     function = getattr(formula, word)
     x, y = np.array([[1, 2, 3]], np.int32), np.zeros((1, 1), np.float64)
     operands = [Operand(layout(array), array.shape) for array in (x, y)]

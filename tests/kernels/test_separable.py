@@ -56,7 +56,7 @@ def in_float64(formula: Any, results: int, operands: list[Array], numbers: tuple
 
 
 def agree(got: Array, exact: Array, units: float) -> None:
-    """Compare with exact results: NaN, infinities and signs, and the distance in units of the last place."""
+    """Compare with exact results: NaN, infinities and signs, and errors in ULP."""
     with np.errstate(invalid="ignore"):  # signalling NaN
         wide = got.astype(np.float64)
     np.testing.assert_array_equal(np.isnan(wide), np.isnan(exact))
@@ -67,12 +67,12 @@ def agree(got: Array, exact: Array, units: float) -> None:
 
 
 def bits(values: Array) -> Array:
-    """The bits of 16-bit numbers, the same for every NaN."""
+    """Return bit patterns of 16-bit numbers, with one pattern for every NaN."""
     return np.where(np.isnan(values), 0xFFFF, values.view(np.uint16))
 
 
 def any_numbers(dtype: np.dtype[Any], count: int, size: int) -> list[Array]:
-    """Any bits, extreme numbers more often, and usual ones."""
+    """Draw numbers with any bits, ordinary numbers, and extreme ones more often."""
     rng = np.random.default_rng(8)
     extremes = np.array([0, 0x8000, 1, 0x8001, 0x7C00, 0x7F80, 0xFF80, 0x3C00, 0x3F80, 0x7BFF, 0x7F7F], np.uint16)
     operands = []
@@ -107,7 +107,7 @@ def test_functions_are_rounded_correctly_where_other_operands_are_1(dtype: np.dt
 
 
 def test_a_product_that_loses_digits_before_a_large_operand_restores_it() -> None:
-    """A first version multiplied the few digits that a·sigmoid'(b) kept in float32 by a dy of 2^100."""
+    """A subnormal a·sigmoid'(b) has too few digits to be multiplied by a dy of 2^100."""
     formula, *_ = GATED["glu_grad"]
     dy, a, b = (np.full(64, value, ml_dtypes.bfloat16) for value in (2.0**100, 1.3e-37, 9.0))
     _, got = run(formula, [np.empty_like(dy) for _ in range(2)], [dy, a, b])
@@ -154,7 +154,7 @@ def test_what_is_not_separable(formula: Any, inputs: int, numbers: tuple[float, 
 
 
 def test_more_products_than_gated_activations_have() -> None:
-    """Several functions of several operands, chosen by conditions on operands and whether values are 0."""
+    """Several functions of several operands, selected by conditions on operands and by zero values."""
 
     def formula(a: Any, b: Any, c: Any, p: Any) -> Any:
         value = silu_derivative(b) * p
@@ -173,7 +173,7 @@ def test_more_products_than_gated_activations_have() -> None:
 
 @DTYPE
 def test_tables_lack_what_float32_does(dtype: np.dtype[Any]) -> None:
-    """Values below its normal numbers are evaluated: e^x·b for large b, and e^x·b below the largest number."""
+    """Values that are subnormal or too large in float32 are evaluated: e^x·b for a large or a small b."""
     kind = D.of_numpy(dtype)
     x = all_inputs(kind)
     x = x[(np.abs(x) > 80) & (np.abs(x) < 110)].astype(dtype)

@@ -138,7 +138,7 @@ def by_table(formula: Any, dtype: DataType, dy: NDArray[Any], x: NDArray[Any]) -
 
 
 def bits(array: NDArray[Any]) -> NDArray[np.uint16]:
-    """The patterns, every NaN as the same one."""
+    """Return bit patterns, with one pattern for every NaN."""
     patterns: NDArray[np.uint16] = array.view(np.uint16).copy()
     patterns[np.isnan(array.astype(np.float32))] = 0x7FFF
     return patterns
@@ -146,7 +146,7 @@ def bits(array: NDArray[Any]) -> NDArray[np.uint16]:
 
 @BOTH
 def test_fitted_entries_are_not_taken_for_those_of_the_formula_itself(dtype: DataType) -> None:
-    """Whichever was asked for first served both, as they compute the same."""
+    """Equal formulas with and without fitted functions have entries of their own."""
 
     def unfitted(x: Any) -> Any:
         return silu_derivative(x)

@@ -20,7 +20,7 @@ from aclnn.kernels.cpu.structs import BYTES, Address, Float32, Float64, Int32, I
 
 @declared
 class Pair(ctypes.Structure):
-    """Two numbers of different size."""
+    """A struct of two numbers of different sizes."""
 
     small: Int32
     large: Float64
@@ -28,7 +28,7 @@ class Pair(ctypes.Structure):
 
 @declared
 class Everything(ctypes.Structure):
-    """A field of each kind."""
+    """A struct with a field of each kind."""
 
     count: Int64
     scale: Float32
@@ -114,7 +114,7 @@ def test_what_lies_within_is_not_assigned_and_unknown_fields_are_refused() -> No
 
 
 def test_names_of_structs_are_unique() -> None:
-    """Compiled functions are told apart by the names of their parameters' types."""
+    """Compiled functions are identified by the names of their parameters' types."""
     with pytest.raises(TypeError, match="declared: struct: expected a new name, got Pair again"):
         declared(type("Pair", (ctypes.Structure,), {"__annotations__": {}}))
     with pytest.raises(TypeError, match="pointer_to: pointee: expected a declared struct, a number or None, got"):

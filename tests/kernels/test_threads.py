@@ -84,7 +84,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize("holds", ["jit", "lut16"])
 def test_a_child_forked_while_another_thread_makes_a_kernel_makes_its_own(holds: str) -> None:
-    """It waited for ever for a thread that it did not have."""
+    """The child must not wait for a thread that exists only in its parent."""
     subprocess.run([sys.executable, "-c", _FORK_MEANWHILE, holds], check=True, timeout=120)
 
 
@@ -123,7 +123,7 @@ _numbers_at = pointer_to(ctypes.c_int64)
 
 
 def counting() -> Any:
-    """A kernel that adds 1 to each of the int64 at ``arguments`` that it is responsible for."""
+    """Add 1 to each int64 at ``arguments`` in a chunk."""
 
     def count(arguments: int, first: int, last: int) -> None:
         for i in range(first, last):
@@ -150,7 +150,7 @@ def test_a_shared_kernel_does_everything_once(threads: int) -> None:
 
 @declared
 class Shares(ctypes.Structure):
-    """How many threads have begun, and the counter of the one that did each of six chunks."""
+    """The number of threads that have begun, and for each of six chunks the counter of its thread."""
 
     begun: Shared
     counters: Annotated[Any, ctypes.c_int64 * 6]
@@ -160,7 +160,7 @@ _shares_at = pointer_to(Shares)
 
 
 def telling() -> Any:
-    """Each chunk's thread says who it is, after two threads have taken one."""
+    """Record each chunk's thread, once two threads have taken a chunk."""
 
     def tell(arguments: int, counter: int, step: int, end: int) -> None:
         shares, first = _shares_at(arguments), threads.take(counter, step, end, 0)
@@ -175,7 +175,7 @@ def telling() -> Any:
 
 
 def test_every_thread_begins_with_the_same_chunks_in_each_call() -> None:
-    """Chunks went to whoever came first: what a thread had written a call before was in another one's cache."""
+    """A thread keeps its chunks from call to call, because their data are in its cache."""
     crew, size = Pool(2), ctypes.sizeof(threads.Share)
     for _ in range(20):
         given = Shares()
@@ -195,7 +195,7 @@ def test_chunks_of_others_are_taken_after_own_ones() -> None:
 
 
 def in_order() -> Any:
-    """Write down which chunks were taken."""
+    """Record the order in which chunks are taken."""
 
     def write(arguments: int, counter: int, step: int, end: int) -> None:
         at, first = _numbers_at(arguments), threads.take(counter, step, end, 0)
@@ -207,7 +207,7 @@ def in_order() -> Any:
 
 
 def test_a_dismissed_pool_starts_no_threads() -> None:
-    """A caller that had fetched the pool before ``set_threads`` started workers that nobody ended."""
+    """A caller that fetched the pool before ``set_threads`` must not start workers, which would never end."""
     pool = Pool(2)
     pool.dismiss()
     before = threading.active_count()
@@ -236,7 +236,7 @@ def test_several_callers_share_kernels_at_once() -> None:
 
 @declared
 class Held(ctypes.Structure):
-    """Two threads at work: whether the second has begun and ended, and may end."""
+    """Flags of two working threads: the second one has begun, has ended, and may end."""
 
     begun: Shared
     ended: Shared
@@ -247,7 +247,7 @@ _held_at = pointer_to(Held)
 
 
 def holding() -> Any:
-    """The first chunk waits for the second one's thread, which is then held until it is let go, and says so."""
+    """Let the first chunk wait until the second one has begun, and hold the second until it may end."""
 
     def hold(arguments: int, first: int, last: int) -> None:
         held = _held_at(arguments)
@@ -265,7 +265,7 @@ def holding() -> Any:
 
 @contextmanager
 def interrupted(at_work: Callable[[], Any], let_go: Callable[[], Any]) -> Iterator[None]:
-    """Expect the interrupt that this sends to the main thread when all are at work; they are let go a little later."""
+    """Interrupt the main thread when all threads are at work, expect that, and release them a little later."""
     main = threading.main_thread().ident
     assert main is not None
 
@@ -289,7 +289,7 @@ def interrupted(at_work: Callable[[], Any], let_go: Callable[[], Any]) -> Iterat
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs signals for threads")
 def test_an_interrupted_caller_returns_after_the_workers() -> None:
-    """It returned at once, and the workers went on writing into arrays that were perhaps no more."""
+    """The caller must not return while workers write into arrays that may be freed."""
     pool, held = Pool(2), Held()
     with interrupted(lambda: held.begun, lambda: setattr(held, "may_end", 1)):
         pool.share(kernel("hold-until-let-go", (), holding), ctypes.addressof(held), 1, 2, 2000)
@@ -316,7 +316,7 @@ def test_a_child_forked_after_a_shared_kernel_shares_its_own() -> None:
 
 @TWO_PROCESSORS
 def test_workers_do_not_wait_on_the_callers_processor() -> None:
-    """They did: Linux woke them there, behind the caller, which then worked alone."""
+    """Linux may wake workers there, behind the caller, which then works alone."""
     pool = Pool(2)
     before = os.sched_getaffinity(0)
     here = min(before)
@@ -348,7 +348,7 @@ def test_a_caller_bound_to_one_processor_leaves_the_workers_alone() -> None:
 
 
 def test_a_worker_does_not_fall_asleep_when_somebody_is_about_to_lead() -> None:
-    """A leader counts the sleepers once; whoever rests after that would sleep through the whole call."""
+    """The caller counts sleeping workers once; one that falls asleep later would miss the whole call."""
     crew = Pool(2)
     crew._announced = time.perf_counter() + 60
     worker = threading.Thread(target=crew._rest, daemon=True)
@@ -395,7 +395,7 @@ print(crew._region.leaders, crew._region.within)
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
 def test_interrupts_at_any_place_leave_nobody_leading_and_nobody_at_work() -> None:
-    """Between any two lines of Python: the lead is given up, and no call returns while a worker writes."""
+    """After an interrupt at any line of Python, the region is closed, and no call returns while a worker writes."""
     done = subprocess.run([sys.executable, "-c", _INTERRUPTS], capture_output=True, text=True, timeout=120)
     assert done.stdout == "0 0\n", done.stderr
 
@@ -419,7 +419,7 @@ def test_the_workers_of_a_pool_that_is_replaced_end() -> None:
 
 
 class Counted(SimpleQueue[Any]):
-    """A queue that knows how much was put into it."""
+    """A queue that counts its puts."""
 
     entries = 0
 
@@ -430,7 +430,7 @@ class Counted(SimpleQueue[Any]):
 
 @pytest.fixture
 def crew() -> Pool:
-    """A pool whose worker rests, and has done so for longer than calls of one stream are apart."""
+    """Make a pool whose worker has slept for longer than the time between calls of a stream."""
     crew = Pool(2)
     crew._wakeups = Counted()
     sweep(crew, 1000, 8)
@@ -444,7 +444,7 @@ def crew() -> Pool:
 
 
 def test_a_short_call_after_a_rest_wakes_nobody(crew: Any) -> None:
-    """It took 66 instead of 43 µs for 65,536 elements: the worker came when there was little left to do."""
+    """A worker that wakes up late slows the call down: 66 instead of 43 µs for 65,536 elements."""
     sweep(crew, 16, 8)
     assert crew._wakeups.entries == 0
     assert crew._asleep == 1
@@ -456,7 +456,7 @@ def test_a_long_call_after_a_rest_wakes_the_workers(crew: Any) -> None:
 
 
 def test_few_large_chunks_wake_the_workers(crew: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four blocks of LayerNorm's gradient, 0.4 ms, were taken for four small ones and done by the caller alone."""
+    """Four blocks of LayerNorm's gradient take 0.4 ms, which is worth waking workers for."""
     monkeypatch.setattr(threads, "_pool", crew)
     rows = np.ones((256, 4096), np.float32)
     statistic = np.ones((256, 1), np.float32)
@@ -472,7 +472,7 @@ def test_short_calls_one_upon_the_other_wake_the_workers(crew: Any) -> None:
 
 
 def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
-    """Each left an entry in a queue that nobody emptied, for as long as the process lived."""
+    """Wake-ups must not accumulate in a queue."""
     crew._announced = math.inf  # so the worker goes on because of the announcement, and takes no entry for it
     for _ in range(5):
         crew._wakeups.put(True)
@@ -485,7 +485,7 @@ def test_wake_ups_leave_nothing_behind(crew: Any) -> None:
 
 @pytest.mark.parametrize("wanted", [1, 2, 4])
 def test_each_wake_up_is_for_one_worker(wanted: int) -> None:
-    """Whichever woke first took the others' wake-ups too, and worked with the caller alone."""
+    """The first worker to wake up must not consume the other workers' wake-ups."""
     crew = Pool(5)
     looks, rest = threading.Semaphore(0), threading.Semaphore(4)
 
@@ -512,7 +512,7 @@ def test_each_wake_up_is_for_one_worker(wanted: int) -> None:
 
 
 def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its work waited in a queue for good, with all that it referred to."""
+    """Work must not stay in a queue forever, with all objects that it refers to."""
 
     def refuse(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -524,7 +524,7 @@ def test_a_caller_whose_threads_never_start_works_alone(monkeypatch: pytest.Monk
 
 
 def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
-    """It used up its time slices while the leader waited for a processor."""
+    """A spinning thread would use up its time slice while the caller waits for a processor."""
     crew = Pool(2)
     region = crew._region
     region.open, region.kernel, region.step = 1, address_of(kernel("count", (), counting)), 1
@@ -545,7 +545,7 @@ def test_a_thread_that_waits_for_the_region_to_close_gives_way() -> None:
 
 @declared
 class Raising(ctypes.Structure):
-    """Which chunk raises, whether it has, and how many others were done."""
+    """The chunk that raises, a flag that it has, and the number of other chunks that are done."""
 
     chunk: Int64
     raised: Shared
@@ -556,7 +556,7 @@ _raising_at = pointer_to(Raising)
 
 
 def raising() -> Any:
-    """One chunk raises; the others wait for it before."""
+    """Raise in one chunk, for which the others wait."""
 
     def run(arguments: int, first: int, last: int) -> None:
         raising = _raising_at(arguments)
@@ -572,7 +572,7 @@ def raising() -> Any:
 
 @pytest.mark.parametrize("chunk", [0, 1])
 def test_an_exception_of_a_shared_kernel_reaches_the_caller(chunk: int) -> None:
-    """The caller's and the workers' were dropped, and what the chunk should have written was not."""
+    """An exception must not be dropped, in the caller or in a worker, because the chunk's results are missing."""
     crew = Pool(2)
     for _ in range(20):
         given = Raising(chunk=chunk)
@@ -586,7 +586,7 @@ def test_an_exception_of_a_shared_kernel_reaches_the_caller(chunk: int) -> None:
 
 @TWO_PROCESSORS
 def test_workers_stay_on_the_processors_that_the_user_gave_them() -> None:
-    """They were let onto all of the caller's again."""
+    """Workers keep their affinity, which may be smaller than the caller's."""
     crew, (first, second, *_) = Pool(2), sorted(os.sched_getaffinity(0))
     sweep(crew, 1000, 8)
     (worker,) = crew._workers
@@ -612,7 +612,7 @@ def test_workers_come_back_to_a_processor_that_the_caller_has_left() -> None:
 
 @TWO_PROCESSORS
 def test_neither_the_caller_nor_a_strangers_thread_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread without a number was taken for 0, the caller; that of an ended worker may be another process's."""
+    """A thread number of 0 means the caller, and that of an ended worker may belong to another process."""
     crew, moved = Pool(3), list[int]()
     sweep(crew, 1000, 8)
     nameless, ended = crew._workers
@@ -662,5 +662,5 @@ os._exit(0)  # Numba waits for its lock at the end
 
 
 def test_what_is_compiled_for_may_be_asked_while_another_thread_begins_to_compile() -> None:
-    """Of two first calls one held Numba's lock and waited for its target; the other made it, waiting for the lock."""
+    """Two first calls must not deadlock: one with Numba's lock that waits for the target, one that makes the target."""
     assert python("-c", _LOCKS) == "done\n"

@@ -56,7 +56,7 @@ def test_judge_sees_errors() -> None:
 
 
 def test_what_was_not_done_is_a_failure() -> None:
-    """A walk cut off by its deadline, and measurements for which there was no time."""
+    """A walk stopped by its deadline, and omitted measurements, count as failures."""
     walked = {"operator": "silu", "worst_ulp": 0.0, "wrong_special": 0, "of": 2**32}
     assert gpu.is_wrong(walked | {"inputs": 0})
     assert gpu.is_wrong(walked | {"inputs": 2**32 - 2**24})
@@ -68,7 +68,7 @@ def test_what_was_not_done_is_a_failure() -> None:
 
 
 def test_errors_of_layer_norm_are_bounded_as_documented() -> None:
-    """48 units of float32's roundoff times the scale, and one rounding to a 16-bit type."""
+    """The bound is 48 units of float32's roundoff times the scale, and one rounding to a 16-bit type."""
     exact, scale = torch.full((2,), 1.0, dtype=torch.float64), torch.tensor([2.0, 2.0], dtype=torch.float64)
     for dtype, unit in ((torch.float32, 48 * 2.0**-23), (torch.float16, 2.0**-11), (torch.bfloat16, 2.0**-8)):
         for units, right in ((0.9, True), (2.1, False)):
@@ -77,7 +77,7 @@ def test_errors_of_layer_norm_are_bounded_as_documented() -> None:
 
 
 def test_slow_measurements_are_named() -> None:
-    """Gradients of large tensors below their share of a copy's speed, or slower than PyTorch; nothing else."""
+    """Slow means: a large tensor's gradient below its share of a copy's speed, or slower than PyTorch."""
     large = {"operator": "silu_backward", "dtype": "torch.float32", "elements": 1 << 26, "sigma": 1.0}
     rows = {"operator": "layer_norm_backward", "dtype": "torch.float32", "rows": 1 << 15, "columns": 1024}
 
@@ -99,11 +99,11 @@ def test_a_numba_that_refuses_its_numpy_is_left_out(monkeypatch: pytest.MonkeyPa
 
 
 def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
-    """An H200's holds 50 MiB, of a 16-bit tensor of 2^25 elements most."""
+    """An H200's cache of 50 MiB could hold most of a 16-bit tensor of 2^25 elements."""
     done: list[Any] = []
 
     class Stand:
-        """Tensors, events and torch.cuda itself: enters what is called."""
+        """Stands in for tensors, events and torch.cuda, and records calls."""
 
         def __getattr__(self, name: str) -> Any:
             return lambda *given, **options: done.append((name, *given)) or 2.5
@@ -124,7 +124,7 @@ def test_timed_calls_find_the_cache_filled_with_other_data() -> None:
 
 
 def test_what_is_measured_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each plan is called by one of the shares, none is timed, and one that fails leaves the others."""
+    """Each plan is compiled in one of the shares, none is timed, and a failure does not affect the others."""
     called: list[int] = []
 
     def plans(at: Any) -> Any:
@@ -145,7 +145,7 @@ def test_what_is_measured_is_compiled_ahead(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_graph_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one piece of code torch.compile makes eight graphs, and runs it uncompiled from then on, without an error."""
+    """After eight graphs for one function, torch.compile silently runs it uncompiled."""
     compiled: list[Any] = []
     monkeypatch.setattr(torch, "compile", lambda function, **options: uncounted(function, backend=count, **options))
 
@@ -169,7 +169,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 @pytest.mark.long
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU: make gpu")
 def test_dry_run(tmp_path: Path) -> None:
-    """All three parts by Triton's interpreter."""
+    """Run all three parts in Triton's interpreter."""
     pytest.importorskip("triton", reason="Triton is not installed: pip install triton")
     result = run("--dry-run", "--out", str(tmp_path), TRITON_INTERPRET="1")
     assert result.returncode == 0, result.stdout + result.stderr
@@ -196,7 +196,7 @@ class Broken:
 
 
 def test_what_fails_leaves_the_rest(tmp_path: Path) -> None:
-    """Exceptions become rows, section after section."""
+    """Exceptions become rows of the report, in each section."""
     with (tmp_path / "rows").open("w") as lines:
         gpu.run_sections(["layouts", "door"], Broken(), float("inf"), lines)
     rows = [json.loads(line) for line in (tmp_path / "rows").read_text().splitlines()]

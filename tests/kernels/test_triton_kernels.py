@@ -43,7 +43,7 @@ LONG = ["16_bit", "layer_norm_beyond_float32", "layer_norm_not_finite", "layer_n
 
 
 def short_and_long(short: Iterable[Any], long: Iterable[Any]) -> list[Any]:
-    """Parameters, of which those that repeat most of what others prove run in the long half."""
+    """Return parameters; those that mostly repeat what others test are marked ``long``."""
     return [*short, *(pytest.param(value, marks=pytest.mark.long) for value in long)]
 
 
@@ -63,7 +63,7 @@ TINY = {"silu": (85.0, 200.0), "fast_gelu": (50.0, 117.0), "gelu_erf": (12.8, 19
 
 
 def gradient_of(name: str) -> Any:
-    """An activation's gradient by this table's name."""
+    """Return an activation's gradient by its name in the table."""
     from aclnn.formula import Gradient
     from benchmarks.references import FORMULAS
 
@@ -71,7 +71,7 @@ def gradient_of(name: str) -> Any:
 
 
 def check_float32() -> None:
-    """Interpreted: the CPU's bits, and the exact values to 1.6 ULP, 1.1 of the derivative and half of the product."""
+    """Interpreted: the CPU's bits, within 1.6 ULP of exact values, 1.1 for the derivative and 0.5 for the product."""
     from aclnn.core.dtypes import DataType
     from aclnn.verify.goldens.values import Function
     from aclnn.verify.number_formats import format_of
@@ -143,7 +143,7 @@ def check_names() -> None:
 
 
 def test_two_formulas_of_one_name_have_a_table_each() -> None:
-    """The second was given the first one's numbers."""
+    """The second formula must not get the first one's table."""
     interpret(__name__, "names")
 
 
@@ -225,7 +225,7 @@ def test_values_compile_to_wide_accesses(name: str, dtype: str, launches: list[A
 
 
 def test_tensors_that_meet_are_found() -> None:
-    """All of them; of tensors that interleave in three dimensions some more."""
+    """No overlap is missed; for tensors that interleave in three dimensions there may be false ones."""
     from aclnn.core.dtypes import DataType
     from aclnn.core.tensor import Layout
     from aclnn.kernels.cuda.plans import overlap
@@ -255,7 +255,7 @@ def test_tensors_that_meet_are_found() -> None:
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: list[Any]) -> None:
-    """Registers are spilled in rare branches alone; other numbers compile nothing."""
+    """Registers are spilled in rare branches only, and other numbers compile nothing."""
     from aclnn import kernels
     from aclnn.formula import Gradient
     from aclnn.kernels.cuda.elementwise import evaluate_tile
@@ -279,7 +279,7 @@ def test_formulas_with_attributes_and_two_results_compile(dtype: str, launches: 
 
 @pytest.mark.parametrize("name", ["elu_derivative", "gelu_erf_forward", "gelu_tanh_derivative"])
 def test_numbers_are_float64(name: str, launches: list[Any]) -> None:
-    """On a GPU ln 2 / 8 was a float32, by a function that negated it: 5 units off, and right where interpreted."""
+    """Compiled, but not interpreted, a negation would round ln 2 / 8 to float32, for an error of 5 ULP."""
     from aclnn import kernels
 
     row = described((1 << 20,), "FLOAT")
@@ -296,7 +296,7 @@ def test_numbers_are_float64(name: str, launches: list[Any]) -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("name", NAMES)
 def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launches: list[Any]) -> None:
-    """Before Triton 3.7 each did: 23 barriers in a float32 slope, 12 in a 16-bit one."""
+    """Before Triton 3.7 each load of an entry would: 23 barriers in a float32 derivative, 12 in a 16-bit one."""
     row = described((1 << 22,), dtype)
     derivative = elementwise(launches, f"{name}_derivative", row, row, row)
     forward = elementwise(launches, f"{name}_forward", row, row)
@@ -308,7 +308,7 @@ def test_look_ups_do_not_pass_through_shared_memory(name: str, dtype: str, launc
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) -> None:
-    """One element more than a multiple of 16, 8 more, and rows with gaps between them."""
+    """Counts of 1 and 8 more than a multiple of 16, and rows with gaps."""
     for shape, strides in (
         (((1 << 20) + 1,), None), (((1 << 20) + 8,), None), ((256, 1024), (2048, 1)), ((256, 1001), (2048, 1)),
         ((256, 1000), (1008, 1)),
@@ -326,7 +326,7 @@ def test_accesses_stay_wide_whatever_the_count(dtype: str, launches: list[Any]) 
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
-    """Strided, broadcast, transposed and mixed: registers are spilled in rare branches alone."""
+    """Strided, broadcast, transposed and mixed operands spill registers in rare branches only."""
     shape = (96, 80, 64)
     plain = described(shape, dtype)
     for other in ((80, 1, 7680), (0, 0, 1), (0, 0, 0), (10240, 128, 2), (-5120, 64, 1)):
@@ -338,7 +338,7 @@ def test_other_layouts_compile(dtype: str, launches: list[Any]) -> None:
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("columns", short_and_long([1024], [256, 4096, 8192, 16384]))
 def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: list[Any]) -> None:
-    """Each tile of dy and x comes by 16-byte copies while the one before it is computed."""
+    """Each tile of dy and x is loaded by asynchronous 16-byte copies while the previous one is processed."""
     from aclnn import kernels
 
     rows = 2**25 // columns
@@ -367,7 +367,7 @@ def test_layer_norm_fits_the_memorys_time(columns: int, dtype: str, launches: li
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("columns", short_and_long([1024], [1000, 8192, 16384]))
 def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launches: list[Any]) -> None:
-    """In 16 bits each element was read by itself, three times; a row that is held is read once."""
+    """16-bit elements are not loaded one by one, and a held row is loaded once."""
     from aclnn import kernels
 
     x, row, w = described((512, columns), dtype), described((512, 1), "FLOAT"), described((columns,), dtype)
@@ -385,7 +385,7 @@ def test_layer_norm_forwards_has_wide_accesses(columns: int, dtype: str, launche
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("columns", short_and_long([64], [256, 512, 1024]))
 def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, launches: list[Any]) -> None:
-    """A multiprocessor's programs, 32 at most, hold 10,240 elements; one row of 64 columns each made 2,048 of them."""
+    """A multiprocessor's programs, 32 at most, hold 10,240 elements; with one row of 64 columns each, only 2,048."""
     from aclnn import kernels
 
     rows = 2**25 // columns
@@ -401,7 +401,7 @@ def test_short_rows_forwards_keep_the_memory_busy(columns: int, dtype: str, laun
 @pytest.mark.long
 @pytest.mark.parametrize("columns", [1, 1000, 20000])
 def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> None:
-    """Forwards, masks, rows of two dimensions and gaps between columns, no weight, outputs that coincide."""
+    """Forward functions, masks, rows of two dimensions, gaps between columns, no weight, overlapping outputs."""
     from aclnn import kernels
 
     rows, halves, gaps = (8, 6, columns), (8, 6, 1), (12 * columns, 2 * columns, 2)
@@ -420,7 +420,7 @@ def test_every_other_layer_norm_compiles(columns: int, launches: list[Any]) -> N
 
 
 def test_grids_of_the_longest_and_most_rows_are_within_cudas_limits(launches: list[Any]) -> None:
-    """Their chunks of columns outnumbered a grid's second dimension from 2^27 columns on; many rows may, too."""
+    """From 2^27 columns on, chunks exceed a grid's second dimension; many rows may, too."""
     from aclnn import kernels
 
     x, row, w = described((2, 1 << 27), "BF16"), described((2, 1), "FLOAT"), described((1 << 27,), "FLOAT")
@@ -479,7 +479,7 @@ def test_runs_after_the_first_upload_nothing(launches: list[Any], monkeypatch: p
 @pytest.mark.parametrize("columns", short_and_long([1], [2]))
 @pytest.mark.parametrize("dtype", short_and_long(["BF16"], ["FLOAT", "FLOAT16"]))
 def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any]) -> None:
-    """bfloat16 is widened two at a time, which a single element has no second for."""
+    """bfloat16 is widened in pairs, which a single element is not."""
     from aclnn import kernels
 
     x, row, w = described((3, columns), dtype), described((3, 1), "FLOAT"), described((columns,), dtype)
@@ -490,7 +490,7 @@ def test_rows_of_one_column_compile(dtype: str, columns: int, launches: list[Any
 
 
 def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
-    """Triton compiles anew for a number that is 1, a multiple of 16 where another is not, or beyond 32 bits."""
+    """Triton specializes kernels for 1, multiples of 16, and numbers beyond 32 bits."""
     from aclnn import kernels
     from aclnn.kernels.cuda.elementwise import evaluate_tile
     from aclnn.kernels.cuda.norm_forward import normalize
@@ -513,7 +513,7 @@ def test_other_rows_and_strides_compile_nothing(launches: list[Any]) -> None:
 
 
 def test_addresses_that_are_no_multiples_of_16_bytes_get_a_kernel_of_their_own(launches: list[Any]) -> None:
-    """A plan keeps what it launched; that for multiples reads 16 bytes at a time, which faults elsewhere."""
+    """A kernel for multiples of 16 bytes, which a plan keeps, faults at other addresses."""
     from aclnn import kernels
 
     row = described((1 << 20,), "FLOAT")

@@ -57,7 +57,7 @@ def test_every_instruction_set_gives_the_same_bits(formula: list[str], elsewhere
     ],
 )
 def test_an_instruction_set_that_this_processor_lacks_is_refused(flavour: str, refusal: str) -> None:
-    """The compiler ended the process: it cannot select another processor's instructions."""
+    """LLVM itself would abort the process when it selects another processor's instructions."""
     program = "import aclnn, numpy as np; aclnn.hardswish_backward(*np.ones((2, 1), np.float32))"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=os.environ | {"ACLNN_VECTOR": flavour}
@@ -68,7 +68,7 @@ def test_an_instruction_set_that_this_processor_lacks_is_refused(flavour: str, r
 
 
 def test_a_large_cache_of_a_server_does_not_keep_large_results_out_of_memory() -> None:
-    """260 MiB seen by two of its processors: 64 MiB written into it took half as long again as around it."""
+    """Two processors get a small share of a server's 260 MiB: ordinary stores of 64 MiB took half as long again."""
     two, all_ = (target.stream_bytes(260 << 20, count) for count in (2, 64))
     assert two == target.stream_bytes(32 << 20, 2) < 16 << 20
     assert 64 << 20 < all_ < 130 << 20
@@ -88,7 +88,7 @@ def counts(*machine: str) -> dict[str, dict[str, int]]:
 
 
 def test_machine_code_for_aarch64() -> None:
-    """Compiled for it here: fused multiply-adds, table look-ups, half precision, paired non-temporal stores."""
+    """Cross-compiled code has fused multiply-adds, table look-ups, half precision and paired non-temporal stores."""
     code = counts("aarch64-unknown-linux-gnu", "neoverse-n1", "+neon")
     assert code["contiguous"]["fmla"] > 50
     assert code["contiguous"]["tbl"] >= 9 * 4
@@ -99,7 +99,7 @@ def test_machine_code_for_aarch64() -> None:
 
 
 def test_machine_code_for_avx512() -> None:
-    """Whole registers of 512 bits, one permutation for each look-up, scalar loads for tables."""
+    """Cross-compiled code has 512-bit registers, one permutation for each look-up, and scalar loads for tables."""
     code = counts("x86_64-unknown-linux-gnu", "skylake-avx512", AVX512)
     assert code["contiguous"]["zmm"] > 100
     assert code["contiguous"]["vpermps"] + code["contiguous"].get("vpermi2ps", 0) >= 9
@@ -110,7 +110,7 @@ def test_machine_code_for_avx512() -> None:
 
 @pytest.mark.parametrize(("processor", "features"), [("skylake-avx512", AVX512), ("znver3", "+avx2,+fma,+f16c")])
 def test_large_results_go_around_the_cache(processor: str, features: str) -> None:
-    """LLVM once merged bfloat16's truncation with the store, which then no longer streamed."""
+    """LLVM may merge bfloat16's truncation with the store, which is then no longer non-temporal."""
     code = counts("x86_64-unknown-linux-gnu", processor, features)
     for kernel in ("contiguous", "table", "bfloat16"):
         assert sum(count for mnemonic, count in code[kernel].items() if mnemonic.startswith("vmovnt")) > 0
@@ -128,7 +128,7 @@ def test_large_results_go_around_the_cache(processor: str, features: str) -> Non
 def test_memory_is_asked_for_into_the_first_level_where_no_request_is_dropped(
     processor: str, features: str, into: str, not_into: str
 ) -> None:
-    """No result depends on it: only the instructions show which way was taken."""
+    """Only the instructions show which prefetch was chosen; results do not depend on it."""
     code = counts("x86_64-unknown-linux-gnu", processor, features)
     for kernel in ("contiguous", "near_float16", "near_bfloat16"):
         assert code[kernel].get(into, 0) > 0
@@ -136,13 +136,13 @@ def test_memory_is_asked_for_into_the_first_level_where_no_request_is_dropped(
 
 
 def test_bfloat16_is_widened_by_one_permutation() -> None:
-    """LLVM makes a widening and a shift of a permutation that it can see through."""
+    """LLVM would replace the permutation by a widening and a shift if it recognized it."""
     assert counts("x86_64-unknown-linux-gnu", "skylake-avx512", AVX512)["bfloat16"]["vpermw"] > 0
 
 
 @pytest.mark.parametrize("bfloat16", ["", pytest.param(",+avx512bf16", marks=pytest.mark.long)], ids=["", "avx512bf16"])
 def test_wide_vectors_go_around_the_cache(bfloat16: str) -> None:
-    """LLVM 22 has no streaming store for 512 bits of float16 or bfloat16: it took ordinary ones."""
+    """LLVM 22 has no non-temporal store for 512 bits of float16 or bfloat16, and would use ordinary ones."""
     code = counts("x86_64-unknown-linux-gnu", "skylake-avx512", AVX512 + bfloat16)
     for kernel in ("near_float16", "near_bfloat16"):  # two are those of single vectors
         assert sum(count for mnemonic, count in code[kernel].items() if mnemonic.startswith("vmovnt")) >= 4
