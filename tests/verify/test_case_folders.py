@@ -18,7 +18,7 @@ def random(*shape, dtype="float32"):
 
 
 def test_a_dump_of_msprobe_is_a_list_of_cases(tmp_path):
-    """dump.json beside dump_tensor_data: forward calls, and backward ones with x of the forward call."""
+    """dump.json and dump_tensor_data have forward calls, and backward calls, which take x from the forward ones."""
     dy, x = np.random.default_rng(8).normal(size=(2, 3, 40)).astype(np.float32)
     files_of = tmp_path / "dump_tensor_data"
     files_of.mkdir()
@@ -68,7 +68,7 @@ def test_dumps_that_are_none_are_refused(tmp_path, text):
 
 
 def test_dumps_of_steps_ranks_and_modules_are_cases(tmp_path):
-    """The folder that msprobe dumps to: step0/rank0 …, modules' entries, keyword arguments as attributes."""
+    """msprobe dumps to step0/rank0 …, with entries of modules, and keyword arguments for attributes."""
     dy, x = np.random.default_rng(8).normal(size=(2, 3, 40)).astype(np.float32)
     for rank in (0, 1):
         place = tmp_path / "step0" / f"rank{rank}"
@@ -131,7 +131,7 @@ def task_of_atk(folder, cases, nodes=("pyaclnn_0", "cpu_0"), protocol=4):
 @pytest.mark.parametrize("protocol", [2, 4])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_task_of_atk_is_a_list_of_cases(tmp_path, dtype, protocol):
-    """The node under test is judged, the CPU's is not, and cases come in the order of their numbers."""
+    """The node under test is compared, the CPU's is not, and cases are in numerical order."""
     dy, x = random(2, 3, 40, dtype=dtype)
     right = np.array(aclnn.silu_backward(dy, x))
     wrong = (right.astype(np.float32) * 3).astype(right.dtype)
@@ -145,7 +145,7 @@ def test_a_task_of_atk_is_a_list_of_cases(tmp_path, dtype, protocol):
 
 
 def test_arguments_of_atk_are_attributes_by_their_place(tmp_path):
-    """ELU's gradient: dy, three scalars, a truth value and y; the command's attribute has precedence."""
+    """ELU's gradient has dy, three scalars, a bool and y; an attribute on the command line has precedence."""
     dy, x = random(2, 3, 40)
     right = np.array(aclnn.elu_backward(dy, 0.5, 2.0, 3.0, False, x))
     task_of_atk(tmp_path, {0: ((dy, 0.5, 2.0, 3.0, False, x), right)})
@@ -163,7 +163,7 @@ def test_a_node_on_a_gpu_gives_the_third_output(tmp_path):
 
 
 def test_raw_outputs_of_atk_take_what_their_info_says(tmp_path):
-    """A NumPy array was written as bytes; its type and shape stand in output_info.json."""
+    """Arrays are raw bytes, with data type and shape in output_info.json."""
     dy, x = random(2, 3, 40)
     right = np.array(aclnn.silu_backward(dy, x))
     task_of_atk(tmp_path, {0: ((dy, x), right)}, nodes=("pyaclnn_0",))
@@ -175,7 +175,7 @@ def test_raw_outputs_of_atk_take_what_their_info_says(tmp_path):
 
 
 def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
-    """A second output without the first was taken for it."""
+    """A second output without the first is not mistaken for the first."""
     dy, x = random(2, 3, 40)
     task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))}, nodes=("pyaclnn_0",))
     place = tmp_path / "output" / "pyaclnn_0" / "silu" / "0"
@@ -186,7 +186,7 @@ def test_outputs_of_atk_are_told_by_their_numbers(tmp_path):
 
 
 def test_copies_beside_the_outputs_of_atk_are_none(tmp_path):
-    """ValueError: invalid literal for int() with base 10: '0_old'."""
+    """Names such as '0_old' are no output numbers."""
     dy, x = random(2, 3, 40)
     task_of_atk(tmp_path, {0: ((dy, x), np.array(aclnn.silu_backward(dy, x)))})
     np.save(tmp_path / "output" / "pyaclnn_0" / "silu" / "0" / "output_0_old.npy", x)
@@ -214,7 +214,7 @@ def test_a_task_of_atk_that_does_not_fit_is_refused(tmp_path, arguments, text):
 
 
 def list_of_ttk(folder, rows, **columns):
-    """A list of ``ttk aclnn``: cells are Python literals."""
+    """Make a list of ``ttk aclnn``, whose cells are Python literals."""
     rows = [{**columns, **row} for row in rows]
     with (folder / "cases.csv").open("w", newline="") as file:
         writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
@@ -226,7 +226,7 @@ def list_of_ttk(folder, rows, **columns):
 @pytest.mark.parametrize("suffix", [".bin", ".npy", ".pt"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_list_of_ttk_finds_its_dumps(tmp_path, suffix, dtype):
-    """Inputs have the shapes of their views, outputs are flat in every format; a case without a dump is left out."""
+    """Inputs have the shapes of their views, outputs are flat; a case without a dump is omitted."""
     if suffix == ".pt":
         pytest.importorskip("torch", reason="PyTorch is not installed")
     dy, x = random(2, 3, 40, dtype=dtype)
@@ -263,7 +263,7 @@ def test_a_failed_case_of_ttk_is_found_by_its_infix(tmp_path):
 
 
 def test_in_place_functions_and_attributes_of_ttk_are_told_by_the_list(tmp_path):
-    """InplaceElu's one tensor is input and output."""
+    """InplaceElu's only tensor is both input and output."""
     x = random(3, 40)
     for what, values in (("input_tensor_0", x), ("output_0", np.array(aclnn.elu(x, 0.5, 2.0, 3.0)))):
         values.tofile(tmp_path / f"elu_{what}.bin")

@@ -60,7 +60,7 @@ def test_pass_and_failure(tmp_path, suffix, dtype):
 
 
 def test_an_unwritten_end_that_no_standard_sees_fails_in_the_first_line(tmp_path):
-    """Exit status 0, and PASS above a text that named the fault."""
+    """A named fault must not come with PASS and exit status 0."""
     inputs = arrays(size=20_000)
     inputs["grad_output"] *= np.float32(1e-15)
     actual = golden("silu_backward", inputs)["grad_input"].rounded.copy()
@@ -390,7 +390,7 @@ def test_an_output_in_a_folder_with_an_equals_sign(tmp_path):
 
 
 def test_more_cases_than_files_may_be_open(tmp_path):
-    """Every case's files stayed open until the last was judged."""
+    """A case's files are closed once it has been compared."""
     inputs = arrays(size=8)
     exact = golden("silu_backward", inputs)["grad_input"].rounded
     for number in range(40):
@@ -427,7 +427,7 @@ def test_a_full_disk_is_no_traceback(tmp_path, words):
 
 @pytest.mark.parametrize("fault", [False, True])
 def test_a_reader_that_leaves_early_leaves_the_verdict(tmp_path, fault):
-    """With pipefail, "aclnn verify … | head -2" failed on a passing dump."""
+    """ "aclnn verify … | head -2" succeeds with pipefail if the dump passes."""
     reading, writing = os.pipe()
     os.close(reading)
     done = verify(dump(tmp_path, ".npy", fault=fault), output=writing)
@@ -438,7 +438,7 @@ def test_a_reader_that_leaves_early_leaves_the_verdict(tmp_path, fault):
 
 @pytest.mark.parametrize("fault", [False, True])
 def test_a_closed_output_leaves_the_verdict(tmp_path, fault):
-    """As a service's: with >&- a passing dump failed, with a traceback."""
+    """A closed standard output (>&-), such as a service's, does not fail a passing dump."""
     program = "import os, sys; os.close(1); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
     at = dump(tmp_path, ".npy", fault=fault)
     command = ["-m", "aclnn", "verify", "silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}"]
@@ -462,7 +462,7 @@ def test_what_is_no_terminal_gets_no_empty_line(tmp_path):
 
 
 def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
-    """Nothing was printed after all the work."""
+    """A report that cannot be written does not suppress the verdict."""
     at = dump(tmp_path, ".npy", fault=True)
     words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
     result = run(*words, "--json", "/dev/full")
@@ -472,7 +472,7 @@ def test_the_verdict_is_shown_before_a_report_fails(tmp_path):
 
 
 def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeypatch):
-    """It was after all the judging, in another form than other refusals have."""
+    """A missing folder is an ordinary error, reported before the comparison."""
     monkeypatch.setattr(command, "judge_case", None)
     at = dump(tmp_path, ".npy")
     words = ["silu_backward", f"grad_output={at['grad_output']}", f"self={at['self']}", "--actual", at["grad_input"]]
@@ -493,7 +493,7 @@ def test_a_folder_that_is_not_there_is_noticed_before_the_work(tmp_path, monkeyp
     ],
 )
 def test_a_refusal_is_a_document_where_one_is_asked_for(tmp_path, monkeypatch, words, name):
-    """Programs got nothing to read on standard output."""
+    """With --json, errors are JSON on standard output, too."""
     monkeypatch.chdir(tmp_path)
     x = np.ones(3, np.float32)
     files.write("a.npy", x)
@@ -572,7 +572,7 @@ def test_hidden_folders_are_no_cases(tmp_path):
 
 
 def test_folders_with_dots_in_their_names_are_told_apart(tmp_path):
-    """All were called layer, and layer.10 came before layer.2."""
+    """Folder names keep what follows a dot, and layer.10 comes after layer.2."""
     names = ["layer.0", "layer.2", "layer.10"]
     for name in names:
         (tmp_path / name).mkdir()
@@ -593,7 +593,7 @@ def test_a_case_whose_name_xml_lacks_is_reported(tmp_path):
 @pytest.mark.parametrize("option", ["--html", "--json"])
 @pytest.mark.parametrize("read", ["self", "actual", "third", "cases", "of a case", "link"])
 def test_a_report_is_not_written_over_what_is_read(tmp_path, option, read):
-    """The input was gone, replaced by the page."""
+    """A report must not overwrite an input."""
     words = dump(tmp_path, ".npy")
     x, out = words["self"], words["grad_input"]
     files.write(tmp_path / "third.npy", files.read(out))
@@ -618,7 +618,7 @@ def test_a_report_is_not_written_over_what_is_read(tmp_path, option, read):
 
 @pytest.mark.parametrize("name", ["[/red]", "[bold", "x\x1b[31m\x9b2J\x07"])
 def test_a_case_may_be_called_anything(tmp_path, monkeypatch, name):
-    """A tag of markup ended a passing run with a MarkupError, and a terminal obeyed what was in a name."""
+    """Markup and control characters in names are escaped."""
     screen = io.StringIO()
     monkeypatch.setattr(console, "err", console._Plain(file=screen, force_terminal=True, width=200))
     words = dump(tmp_path, ".npy")
@@ -671,7 +671,7 @@ def test_files_named_by_position_are_inputs_and_outputs(tmp_path):
 
 
 def test_one_standard_counts_unless_others_are_asked_for(tmp_path):
-    """NumPy's float32 SiLU gradient, which mere-mare fails near the derivative's zero, failed by default."""
+    """NumPy's float32 SiLU gradient, which fails mere-mare near the derivative's zero, passes by default."""
     dy, x = np.random.default_rng(8).normal(size=(2, 1 << 15)).astype(np.float32)
     x[:8] = np.float32(-1.278464)
     for name, values in (("dy", dy), ("x", x), ("dx", literal("silu_backward")(grad_output=dy, self=x))):

@@ -28,7 +28,7 @@ FAMILY = [
 
 
 def called(case, dtype, seed=1):
-    """Inputs, attributes and results of a call on random numbers, outputs in Python's order."""
+    """Return inputs, attributes and results of a call on random numbers, outputs in Python's order."""
     set_soc_name(case.product.example)
     arguments = changed(case.call(FORMATS[dtype].dtype), case.shaped(ROWS, COLUMNS))
     rng = np.random.default_rng(seed)

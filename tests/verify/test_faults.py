@@ -70,7 +70,7 @@ def test_a_cause_says_its_share_and_what_would_have_refuted_it():
 
 
 def test_a_gradient_that_is_multiplied_twice_is_named():
-    """The square of the result was expected of it."""
+    """A result multiplied by grad_output twice is reported as that."""
     inputs, dx = _dump()
     cause = _first(check("silu_backward", inputs, dx * inputs["grad_output"]))[0]
     assert (cause["name"], cause["text"]) == ("wrong-operation", "the gradient is multiplied twice")
@@ -82,8 +82,8 @@ def test_a_squared_result_is_not_called_a_gradient():
     assert (cause["name"], cause["text"]) == ("wrong-operation", "the result is squared")
 
 
-def test_what_nothing_explains_is_unknown_andas_bfloat16ed():
-    """Random errors of 3 % in scattered elements were called cancellation, at 100 %."""
+def test_what_nothing_explains_is_unknown():
+    """Random errors of 3 % in scattered elements are not reported as cancellation."""
     inputs, dx = _dump()
     struck = np.random.default_rng(4).random(dx.size) < 0.1
     dx[struck] *= np.random.default_rng(5).uniform(0.9, 1.1, struck.sum()).astype(np.float32)
@@ -104,7 +104,7 @@ def test_gross_faults_are_stated_before_what_rounding_explains():
 
 
 def test_flushed_subnormals_are_named_without_rationals():
-    """2**18 of them took 17 s."""
+    """Diagnosis of 2**18 flushed subnormals, which took 17 s by rationals, uses floats."""
     inputs, _ = _dump(1 << 18)
     inputs["grad_output"] *= np.float32(1e-38)
     dx = np.array(silu_backward(*inputs.values()))
@@ -127,7 +127,7 @@ def test_large_outputs_are_searched_in_a_sample_and_counted_as_a_whole():
 
 
 def test_rows_that_are_no_stretches_are_sampled_and_counted_row_by_row():
-    """Counting computed every channel of BatchNorm once for each block of elements."""
+    """Counting computes each channel of BatchNorm once, not once for each block of elements."""
     x = np.random.default_rng(8).normal(size=(8, 16, 64, 64)).astype(np.float32)
     given = {"training": True, "momentum": 0.1, "eps": 1e-5}
     results = [np.array(result) for result in batch_norm(norms.as_bfloat16(x), **given)]
@@ -179,7 +179,7 @@ def test_a_large_gradient_of_layer_norm_is_searched_around_its_worst_element():
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_right_gradients_of_layer_norm_pass(dtype):
-    """Where terms cancel, mere-mare fails them; mixed, which counts, does not."""
+    """Cancelling terms fail mere-mare, but not mixed, which is the standard that counts."""
     inputs, gradients = _norm(dtype)
     assert check("layer_norm_backward", inputs, tuple(gradients), normalized_shape=[96]).passed
 

@@ -51,7 +51,7 @@ def kind(dtype):
 
 
 def bit_patterns(dtype, count, seed):
-    """Values spread over all bit patterns: every binade, subnormals, infinities, NaNs."""
+    """Return values spread over all bit patterns: every binade, subnormals, infinities, NaNs."""
     width = np.dtype(kind(dtype)).itemsize
     rng = np.random.default_rng(seed)
     return rng.integers(0, 1 << (8 * width), count).astype(f"u{width}").view(kind(dtype))
@@ -111,7 +111,7 @@ def test_every_golden_is_the_exact_result_rounded_once(dtype, key, name):
 
 
 def exact_product(name, dy, x):
-    """dy·f(x) within 1 part in 2^200, by mpmath, from textbook formulas of their own."""
+    """Return dy·f(x) to 1 part in 2^200, by mpmath, from independent textbook formulas."""
     if name == "hardswish":
         slope = 0 if x < -3 else 1 if x > 3 else Fraction(x) / 3 + Fraction(1, 2)
         return Fraction(dy) * slope
@@ -139,7 +139,7 @@ def exact_product(name, dy, x):
 
 @pytest.mark.parametrize(("key", "name"), ACTIVATIONS, ids=IDS)
 def test_intervals_contain_the_exact_derivative(key, name):
-    """Near zero, in the tails, everywhere between; and they are a few times as wide as need be."""
+    """Near zero, in the tails and between, intervals are at most a few times wider than necessary."""
     rng = np.random.default_rng(8)
     spread = np.ldexp(rng.normal(size=200), rng.integers(-140, 100, 200))
     x = np.concatenate([rng.uniform(-40, 40, 300), rng.normal(-0.8, 0.6, 300), spread])
@@ -220,7 +220,7 @@ def test_what_a_comparison_leaves_open_keeps_both_results():
 
 @given(st.data())
 def test_enclosures_contain_the_result_of_every_operation(data):
-    """Intervals around random numbers, and balls: every operation against mpmath's."""
+    """Compare each operation on intervals and balls around random numbers with mpmath."""
     numbers = st.floats(-60, 60, width=32) | st.sampled_from([0.0, -0.0, 1.0, -1.0, 0.5, 3.0])
     x, y, z = (data.draw(numbers) for _ in range(3))
     slack = data.draw(st.sampled_from([0.0, 1e-12, 0.25]))
@@ -284,7 +284,7 @@ OPERATIONS = [
 
 @given(st.floats(-1e60, 1e60), st.integers(-5, 5))
 def test_the_ends_of_a_ball_round_as_it_does(value, last):
-    """Far below and above a midpoint, and at it: float64 keeps on which side an end lies."""
+    """At a midpoint, and far below and above it, rounding an end to float64 keeps its side."""
     target = FORMATS["float32"]
     with flint.ctx.workprec(300):
         ball = flint.arb(value) * (1 + flint.arb(last) * flint.arb(2) ** -200)
@@ -307,7 +307,7 @@ FAMILY = [case for case in CASES if case.operator.inputs and "norm" not in case.
     ],
 )
 def test_every_operator_is_within_its_bound_of_its_golden_value(case, dtype):
-    """Also with what is not finite, halves of tensors and attributes."""
+    """Also for numbers that are not finite, halves of tensors, and attributes."""
     operator, rows = case.operator, 40
     arguments = changed(case.call(FORMATS[dtype].dtype), case.shaped((rows,), (16,)))
     rng = np.random.default_rng(9)
@@ -377,7 +377,7 @@ def test_infinities_and_nans_follow_the_tables(key, name, dtype):
 
 
 def test_a_number_of_0_divides_as_ieee_754_has_it():
-    """1 / beta of a beta of 0 raised ZeroDivisionError."""
+    """1 / beta is infinite for a beta of 0."""
     x = np.array([1.0, np.inf, -np.inf, np.nan], np.float32)
     found = Function(softplus_forward, (0.0, 20.0)).golden([x], FORMATS["float32"]).value
     np.testing.assert_array_equal(found, aclnn.softplus(x, 0.0, 20.0))
@@ -452,7 +452,7 @@ def test_layer_norm_is_the_exact_result_rounded_once(dtype, cancelling):
 
 
 def test_layer_norm_where_dx_cancels():
-    """x = ±d with d·rstd within 2^-37 of 1 and dy of two values: dx is what the last of 80 bits leave."""
+    """For x = ±d with d·rstd within 2^-37 of 1 and two values of dy, dx is in the last of 80 bits."""
     d = np.random.default_rng(5).uniform(1, 2, 400_000).astype(np.float32).astype(np.float64)
     rstd = (1 / d).astype(np.float32)
     best = np.argsort(np.abs(d * rstd - 1) + (d * rstd == 1))[:30]
@@ -469,7 +469,7 @@ def test_layer_norm_where_dx_cancels():
 
 
 def test_exact_dx_is_the_formula():
-    """The rationals that settle the rest, against the definition written with matrices of fractions."""
+    """Compare the rational fallback with the definition in matrices of fractions."""
     rng = np.random.default_rng(12)
     x, dy, weight = (rng.integers(-8, 9, 5).astype(float) for _ in range(3))
     n, mean, rstd = 5, Fraction(1, 4), Fraction(3, 2)
@@ -534,7 +534,7 @@ def test_odd_rounding_makes_a_second_rounding_harmless():
 
 @pytest.mark.parametrize("count", [1, 3])
 def test_blocks_are_computed_on_as_many_threads_as_the_kernels_use(monkeypatch, count):
-    """ACLNN_NUM_THREADS, OMP_NUM_THREADS and a container's quota counted for nothing."""
+    """ACLNN_NUM_THREADS, OMP_NUM_THREADS and a container's quota limit the number of threads."""
     together, seen = threading.Barrier(count), set()
 
     def block(begin, end):
@@ -550,7 +550,7 @@ def test_blocks_are_computed_on_as_many_threads_as_the_kernels_use(monkeypatch, 
 
 
 def test_ten_million_elements_in_ten_seconds():
-    """The bound is the issue's, for two cores; here for the slowest definition, scaled down tenfold."""
+    """A tenth of the elements of the slowest definition take less than a second on two cores."""
     rng = np.random.default_rng(16)
     x = rng.uniform(-6, 6, 1_000_000).astype(np.float32)
     dy = rng.normal(size=x.size).astype(np.float32)
@@ -584,7 +584,7 @@ def test_what_golden_cannot_compute_is_named(operator, missing, attributes, text
 @pytest.mark.parametrize("name", ["input", "mean", "rstd"])
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
 def test_what_is_not_finite_in_x_is_no_matter_of_grad_bias(name, broken):
-    """The sum of dy left out the elements whose x, mean or rstd was not finite."""
+    """The sum of dy includes elements whose x, mean or rstd is not finite."""
     inputs = {
         "grad_out": np.float32([[1, 2, 3, 4], [10, 20, 30, 40]]),
         "input": np.float32([[1, 2, 3, 9], [4, 5, 6, 8]]),
@@ -613,7 +613,7 @@ def test_a_zero_gradient_keeps_the_sign_of_its_product(key, name):
 
 @pytest.mark.parametrize("key", [item[0] for item in ACTIVATIONS if item[1] != "hardswish"], ids=IDS[:2] + IDS[3:])
 def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key):
-    """For x = 1e17 they filled the memory; what 1,024 bits do not decide, float64 does."""
+    """For x = 1e17 the digits would fill the memory; float64 decides what 1,024 bits do not."""
     dy = np.full(4, 1 + 2.0**-11, np.float32)  # halfway between two float16
     x = np.float32([4, 1e3, 1e17, 3e38])
     (found,) = golden(key[0], {"grad_output": dy, "self": x}, np.float16, **mode_of(key)).values()
@@ -624,7 +624,7 @@ def test_a_tie_far_out_is_settled_without_the_digits_of_a_huge_exponential(key):
 
 @pytest.mark.parametrize(("key", "name"), ACTIVATIONS, ids=IDS)
 def test_ties_that_a_tiny_x_decides(key, name):
-    """Half of a subnormal dy and dy·x more."""
+    """Half of a subnormal dy is a tie, which the small addend dy·x decides."""
     rng = np.random.default_rng(7)
     dy = rng.integers(1, 1 << 23, 4000).astype(np.uint32).view(np.float32)
     x = np.float32(2.0) ** rng.integers(-149, -29, 4000).astype(np.float32) * rng.choice(np.float32([-1, 1]), 4000)
@@ -673,7 +673,7 @@ def test_golden_refuses_a_normalized_shape_that_does_not_fit(shape, text):
 
 
 def test_golden_refuses_the_data_types_that_layer_norm_backward_does():
-    """Integers were computed."""
+    """Integers are refused, as by the operator."""
     inputs = norm_arrays()
     inputs["grad_out"] = inputs["grad_out"].astype(np.int32)
     with pytest.raises(ValueError, match=r"golden: .*grad_out: expected data type ACL_FLOAT.*, got ACL_INT32"):
@@ -697,7 +697,7 @@ def test_golden_takes_c_names_and_torch_tensors():
 
 
 def test_balls_leave_the_users_precision_alone():
-    """The process's was set and never set back, from several threads at once."""
+    """The process's precision in flint is unchanged afterwards."""
     dy, x = np.arange(1, 999, 2, np.uint32).view(np.float32), np.full(499, 1e-20, np.float32)
     found = []
     with flint.ctx.workprec(77):

@@ -40,7 +40,7 @@ def filled(subject: Subject, operator: Operator, dtype: D) -> tuple[dict[str, An
 
 
 def judged(subject: Subject, operator: Operator, arguments: dict[str, Any]) -> list[str]:
-    """Outputs of a data type that can be judged."""
+    """Return the outputs of a data type that can be verified."""
     given = {p.name: arguments[p.name] for p in operator.outputs if p.name not in subject.left}
     return [name for name, tensor in given.items() if tensor is not None and tensor.dtype in SHORT]
 

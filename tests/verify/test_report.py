@@ -88,7 +88,7 @@ def all_16_bit(dtype):
     ],
 )
 def test_literal_formulas_over_all_16_bit_inputs(operator, mode, dtype, ulp, x):
-    """The figures of the specification; there the formula is the document's, with tanh itself."""
+    """Compare with the specification's figures, whose formula is the document's, with tanh."""
     inputs = {"self": all_16_bit(dtype), "grad_output": np.ones_like(all_16_bit(dtype))}
     actual = document_tanh(inputs) if mode == "tanh" else literal(operator)(**inputs, **attributes(mode))
     found = golden(operator, inputs, approximate=mode)
@@ -182,7 +182,7 @@ def test_drawings_are_well_formed(draw, failing):
 
 
 def test_the_map_says_by_which_standard_elements_match(failing):
-    """ "Every element matches" stood beneath a report that failed three standards."""
+    """ "Every element matches" must name the standard, because others may fail."""
     (output,) = failing.data["cases"][0]["outputs"]
     assert output["verdict"] == "fail"
     assert "no element beyond mixed&#x27;s tolerance" in match_map(output)
@@ -237,7 +237,7 @@ def test_the_page_in_a_browser(failing, tmp_path, dark):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no chromium to draw the page with")
 def test_the_page_on_a_phone(failing, tmp_path):
-    """Nothing is wider than the screen: the document says its own width."""
+    """The page declares its width, and nothing is wider than the screen."""
     page = tmp_path / "r.html"
     probe = "<script>document.title=[document.documentElement.scrollWidth,innerWidth].join(' ')</script></body>"
     page.write_text(failing.to_html().replace("</body>", probe))
@@ -300,7 +300,7 @@ def test_names_may_be_c_or_python_and_outputs_tuples():
 
 
 def test_one_argument_under_two_names_is_refused():
-    """The last silently won."""
+    """Two values for one argument are an error."""
     inputs = uniform(size=12)
     again = {**inputs, "gradOutput": inputs["self"]}
     with pytest.raises(ValueError, match="grad_output: expected once, given twice, the second time as 'gradOutput'"):
@@ -377,7 +377,7 @@ def test_a_named_standard_that_lacks_eps_is_no_pass():
 
 
 def test_an_output_without_a_third_one_is_no_pass():
-    """A zero grad_bias once passed beside a grad_input that had a third output."""
+    """An output without a reference fails beside one that has a reference."""
     inputs = norm_case()
     dx, dw, db = literal("layer_norm_backward")(**inputs, normalized_shape=(40,))
     given = {"third": {"grad_input": dx}, "eps": 1e-5, "normalized_shape": (40,)}
@@ -406,7 +406,7 @@ def tiny_gradients(dtype="float32"):
 
 @pytest.mark.parametrize("standards", [None, *([name] for name in STANDARDS if name != "bitwise")])
 def test_tiny_gradients_that_were_never_written_are_no_pass(standards):
-    """Every standard that counts passed, and so did the report, whose text named the fault."""
+    """A named fault fails the report even if all standards pass."""
     inputs = tiny_gradients()
     actual = golden("silu_backward", inputs)["grad_input"].rounded.copy()
     actual.reshape(-1)[-200:] = 0
@@ -450,7 +450,7 @@ def last_row_blank(array):
 
 
 def flushed(array):
-    """What a device without subnormal numbers has."""
+    """Return numbers as a device without subnormal numbers has them."""
     least = FORMATS[array.dtype.name].smallest_normal
     return np.where(np.abs(array.astype(np.float64)) < least, 0, array).astype(array.dtype)
 
@@ -460,7 +460,7 @@ SOUND = ("silu_backward", "hardswish_backward")
 
 
 def hard_inputs(dtype):
-    """dy that vanishes or is tiny, x where slopes are 0, 1 or cancel: constants that are right, or nearly."""
+    """Return a zero or tiny dy, and x where derivatives are 0, 1 or cancel: results that are rightly constant."""
     rng = np.random.default_rng(4)
     wide, half = rng.normal(size=(2, 4096)), np.arange(4096) < 2048
     huge = np.sign(wide[0]) * 10 ** rng.uniform(-3, 20, 4096)
@@ -492,7 +492,7 @@ def test_no_sound_implementation_is_structurally_wrong(operator, given, dtype):
 
 
 def norm_grads(shape):
-    """dy of which rows, columns or sums vanish, or all is tiny."""
+    """Return gradients for dy with zero rows, columns or sums, or all tiny."""
     rng = np.random.default_rng(6)
     dy, rows, columns = rng.normal(size=shape), *np.indices(shape)
     yield from (scale * dy for scale in (1, 1e-15, 1e-38, 1e-41))
@@ -514,7 +514,7 @@ def norm_grads(shape):
     ],
 )
 def test_no_sound_layer_norm_is_structurally_wrong(shape, dtype):
-    """Its sums may be exactly 0 in float32 where the exact ones are not quite."""
+    """Float32 sums may be exactly 0 where the exact ones are only small."""
     rng = np.random.default_rng(7)
     xs = (rng.normal(size=shape), np.tile([1.0, -1.0], math.prod(shape) // 2).reshape(shape), np.full(shape, 2.0))
     for x in xs:
@@ -567,7 +567,7 @@ def test_layer_norm_is_judged_in_cascade():
 
 @pytest.mark.parametrize("eps", [math.nan, math.inf, -50, "1e-5", True])
 def test_an_eps_that_is_none_is_refused(eps):
-    """With eps = nan, or -50, any dump passed."""
+    """With eps = nan or -50 any dump would pass."""
     inputs, made = norm_case(), literal("layer_norm_backward")
     with pytest.raises(ValueError, match="eps: expected a finite number from 0 on, got"):
         check("layer_norm_backward", inputs, made, third=made, eps=eps, normalized_shape=(40,))
@@ -591,7 +591,7 @@ def test_masked_out_outputs_are_not_judged():
 @pytest.mark.parametrize("dtype", list(FORMATS))
 @pytest.mark.filterwarnings("error")
 def test_bit_patterns_of_every_kind_are_judged_without_a_warning(dtype):
-    """Signalling NaN made casts warn, and under -W error the helper raise that."""
+    """Casts of signalling NaN must not warn, which -W error would turn into an exception."""
     rng = np.random.default_rng(3)
     width = np.dtype(kind(dtype)).itemsize
     x, dy, actual = (rng.integers(0, 1 << 8 * width, 3000).astype(f"u{width}").view(kind(dtype)) for _ in range(3))
@@ -650,7 +650,7 @@ def test_the_pytest_helper_fails_with_the_brief_report():
 
 
 def test_a_dump_is_read_block_by_block(tmp_path):
-    """Peak memory stays far below the size of the dump."""
+    """Peak memory is far below the size of the dump."""
     from aclnn import io
 
     size = 8_000_000

@@ -18,7 +18,7 @@ ROWS, COLUMNS, EPS = 6, 37, 1e-5
 
 
 def arrays(dtype, seed=3):
-    """x has rows that are constant, nearly so, far from 0, and with a zero result among them."""
+    """Return arguments whose x has rows that are constant, nearly constant, far from 0, and with a zero result."""
     rng = np.random.default_rng(seed)
     kind = FORMATS[dtype].dtype.numpy.type
     x = rng.normal(size=(ROWS, COLUMNS))
@@ -53,7 +53,7 @@ def rms_norm_gradient_row(dy, x, rstd, w):
 
 
 def expect_exact(found, values, dtype):
-    """Correctly rounded, the exact value within 2**-8 ULP; an exact 0 within what float64 loses of the terms."""
+    """Check golden values: correctly rounded, and within 2**-8 ULP; for an exact 0, within float64's error."""
     target = FORMATS[dtype]
     for value, rounded, right in zip(
         found.value.reshape(-1).tolist(), found.rounded.reshape(-1).tolist(), values, strict=True
@@ -91,7 +91,7 @@ def test_layer_norm_without_weight_and_bias():
 
 
 def cancelling(rows):
-    """LayerNorm's inputs and exact results, of which weighted rows and bias leave fewer digits than float64 has."""
+    """Return LayerNorm's inputs and exact results, where cancellation with the bias exceeds float64's digits."""
     x = arrays("float32")[0][:1]
     weight = np.random.default_rng(4).normal(size=COLUMNS).astype(np.float32)
     normal = layer_norm_row(exact(x), exact(weight), [0] * COLUMNS, EPS)[0]
@@ -109,7 +109,7 @@ def test_elements_that_float64_leaves_undecided_are_settled_on_balls():
 
 
 def test_what_balls_are_too_many_for_is_told_and_asked_again_the_same(monkeypatch):
-    """An allowance went down with every question, and float64's values passed for exact ones."""
+    """Repeated questions get the same answer, and float64 values are never declared exact."""
     monkeypatch.setattr("aclnn.verify.goldens.rows._BALLS_AT_MOST", COLUMNS)
     inputs, right = cancelling(3)
     operator = operator_named("layer_norm")
@@ -129,7 +129,7 @@ def test_what_balls_are_too_many_for_is_told_and_asked_again_the_same(monkeypatc
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_a_mean_far_larger_than_the_spread_needs_no_balls(dtype):
-    """Of 3 × 131,073 elements about 10⁶ all went to balls, and two rows of three were never settled."""
+    """3 × 131,073 elements around 10⁶ are decided without balls, which would not settle two of three rows."""
     x = (np.random.default_rng(5).normal(size=(3, COLUMNS)) + 2.0 ** FORMATS[dtype].digits / 16.0).astype(
         FORMATS[dtype].dtype.numpy
     )
@@ -160,7 +160,7 @@ def test_rms_norm_and_its_gradients(dtype):
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
 def test_rows_along_any_dimension(dim):
-    """Blocks and single elements alike, also where a row is no stretch of memory."""
+    """Blocks and single elements agree, also for rows that are not contiguous."""
     x = np.random.default_rng(5).normal(size=(5, 6, 7)).astype(np.float32)
     call = call_of(operator_named("softmax"), {"self": x}, {"dim": dim})
     whole = source_of(call, {"self": x}, "out", x.dtype)
@@ -179,7 +179,7 @@ def test_rows_along_any_dimension(dim):
 
 
 def test_elements_of_many_rows_are_computed_some_rows_at_a_time():
-    """A few wrong elements in each of 16,384 rows took 4 GB."""
+    """A few wrong elements in each of 16,384 rows must not take 4 GB."""
     rng = np.random.default_rng(5)
     x, w = rng.normal(size=(3000, 128)).astype(np.float32), rng.normal(size=128).astype(np.float32)
     call = call_of(operator_named("rms_norm"), {"input": x, "weight": w}, {"eps": EPS})
@@ -235,7 +235,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_statistics_of_no_elements_are_the_operators(name):
-    """AddLayerNorm's mean was 0, and GroupNorm's rstd."""
+    """Statistics of no elements, such as AddLayerNorm's mean and GroupNorm's rstd, equal the operators'."""
     set_soc_name("Ascend950DT_9571")
     shapes, attributes = EMPTY[name]
     inputs = {key: np.empty(shape, np.float32) for key, shape in shapes.items()}

@@ -22,7 +22,7 @@ def array(values, dtype="float32"):
 
 
 def outputs(count, dtype, golden, **changed):
-    """``count`` equal golden values and an output that differs at the first elements."""
+    """Return ``count`` equal golden values and an output that differs at the first elements."""
     g = array(np.full(count, golden), dtype)
     a = g.copy()
     for value, times in changed.values():
@@ -32,7 +32,7 @@ def outputs(count, dtype, golden, **changed):
 
 
 def compare(name, a, g, third=None):
-    """A standard's outcome for whole arrays."""
+    """Return a standard's outcome for whole arrays."""
     return STANDARDS[name].judge(STANDARDS[name].measure(Block(a, g, third)), FORMATS[str(g.dtype)])
 
 
@@ -125,7 +125,7 @@ LEVELS = {"commercial-L0": (10, 2, 2), "commercial-L1": (5, 1.5, 1.5), "commerci
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_commercial_ratios(level):
-    """Third off by 1 unit at every element; the test by so many at one, or at all."""
+    """The reference is off by 1 unit everywhere; the output by more units at one element, or at all."""
     mare, mere, rmse = LEVELS[level]
     g = array(np.ones(10_000))
     unit = 2.0**-20
@@ -290,7 +290,7 @@ def test_single_by_the_largest_error():
 
 @pytest.mark.parametrize("dtype", TYPES)
 def test_single_by_thousandths(dtype):
-    """10,000 elements of 1; so many off by a relative error beyond 10^-k, one by more than 1e-3 absolute."""
+    """Of 10,000 elements of 1, some have relative errors beyond 10^-k, and one an absolute error above 1e-3."""
     error_k, warning_k = (3, 4) if dtype == "float32" else (2, 3)
     count = 10**5
     beyond_error = 2.0**-9 if dtype == "float32" else 2.0**-6
