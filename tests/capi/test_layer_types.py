@@ -62,7 +62,7 @@ def layer_normalized(x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def same(pool: Callable[..., Any], fill: float, **more: Any) -> Callable[[Any], Any]:
-    """Seven rows by windows of three, and eight columns of two: SAME needs a row before and one behind."""
+    """For seven rows in windows of three, and eight columns in windows of two, SAME pads a row on each side."""
     return lambda x: pool(F.pad(x, (0, 0, 1, 1), value=fill), (3, 2), 2, **more)
 
 
@@ -201,7 +201,7 @@ def test_a_type_of_layers(device: None, op_type: str) -> None:
 
 
 def test_rows_are_normalized_as_images_of_a_pixel(device: None) -> None:
-    """MindSpore's BatchNorm1d: y: expected shape [6, 8, 1, 1] (the result), got [6, 8]."""
+    """MindSpore's BatchNorm1d passes outputs of two dimensions."""
     out = np.empty((4, 3), np.float32)
     given = (X.T.reshape(4, 3, 1, 1).copy(), SCALE, OFFSET, MEAN, VARIANCE)
     assert call("BNInfer", given, [out], EPSILON) == 0, refusal()
@@ -218,7 +218,7 @@ def test_windows_may_leave_the_last_elements_out(device: None) -> None:
 
 
 def updated(op_type: str, inputs: Sequence[Any], attributes: dict[str, Any] | None = None) -> list[Any]:
-    """The inputs after a call; the output is the first of them, as MindSpore gives it."""
+    """Return the inputs after a call whose output is the first of them, as in MindSpore."""
     attr = attributes_of(attributes or {})
     with described(inputs) as (read, read_at, places):
         status = cann.aclopCompileAndExecute(
@@ -278,7 +278,7 @@ def test_steps_of_adam_with_state_in_place(device: None) -> None:
 
 
 def test_steps_of_rmsprop(device: None) -> None:
-    """PyTorch adds epsilon to the root: here it is too small to tell."""
+    """PyTorch adds epsilon to the root instead, where it is too small to make a difference."""
     var, ms, mom = START, np.zeros_like(START), np.zeros_like(START)
     for slope in SLOPES:
         numbers = map(one, (0.125, 0.75, 0.5, 1e-12))
@@ -310,7 +310,7 @@ def test_what_is_added_in_place(device: None, op_type: str, result: Any) -> None
 
 
 def test_masks_differ_from_call_to_call(device: None) -> None:
-    """Drawn with the seed alone every step of a training would drop the same elements."""
+    """With masks drawn from the seed alone, each training step would drop the same elements."""
     masks = [np.empty(128, np.uint8) for _ in range(2)]
     for mask in masks:
         given = (OnHost([32, 32]), one(0.75))

@@ -51,7 +51,7 @@ def create(
 
 
 def described(handle: int) -> tuple[Any, ...]:
-    """Everything the getters say."""
+    """Return the results of all getters."""
     answers = [
         getter(handle)
         for getter in (
@@ -247,7 +247,7 @@ def test_scalars_copy_their_value(fresh: None) -> None:
 
 @pytest.mark.parametrize("dtype", [*cann.aclDataType, 99])
 def test_scalars_have_numbers_for_values(fresh: None, dtype: int) -> None:
-    """CANN's test has none of a string."""
+    """CANN's test accepts no scalar with a string."""
     number = (ctypes.c_double * 2)()
     has = dtype in (0, 1, 2, 3, 4, 6, 7, 8, 9, 10, 11, 12, 16, 17, 27)
     assert bool(cann.aclCreateScalar(ctypes.addressof(number), dtype)) == has
@@ -299,7 +299,7 @@ def test_of_many_threads_one_destroys() -> None:
 
 
 def on_device(values: list[float] | np.ndarray[Any, Any]) -> tuple[int, int]:
-    """Address and tensor of a copy."""
+    """Copy an array to the device; return the address and a tensor."""
     array = np.asarray(values, np.float32)
     status, address = cann.aclrtMalloc(max(array.nbytes, 1), 0)
     assert status == 0
@@ -315,7 +315,7 @@ def read(address: int, count: int) -> list[float]:
 
 @pytest.fixture
 def call(device: None) -> dict[str, int]:
-    """aclnnHardswishBackward on four elements: dy = 1, 2, 3, 4, x = 6, so that dx = dy."""
+    """A call of aclnnHardswishBackward on four elements: dy = 1, 2, 3, 4 and x = 6, so that dx = dy."""
     names = ("dy", "gradOutput"), ("x", "self"), ("dx", "gradInput")
     values = [1.0, 2.0, 3.0, 4.0], [6.0] * 4, [0.0] * 4
     made = [zip(pair, on_device(content), strict=True) for pair, content in zip(names, values, strict=True)]
@@ -448,7 +448,7 @@ def test_repeatable_executors_and_new_addresses(call: dict[str, int]) -> None:
 
 @pytest.fixture
 def repeatable(call: dict[str, int]) -> int:
-    """An executor that has run twice."""
+    """Return a repeatable executor that has run twice."""
     _, executor = first_phase(call)
     assert cann.aclSetAclOpExecutorRepeatable(executor) == 0
     assert run(executor) == run(executor) == 0
@@ -514,7 +514,7 @@ def test_a_repeatable_executor_keeps_what_is_freed_while_it_waits(call: dict[str
 
 
 def test_threads_run_a_repeatable_executor_while_others_free_memory(call: dict[str, int], repeatable: int) -> None:
-    """Each run succeeds on live memory; none does once it is freed; unrelated allocations come and go."""
+    """Each run succeeds while its memory is live, and none afterwards, whatever else is allocated and freed."""
     ended, codes = threading.Event(), []
 
     def churn() -> None:
@@ -748,7 +748,7 @@ def test_layer_norm_backward_with_arrays_destroyed_in_between(device: None) -> N
 
 
 def test_a_workspace_that_overlaps_a_tensor_is_refused(device: None) -> None:
-    """Sums were kept where dw and db were written, and dx was wrong."""
+    """A workspace that overlaps dw or db would make dx wrong."""
     x, operand = on_device(np.arange(1200.0).reshape(300, 4).tolist())
     _, mean = on_device([[1.5]] * 300)
     shape = cann.aclCreateIntArray([4], 1)
@@ -783,7 +783,7 @@ def test_every_operator_has_its_pair_as_declared(operator: Any) -> None:
 
 
 def test_many_threads_each_with_its_own_stream(call: dict[str, int]) -> None:
-    """Eight threads, each with a context, a stream and tensors of its own; no result of one is another's."""
+    """Eight threads, each with a context, a stream and tensors of its own, do not interfere."""
     failures: list[object] = []
 
     def work(number: int) -> None:
@@ -824,7 +824,7 @@ def test_a_failing_kernel_is_told_by_synchronization(call: dict[str, int], monke
 
 
 def test_extents_are_those_of_phase_one(call: dict[str, int]) -> None:
-    """Describing a tensor anew after phase one changes its address at most."""
+    """Describing a tensor again after phase one changes its address only."""
     _, executor = first_phase(call)
     held = handles.get(call["gradInput"], tensor.Tensor)
     assert held is not None

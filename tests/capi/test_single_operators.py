@@ -25,7 +25,7 @@ DY = RNG.normal(size=(3, 4)).astype(np.float32)
 
 
 class OnHost:
-    """An input whose values are in the host's memory."""
+    """An input in host memory."""
 
     def __init__(self, values: Any, constant: bool = False) -> None:
         self.values, self.constant = np.asarray(values), constant
@@ -53,7 +53,7 @@ def attributes_of(values: Attributes) -> int:
 
 @contextmanager
 def described(arrays: Sequence[Any]) -> Iterator[tuple[list[int], list[int], list[int]]]:
-    """Descriptions, buffers and device addresses of arrays."""
+    """Return descriptions, buffers and device addresses for arrays."""
     descs, buffers, places = [], [], []
     for given in arrays:
         if given is None:
@@ -88,7 +88,7 @@ def described(arrays: Sequence[Any]) -> Iterator[tuple[list[int], list[int], lis
 
 
 def call(op_type: str, inputs: Sequence[Any], outputs: Sequence[Array], attributes: Attributes | None = None) -> int:
-    """Run an operator by its type; the outputs are filled with NaN, -1 or 255 before, and get the results."""
+    """Run an operator by its type, and copy results to the outputs, which are poisoned before (NaN, -1 or 255)."""
     for out in outputs:
         out.fill({"f": np.nan, "u": 255}.get(out.dtype.kind, -1))
     attr = attributes_of(attributes or {})
@@ -407,7 +407,7 @@ def test_every_type_is_tested() -> None:
 
 @pytest.mark.parametrize("op_type", PRIVATE)
 def test_a_type_for_private_formats(device: None, op_type: str) -> None:
-    """Calls by these types were refused."""
+    """Types that usually take private formats compute with ordinary ones, too."""
     torch = pytest.importorskip("torch")
     inputs, attributes, formula = PRIVATE[op_type]
     given = [torch.tensor(each.values if isinstance(each, OnHost) else each) for each in inputs]
@@ -419,7 +419,7 @@ def test_a_type_for_private_formats(device: None, op_type: str) -> None:
 
 @pytest.mark.parametrize("nesterov", [False, True])
 def test_steps_of_adam_by_type(device: None, nesterov: bool) -> None:
-    """It was refused. PyTorch's NAdam takes other steps, so those ahead are the definition's."""
+    """Compare with PyTorch's Adam; steps with Nesterov's look-ahead, unlike NAdam's, with the definition."""
     torch = pytest.importorskip("torch")
     parameter = torch.tensor(X.astype(float), requires_grad=True)
     optimizer = torch.optim.Adam([parameter], lr=0.25, betas=(0.5, 0.75), eps=0.125)
@@ -451,7 +451,7 @@ CUBE = np.arange(24, dtype=np.int32).reshape(2, 3, 4)
     ("axis", "filled"), [(0, np.s_[0:1]), (1, np.s_[:, 0:1]), (2, [np.s_[0, :, 0:1], np.s_[1, :, 2:4]])]
 )
 def test_ranges_are_filled_by_type(device: None, axis: int, filled: Any) -> None:
-    """Along the last axis each sample has a range of its own, as torch_npu's test has it."""
+    """Each sample has its own range along the last axis, as in torch_npu's test."""
     start, end = np.array([[0, 2], [1, 0]], np.int32), np.array([[1, 9], [1, 0]], np.int32)
     if axis < 2:
         start, end = start[:, :1], end[:, :1]
@@ -465,7 +465,7 @@ def test_ranges_are_filled_by_type(device: None, axis: int, filled: Any) -> None
 
 
 def test_elements_are_dropped_by_type(device: None) -> None:
-    """The chance that an element stays is an input."""
+    """The probability to keep an element is an input."""
     mask, out, x = np.empty(128, np.uint8), np.empty(1000, np.float32), np.ones(1000, np.float32)
     stays = OnHost(np.float32(0.25))
     inputs = (OnHost([1000]), stays, OnHost(np.int32(3)), OnHost(np.int32(0)), OnHost([0, 8]))
@@ -564,7 +564,7 @@ def test_a_layer_of_lstm(device: None, order: str, separate: bool) -> None:
 
 
 def test_a_layer_of_lstm_without_a_bias(device: None) -> None:
-    """torch_npu calls it for cells without one; it was refused."""
+    """torch_npu calls this type for cells without a bias."""
     random = np.random.default_rng(5)
     x, of_input, of_state, h, c = (
         random.normal(size=shape).astype(np.float32) for shape in ((3, 5, 4), (4, 8), (2, 8), (1, 5, 2), (1, 5, 2))
@@ -579,7 +579,7 @@ def test_a_layer_of_lstm_without_a_bias(device: None) -> None:
 
 @pytest.mark.parametrize("direction", ["UNIDIRECTIONAL", "REDIRECTIONAL"])
 def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> None:
-    """The direction and the mask were passed over, or refused."""
+    """The direction and the mask of sequences are obeyed."""
     torch = pytest.importorskip("torch")
     lengths, taken, hidden, flipped = (3, 2, 1), 4, 2, (0,) if direction == "REDIRECTIONAL" else ()
     lstm = torch.nn.LSTM(taken, hidden)
@@ -608,7 +608,7 @@ def test_a_layer_of_lstm_whose_sequences_end(device: None, direction: str) -> No
 
 @pytest.mark.parametrize(("mode", "wanted"), [(0, 1.5), (1, 1.5), (2, 0.5), (3, 0.5)])
 def test_rectangles_are_a_pixel_long_or_begin_half_a_pixel_before(device: None, mode: int, wanted: float) -> None:
-    """Of no size, one was a point, as it is in the latter modes."""
+    """Only in the latter modes is a rectangle without size a point."""
     ramp, out = np.float32([[[[0, 1, 2, 3]] * 4]]), np.empty((1, 1, 1, 1), np.float32)
     attributes = {"spatial_scale": 0.5, "pooled_height": 1, "pooled_width": 1, "sample_num": 1, "roi_end_mode": mode}
     assert call("ROIAlign", (ramp, np.float32([[0, 2, 2, 2, 2]])), [out], attributes) == 0, refusal()
@@ -641,7 +641,7 @@ ROWS = np.tile(np.arange(7, dtype=np.float32), (3, 1))
 def test_ends_and_pooling_of_a_rectangle(
     device: None, soc: str, mode: int, pooling: str, end: int, expected: float
 ) -> None:
-    """From 2 on, with two points in its bin; a side of less than a pixel counts as one in modes 0 and 1."""
+    """A rectangle from 2 on, with two points in a bin; in modes 0 and 1 sides are at least a pixel."""
     out, roi = np.empty((1, 1, 1, 1), np.float32), np.array([[0, 2, 0, end, 0]], np.float32)
     attributes = {"spatial_scale": 1.0, "pooled_height": 1, "pooled_width": 1, "roi_end_mode": mode}
     set_soc_name(soc)
@@ -657,7 +657,7 @@ def test_boxes_without_area(device: None, kind: str, expected: float) -> None:
 
 
 def test_the_largest_ratio_bounds_an_angle(device: None) -> None:
-    """Of a box of width 1 and height 1e-5, whose ratio counts as 10^4, beside a square."""
+    """A box of width 1 and height 1e-5, whose ratio is clamped to 10^4, and a square."""
     boxes = [np.array([[0], [0], [1], [end]], np.float32) for end in (1e-5, 1)]
     outputs = [np.empty((1, 1), np.float32) for _ in range(2)]
     assert call("CIoU", boxes, outputs, {"is_cross": False}) == 0, refusal()
@@ -782,7 +782,7 @@ def test_arrays_and_bytes_that_are_missing_are_refused(device: None) -> None:
 
 
 def test_a_call_is_judged_before_its_type_is_looked_for(device: None) -> None:
-    """As in CANN's tests: kinds of compilation, the arrays, and that outputs have elements."""
+    """As in CANN's tests, arguments are checked first: kinds of compilation, arrays, and empty outputs."""
     for function in (cann.aclopCompileAndExecute, cann.aclopCompileAndExecuteV2):
         with described([X]) as (read, read_at, _), described([X]) as (written, written_at, _):
             tensors: tuple[Any, ...] = (1, read, read_at, 1, written, written_at, 0, 0)

@@ -17,19 +17,19 @@ from tests.helpers.fresh_runtime import MEMORY_BYTES, stream_behind
 
 
 class Attribute(ctypes.Structure):
-    """aclrtMallocAttribute."""
+    """The struct aclrtMallocAttribute."""
 
     _fields_ = (("attr", ctypes.c_int32), ("value", ctypes.c_uint32), ("rest", ctypes.c_uint32))
 
 
 class Config(ctypes.Structure):
-    """aclrtMallocConfig."""
+    """The struct aclrtMallocConfig."""
 
     _fields_ = (("attrs", ctypes.c_void_p), ("numAttrs", ctypes.c_size_t))
 
 
 class Pointer(ctypes.Structure):
-    """aclrtPtrAttributes, its location flattened."""
+    """The struct aclrtPtrAttributes, with its location's fields inlined."""
 
     _fields_ = (
         *((name, ctypes.c_uint32) for name in ("id", "type", "page")),
@@ -42,7 +42,7 @@ def at(structure: Any) -> int:
 
 
 class Configured:
-    """A configuration of attributes."""
+    """An aclrtMallocConfig of some attributes."""
 
     def __init__(self, *attributes: tuple[int, int]) -> None:
         self.attributes = (Attribute * max(1, len(attributes)))(*[Attribute(*each) for each in attributes])
@@ -122,7 +122,7 @@ MAPPED, PINNED = cann.ACL_HOST_REG_MAPPED, cann.ACL_HOST_REG_PINNED
 
 
 def usable(address: int, nbytes: int = 1) -> bool:
-    """Whether operators of the current device may use memory."""
+    """Return true if operators of the current device may use memory."""
     try:
         return bool(devices.current().device.resolve(address, nbytes, address))
     except AclnnError:
@@ -167,7 +167,7 @@ def test_memory_of_the_hosts_for_devices(device: None, pinned: bool) -> None:
 
 
 def test_copies_go_on_beyond_registered_memory(device: None) -> None:
-    """A program registers a part of its own, which it copies with what is beside it."""
+    """A program may register a part of its memory, and copy that with its surroundings."""
     own, back = np.arange(64, dtype=np.uint8), np.zeros(64, np.uint8)
     _, there = cann.aclrtMalloc(64, 0)
     assert cann.aclrtHostRegisterV2(own.ctypes.data + 16, 16, MAPPED) == 0

@@ -38,7 +38,7 @@ Work = Callable[[Rank], Any]
 
 
 def on_ranks(work: Work, size: int = SIZE) -> list[Any]:
-    """Run a function on each rank, a thread and a stream of its own."""
+    """Run a function on each rank, each with a thread and a stream of its own."""
     assert cann.aclrtSetDevice(0) == 0
     info = Root().info.ljust(4108, b"\0")
     buffer = ctypes.create_string_buffer(info, 4108)

@@ -18,7 +18,7 @@ NONE = 2**64 - 1
 
 
 class Attribute(ctypes.Structure):
-    """aclrtMemcpyBatchAttr, its locations flattened."""
+    """The struct aclrtMemcpyBatchAttr, with its locations' fields inlined."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("dst_id", "dst_type", "src_id", "src_type")),
@@ -27,7 +27,7 @@ class Attribute(ctypes.Structure):
 
 
 def malloc(array: Array) -> int:
-    """Device memory with an array's bytes."""
+    """Allocate device memory with an array's bytes."""
     status, address = cann.aclrtMalloc(array.nbytes, 0)
     assert status == 0
     assert cann.aclrtMemcpy(address, array.nbytes, array.ctypes.data, array.nbytes, 1) == 0
@@ -221,7 +221,7 @@ def test_a_batch_without_a_place_for_what_failed(device: None) -> None:
 
 @pytest.mark.parametrize("kind", [1, 3])
 def test_a_batch_stays_on_one_side_never(device: None, kind: int) -> None:
-    """From the host to the host, and from a device to a device."""
+    """Copies from host to host, or within a device, are not allowed in a batch."""
     batch = Batch()
     for attribute in batch.attributes:
         attribute.dst_type = attribute.src_type = int(kind == 3)

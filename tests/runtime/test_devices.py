@@ -24,7 +24,7 @@ from tests.helpers.fresh_runtime import pass_gate, queue, refusal
 
 
 def in_thread(work: Callable[[], Any]) -> Any:
-    """The result of a call in a thread that knows nothing of this one's context."""
+    """Return the result of a call in a new thread, which has no current context."""
     results: list[Any] = []
     thread = threading.Thread(target=lambda: results.append(work()))
     thread.start()
@@ -80,7 +80,7 @@ def test_configuration(fresh: None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 def test_a_configuration_that_is_no_regular_file_is_not_waited_for(fresh: None, tmp_path: Path, kind: str) -> None:
-    """A pipe was waited for, and /dev/zero read until memory was full."""
+    """Reading a pipe would block, and /dev/zero would fill memory."""
     path = Path("/dev/zero")
     if kind == "pipe":
         path = tmp_path / "pipe"
@@ -97,7 +97,7 @@ def test_a_configuration_that_is_too_long_is_not_read(fresh: None, tmp_path: Pat
 
 
 def test_a_configuration_nested_too_deeply_cannot_be_parsed(fresh: None, tmp_path: Path) -> None:
-    """It was a RecursionError, and status 500000 in a C program."""
+    """Deep nesting is a parse error, not a RecursionError (status 500000 in C)."""
     path = tmp_path / "deep.json"
     path.write_text('{"a":' * 100_000 + "0" + "}" * 100_000)
     assert cann.aclInit(str(path)) == 100006
@@ -124,7 +124,7 @@ def test_runtime_calls_do_not_need_init(fresh: None) -> None:
 def test_an_unknown_product_is_refused_where_a_program_begins(
     fresh: None, monkeypatch: pytest.MonkeyPatch, begin: Callable[[], int]
 ) -> None:
-    """Both were fine, aclrtGetSocName then gave null, and the first operator was refused."""
+    """aclInit and aclrtSetDevice must fail, rather than aclrtGetSocName and operators later."""
     monkeypatch.setattr(products, "_selected", None)
     monkeypatch.setenv("ACLNN_SOC_NAME", "Ascend910X")
     assert begin() == 507008
@@ -346,7 +346,7 @@ def test_threads_whose_first_calls_meet_count_the_same_device(monkeypatch: pytes
 
 
 def test_more_devices_than_memory_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """10^9 of them took all memory, or hours."""
+    """10^9 devices would take all memory, or hours."""
     monkeypatch.setattr(devices._process, "current", devices._Process())
     monkeypatch.setenv("ACLNN_DEVICE_COUNT", "1000000000")
     with pytest.raises(ValueError, match="ACLNN_DEVICE_COUNT: expected an integer from 1 to 1024, got '1000000000'"):
@@ -511,7 +511,7 @@ def test_keywords_and_numpy_integers(device: None) -> None:
 
 
 def test_the_table_is_complete() -> None:
-    """Every function of the interface is there, every name is exported, and statuses are what says how a call went."""
+    """The table has all functions of the interface, all names are exported, and calls return statuses."""
     assert set(FUNCTIONS) <= set(cann.__all__)
     for name in SYMBOLS.split():
         assert name in FUNCTIONS, name

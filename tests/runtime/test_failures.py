@@ -26,7 +26,7 @@ def new_stream() -> int:
 
 
 def failed_behind(gate: threading.Event, mode: int = STOP) -> int:
-    """A stream on which a task fails once the gate is open."""
+    """Create a stream on which a task fails when the gate is opened."""
     stream = stream_behind(gate)
     assert cann.aclrtSetStreamFailureMode(stream, mode) == 0
     queue(stream).enqueue(fail)
@@ -191,14 +191,14 @@ def test_an_abort_drops_what_is_queued_and_the_stream_goes_on(device: None) -> N
 
 
 def until(happened: Callable[[], object]) -> None:
-    """Wait for it, but not for ever."""
+    """Wait for a condition, with a timeout."""
     deadline = time.monotonic() + PATIENCE_S
     while not happened() and time.monotonic() < deadline:
         time.sleep(0.001)
 
 
 def synchronized(stream: int) -> int:
-    """Synchronize, in a thread without a current context."""
+    """Synchronize in a thread without a current context."""
     assert cann.aclrtSetDevice(0) == 0
     return cann.aclrtSynchronizeStream(stream)
 

@@ -30,13 +30,13 @@ WAIT += ("aclrtWaitAndResetNotify", "aclrtCntNotifyWaitWithTimeout", "aclrtValue
 
 
 def object_type(c_type: str) -> str | None:
-    """``aclTensor`` for ``const aclTensor*``, ``aclrtStream`` for itself, None for what is no handle."""
+    """Return a handle's object type, as ``aclTensor`` for ``const aclTensor*``; None if a type is no handle."""
     name = c_type.removeprefix("const ").rstrip("*")
     return name if name in HANDLES or ("*" in c_type and name.startswith("acl")) else None
 
 
 class Fuzzer:
-    """Keeps what the calls return, to give it to others; host memory is its own, so that no copy strays."""
+    """Calls functions with results of earlier calls; its host memory is its own, so that copies do no harm."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)

@@ -53,7 +53,7 @@ def replay(graph: int, on: int = 0) -> None:
 
 
 def after(first: int, then: int) -> None:
-    """Let a stream wait for another."""
+    """Make a stream wait for another."""
     between = event()
     assert cann.aclrtRecordEvent(between, first) == 0
     assert cann.aclrtStreamWaitEvent(then, between) == 0

@@ -10,7 +10,7 @@ from aclnn.runtime.locks import Lock
 
 
 class Interrupted(Lock):
-    """A lock whose acquisition is interrupted at its end."""
+    """A lock whose acquisition is interrupted after it has succeeded."""
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         super().acquire(blocking, timeout)
@@ -18,7 +18,7 @@ class Interrupted(Lock):
 
 
 def is_free(lock: Lock) -> bool:
-    """Whether another thread can have it."""
+    """Return true if another thread can acquire the lock."""
     got: list[bool] = []
     thread = threading.Thread(target=lambda: got.append(Lock.acquire(lock, blocking=False)))
     thread.start()
@@ -34,7 +34,7 @@ def test_an_interrupt_at_the_end_of_an_acquisition_leaves_the_lock_free() -> Non
 
 
 def test_a_call_that_fails_while_its_thread_has_the_lock_does_not_release_it() -> None:
-    """A stream's method that a signal handler called, and that raised, freed the lock of the method it interrupted."""
+    """A method that a signal handler calls, and that raises, must not release the lock of the interrupted method."""
     lock = Lock()
     with lock:
         with pytest.raises(ValueError, match="within"), lock:

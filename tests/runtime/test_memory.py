@@ -453,7 +453,7 @@ def test_resolve_agrees_with_a_plain_search(data: st.DataObject) -> None:
 
 
 def test_an_arena_beyond_every_address_is_as_large_as_the_system_gives() -> None:
-    """ACLNN_MEMORY_BYTES of 10^23 ended in an OverflowError that named nothing."""
+    """An ACLNN_MEMORY_BYTES of 10^23 must not be an OverflowError."""
     assert arena.Arena(10**23, 512).allocate(1 << 20) is not None
 
 
@@ -579,7 +579,7 @@ print(interrupts > 100, gone_on, budget.used - live, failures)
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
 @pytest.mark.parametrize("helpers", [0, 2])
 def test_interrupts_at_any_place_leave_memory_that_goes_on(helpers: int) -> None:
-    """Nearly every such loop ended in a KeyError from each later call, and one in ten hung."""
+    """Interrupted allocations must not make later calls raise KeyError or hang."""
     program = _INTERRUPTED.replace("HELPERS", str(helpers))
     environment = os.environ | {"ACLNN_MEMORY_BYTES": str(1 << 34)}
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, env=environment)
@@ -587,7 +587,7 @@ def test_interrupts_at_any_place_leave_memory_that_goes_on(helpers: int) -> None
 
 
 def test_a_finalizer_that_frees_while_its_thread_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The thread waited for a lock of its own."""
+    """The thread must not deadlock with itself."""
     small = arena.Arena(1 << 16, 512)
     blocks = [small.allocate(512) for _ in range(8)]
     place, within = small._place, []

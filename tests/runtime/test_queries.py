@@ -12,7 +12,7 @@ from tests.helpers.fresh_runtime import MEMORY_BYTES, refusal, stream_behind
 
 
 class Utilization(ctypes.Structure):
-    """aclrtUtilizationInfo."""
+    """The struct aclrtUtilizationInfo."""
 
     _fields_ = (("rates", ctypes.c_int32 * 4), ("extend", ctypes.c_void_p))
 

@@ -27,7 +27,7 @@ def stream() -> int:
 
 
 def memory(values: np.ndarray | None = None, nbytes: int = 64) -> int:
-    """Device memory with these values, or zeros."""
+    """Allocate device memory with these values, or zeros."""
     data = np.zeros(nbytes, np.uint8) if values is None else values
     status, address = cann.aclrtMalloc(data.nbytes, cann.ACL_MEM_MALLOC_HUGE_FIRST)
     assert status == 0
@@ -94,7 +94,7 @@ def test_a_wait_for_an_event_may_have_a_limit(device: None, flags: int) -> None:
 
 @contextmanager
 def captured(on: int) -> Iterator[list[int]]:
-    """A graph, once the block has ended."""
+    """Capture a block's tasks; the graph is valid when the block has ended."""
     found: list[int] = []
     assert cann.aclmdlRICaptureBegin(on, cann.ACL_MODEL_RI_CAPTURE_MODE_RELAXED) == 0
     yield found

@@ -81,7 +81,7 @@ def test_a_waiting_thread_works_off_the_queue() -> None:
 
 @pytest.mark.parametrize("short", [False, True])
 def test_a_task_waits_for_no_stream(short: bool) -> None:
-    """A finalizer that the garbage collector called within a task synchronized the device, and never returned."""
+    """A finalizer called by the garbage collector within a task may synchronize the device, and must not deadlock."""
     stream, other, told = Stream(), Stream(), []
 
     def task() -> None:
@@ -272,7 +272,7 @@ print(interrupts > 100, dead, running[1:])
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs timers that interrupt")
 def test_interrupts_at_any_place_leave_a_stream_that_goes_on() -> None:
-    """A stream counted tasks that it had not queued, or stayed busy for good: nine of ten never finished again."""
+    """An interrupt must not leave a stream with counted tasks that are not queued, or busy forever."""
     done = subprocess.run([sys.executable, "-c", _INTERRUPTS], capture_output=True, text=True, timeout=120)
     assert done.stdout == "True 0 []\n", done.stdout + done.stderr
 
@@ -500,7 +500,7 @@ def test_fork_starts_afresh(device: None) -> None:
 
 
 def _in_the_child(stream: int, address: int, tensor: int, inherited: Stream) -> int:
-    """0 when the child sees nothing of its parent's and can work; else which expectation failed."""
+    """Return 0 if the child sees no state of its parent and can work; else the number of the failed expectation."""
     expectations = [
         lambda: cann.aclrtGetDevice()[0] == 107002,
         lambda: cann.aclrtSetDevice(0) == 0,

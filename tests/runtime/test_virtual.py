@@ -18,7 +18,7 @@ GRANULE = 1 << 21
 
 
 class Property(ctypes.Structure):
-    """aclrtPhysicalMemProp, its location flattened."""
+    """The struct aclrtPhysicalMemProp, with its location's fields inlined."""
 
     _fields_ = (
         *((name, ctypes.c_int32) for name in ("handleType", "allocationType", "memAttr", "id", "type")),
@@ -72,7 +72,7 @@ def read(address: int, nbytes: int) -> Any:
 
 
 def test_pieces_beside_one_another_are_one_allocation(device: None) -> None:
-    """A pool that grows hands out tensors that lie across its pieces."""
+    """A growing pool allocates tensors across several mapped pieces."""
     free, base = free_bytes(), reserve()
     handles = [physical() for _ in range(3)]
     assert free_bytes() == free - 3 * GRANULE
@@ -178,7 +178,7 @@ def test_what_is_refused(device: None) -> None:
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_two_reservations_are_apart(device: None, first: int) -> None:
-    """Even where their addresses follow on one another."""
+    """Reservations are separate even if their addresses are adjacent."""
     bases = sorted((reserve(GRANULE), reserve(GRANULE)))
     for place in (first, 1 - first):
         assert cann.aclrtMapMem(bases[place], GRANULE, 0, physical(), 0) == 0
