@@ -157,7 +157,7 @@ class TestTree:
     def test_what_this_toolkit_does_not_have_is_named(
         self, toolkit_root: Path, tmp_path: Path, compiler: str, name: str, text: str, missing: str
     ) -> None:
-        """Only the compiler spoke, as if the program or the installation were wrong."""
+        """The toolkit names what it lacks, in addition to the compiler's errors."""
         if shutil.which(compiler) is None:
             pytest.skip(f"{compiler} is not installed")
         (tmp_path / name).write_text(text)
@@ -208,7 +208,7 @@ class TestTree:
         assert done.stdout == COMPUTED + values
 
     def test_set_env_tells_the_compiler_nothing(self, toolkit_root: Path, tmp_path: Path) -> None:
-        """A compiler line without -I and -L compiled, which no machine with the vendor's toolkit takes."""
+        """A compilation without -I and -L fails, as with the vendor's toolkit."""
         script = f'. "{toolkit_root}/set_env.sh" && cc -c "{HOST}" -o host.o'
         environment = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
         done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, cwd=tmp_path, env=environment)
@@ -216,7 +216,7 @@ class TestTree:
 
     @pytest.mark.parametrize("shell", ["bash", "zsh"])
     def test_setenv_of_older_releases(self, toolkit_root: Path, tmp_path: Path, shell: str) -> None:
-        """No such file: bin/setenv.bash."""
+        """Older releases have bin/setenv.bash."""
         if shutil.which(shell) is None:
             pytest.skip(f"{shell} is not installed")
         command = [shell, "-ec", f'source "{toolkit_root}/bin/setenv.bash"; echo "$ASCEND_HOME_PATH"']
@@ -235,7 +235,7 @@ class TestTree:
     def test_names_of_libraries_in_the_vendors_scripts(
         self, toolkit_root: Path, tmp_path: Path, folder: str, libraries: str
     ) -> None:
-        """The linker: cannot find -lopapi_math, -lacl_rt, <arch>-linux/devlib."""
+        """The vendor's scripts link with -lopapi_math and -lacl_rt, and use <arch>-linux/devlib."""
         include = toolkit_root / "include"
         folders = [f"-I{include}", f"-I{include / 'aclnnop'}", f"-L{toolkit_root / folder}"]
         names = [f"-l{name}" for name in libraries.split()]
@@ -246,7 +246,7 @@ class TestTree:
     @pytest.mark.slow
     @pytest.mark.parametrize("header", ["aclnn_silu.h", "aclnn_ops_nn.h", "acl_meta.h"])
     def test_run_finds_headers_as_the_vendors_scripts_do(self, toolkit_root: Path, tmp_path: Path, header: str) -> None:
-        """No such file: what a program includes without a folder."""
+        """Programs may include headers without their folder."""
         program = tmp_path / "program.c"
         program.write_text(f'#include "{header}"\nint main(void) {{ return ACL_SUCCESS; }}\n')
         aclnn("run", program, ACLNN_TOOLKIT_DIR=str(toolkit_root))
@@ -339,7 +339,7 @@ class TestTrace:
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
     def test_a_full_disk_ends_the_trace_and_not_the_program(self, compiled: Compile) -> None:
-        """Every call was answered with 500000."""
+        """Calls must not fail with 500000 when a trace cannot be written."""
         done = run(compiled("host.c"), "compute", env={"ACLNN_TRACE": "/dev/full"})
         assert done.stdout == run(compiled("host.c"), "compute").stdout
         (line,) = done.stderr.splitlines()
@@ -358,12 +358,12 @@ class TestTrace:
         assert [cell.strip() for cell in row.split("│")[1:4]] == ["aclInit", "6", "2"]
 
     def test_a_status_that_is_no_number_is_shown(self, tmp_path: Path) -> None:
-        """ValueError: invalid literal for int()."""
+        """A status that is no number is printed as it is."""
         (tmp_path / "trace").write_text("aclInit\tnone\t\u00b2\t1.0\n")
         assert "\u00b2" in aclnn("trace", tmp_path / "trace").stdout
 
     def test_a_narrow_terminal_cuts_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Addresses ended in …"""
+        """Addresses are not abbreviated with an ellipsis."""
         file, shown = tmp_path / "trace", io.StringIO()
         file.write_text("aclrtFree\tdevPtr=0x7f2304e4e000\t0\t12.5\n")
         monkeypatch.setattr(console, "out", console._Plain(file=shown, force_terminal=True, width=40))
@@ -414,7 +414,7 @@ assert tree.is_current(Path(sys.argv[1]))
 
 
 class TestTwoProcesses:
-    """``ctest -j`` runs programs that all ask for one tree."""
+    """``ctest -j`` runs programs that use one tree at the same time."""
 
     def run_both(self, code: str, *arguments: Path) -> None:
         command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -422,7 +422,7 @@ class TestTwoProcesses:
         assert [process.communicate(timeout=RUN_SECONDS)[1] for process in both] == ["", ""]
 
     def test_the_same_files_are_written_at_once(self, tmp_path: Path) -> None:
-        """FileNotFoundError: both wrote to set_env.sh.new, and one had moved it away."""
+        """Two processes that install a tree at once write to different temporary files."""
         self.run_both(WRITING, tmp_path)
         assert sorted(os.listdir(tmp_path)) == ["link.so", "set_env.sh"]
 
@@ -450,7 +450,7 @@ class TestTwoProcesses:
 
 
 class TestATreeThatOthersCouldChange:
-    """It was taken for one's own if it had the right fingerprint, which anybody can compute."""
+    """A tree is trusted by its owner and mode, because anybody can compute its fingerprint."""
 
     @pytest.fixture(autouse=True)
     def _nothing_is_compiled(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -496,7 +496,7 @@ class TestATreeThatOthersCouldChange:
 
 
 class TestFilesThatAreOthers:
-    """The linker was given a Python program; of a trace only Python's own words about bytes came."""
+    """Files of other types, such as a Python program as a source or no trace, are named in the error."""
 
     def refused(self, command: str, file: Path) -> str:
         (line,) = aclnn(command, file, status=1).stderr.splitlines()
@@ -526,7 +526,7 @@ class TestFilesThatAreOthers:
 
 
 class TestWithoutACompiler:
-    """What to install is said; nothing else of the package needs one."""
+    """The error says what to install; nothing else in the package needs a compiler."""
 
     def test_build_says_what_to_install(self, tmp_path: Path) -> None:
         done = aclnn("build", tmp_path / "tree", status=1, PATH=str(tmp_path), CC="", CXX="")
@@ -544,7 +544,7 @@ class TestWithoutACompiler:
 
 
 class TestPythonWithoutItsPartsForC:
-    """Distributions keep the headers and the shared library apart; some builds have no shared library at all."""
+    """Distributions package headers and shared library separately; some builds have no shared library."""
 
     @pytest.fixture
     def variables(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:

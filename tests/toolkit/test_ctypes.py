@@ -43,7 +43,7 @@ def lib(toolkit_root: Path) -> ctypes.CDLL:
 
 @contextmanager
 def handles(lib: ctypes.CDLL, case: Case, arguments: Arguments) -> Iterator[list[Any]]:
-    """A call's arguments as C takes them, for as long as it lasts."""
+    """Create a call's arguments as C takes them; destroy them at the end of the block."""
     given = []
     for parameter in case.operator.parameters:
         value = arguments[parameter.name]
@@ -125,7 +125,7 @@ def test_results_of_the_first_phase_come_before_the_operators_own_checks(lib: ct
 
 @pytest.mark.parametrize("kind", ["Tensor", "Scalar"])
 def test_a_list_of_a_foreign_handle_above_the_largest_signed_number_is_refused(lib: ctypes.CDLL, kind: str) -> None:
-    """It was negative by the time that Python saw it: an internal error."""
+    """A handle above the largest signed number must not become negative in Python."""
     listed = getattr(lib, f"aclCreate{kind}List")((ctypes.c_void_p * 1)(2**64 - 16), 1)
     assert getattr(lib, f"aclDestroy{kind}List")(listed) == 161001
     assert "got 0xfffffffffffffff0, which is not a handle" in refusal(lib)
@@ -177,7 +177,7 @@ def test_a_wrong_setting_is_no_internal_error(
 def test_what_fails_inside_is_recorded_with_the_status_that_is_returned(
     lib: ctypes.CDLL, fresh: None, monkeypatch: pytest.MonkeyPatch, function: str, code: int
 ) -> None:
-    """All of it was recorded as 561000, also where 500000 was returned."""
+    """The recorded status of an internal error is the returned one, 561000 or 500000."""
 
     def fail(*arguments: object) -> None:
         raise KeyError("nobody expected it")
@@ -264,7 +264,7 @@ class Buffers:
         self.lib = lib
 
     def put(self, array: np.ndarray[Any, Any], before: int = 0) -> int:
-        """The address of a copy, so many bytes into an allocation of its own."""
+        """Copy an array to a new allocation, at an offset in bytes; return its address."""
         address = ctypes.c_void_p()
         assert self.lib.aclrtMalloc(ctypes.byref(address), array.nbytes + before, 0) == 0
         assert address.value is not None
@@ -333,11 +333,11 @@ def test_the_stream_is_synchronised_after_a_refused_second_phase(lib: ctypes.CDL
 
 
 class TestAnswersInC:
-    """A phase one that repeats another's arguments is answered without Python, and cannot be told from one by it."""
+    """A phase one with the arguments of an earlier one is answered in C, with the same results as by Python."""
 
     @pytest.fixture(autouse=True)
     def answered(self, lib: ctypes.CDLL, buffers: Buffers, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Have the answer for eight elements of float32 kept, and no other one given."""
+        """Cache the answer in C for eight float32 elements, and none for other arguments."""
         executor_over(lib, *(buffers.put(DY) for _ in range(3)))
 
         def prepare(*arguments: object) -> None:
@@ -420,7 +420,7 @@ class TestAnswersInC:
         assert "which was destroyed" in refusal(lib)
 
     def test_an_executor_that_python_takes_leaves_those_beside_it(self, lib: ctypes.CDLL, buffers: Buffers) -> None:
-        """Executors of one pair of tensors that is no more were taken one within the other."""
+        """Python may take one of several executors of the same, destroyed tensors."""
         tensors = [tensor(lib, 0, (8,), buffers.put(array)) for array in (DY, X, X)]
         executors = [first_phase(lib, HARDSWISH, tensors)[2] for _ in range(400)]
         for handle in tensors:
@@ -459,7 +459,7 @@ def test_answers_for_which_c_has_no_place_leave_pythons_table(lib: ctypes.CDLL, 
 
 
 class TestMisuse:
-    """What is undefined on a device is caught here, with a code and a text."""
+    """Undefined behaviour on a device is detected here, with a status and a message."""
 
     def refused(self, lib: ctypes.CDLL, executor: int, code: int, *words: str) -> None:
         assert lib.aclnnHardswishBackward(None, 0, executor, None) == code

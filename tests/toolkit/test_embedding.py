@@ -21,7 +21,7 @@ LIBRARIES = ("libascendcl.so", "libnnopbase.so", "libopapi.so", "libruntime.so")
 
 @pytest.fixture
 def host(toolkit_root: Path, tmp_path: Path) -> Path:
-    """The program with no library path of its own."""
+    """Compile a host program without a library path."""
     target = tmp_path / "host"
     libraries = ["-lopapi", "-lnnopbase", "-lascendcl", "-lpthread"]
     folders = [f"-I{toolkit_root}/include", f"-L{toolkit_root}/lib64"]
@@ -142,7 +142,7 @@ def test_paths_are_c_strings_of_the_bytes_that_they_are_made_of(tmp_path: Path) 
 def test_the_current_folder_and_pythonpath_of_a_build_are_not_searched(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every C program found modules in the folders that whoever built the tree had happened to be in."""
+    """C programs must not import modules from the folders of the tree's build."""
     installed = tmp_path / "lib" / "site-packages"
     installed.mkdir(parents=True)
     monkeypatch.setattr(sys, "path", ["", str(tmp_path), str(installed), *sys.path])
@@ -165,7 +165,7 @@ def test_no_environment_at_all(compiled: Compile, tmp_path: Path) -> None:
 
 
 class TestPythonCannotStart:
-    """Never 0: an error status for each call, and one line that says why and what to do."""
+    """Each call returns an error status, and one line says why and what to do."""
 
     REFUSED = (
         "aclInit 500000\naclrtMalloc 500000\naclnnInit 561000\nfirst phase 561000\nsecond phase 561000\ntensor 0\n"
@@ -271,7 +271,7 @@ print(sent - got)
 
 
 def test_an_interrupt_in_a_call_reaches_the_python_program(toolkit_root: Path) -> None:
-    """The call returned 500000, and Ctrl-C was lost."""
+    """Ctrl-C must not be swallowed by a call that returns 500000."""
     done = run(Path(sys.executable), "-c", INTERRUPTED, toolkit_root / "lib64" / "libascendcl.so")
     assert done.stdout == "0\n", done.stderr
     assert done.stderr == ""

@@ -32,7 +32,7 @@ ARRAYS = {Kind.INT_ARRAY: ("aclIntArray", "int64_t"), Kind.BOOL_ARRAY: ("aclBool
 
 
 def expressible(case: Case) -> list[Example]:
-    """The examples whose tensors can be written in C++ here."""
+    """Return the examples whose tensors can be expressed in C++ here."""
     return [
         example
         for example in case.examples
@@ -47,7 +47,7 @@ BY_PRODUCT = {
 
 
 def outputs_of(case: Case, example: Example) -> dict[str, Any]:
-    """Data types and shapes of the example's outputs."""
+    """Return data types and shapes of an example's outputs."""
     arguments: dict[str, Any] = dict.fromkeys(p.name for p in case.operator.parameters)
     for name, given in example.inputs.items():
         arguments[name] = None if given is None else Tensor(given[0].dtype, given[0].shape)
@@ -62,7 +62,7 @@ def tensor(name: str, description: T, values: list[float]) -> str:
 
 
 def block(case: Case, example: Example) -> Iterator[str]:
-    """The statements of one example, within braces."""
+    """Return the statements of one example, in braces."""
     yield "{"
     given: dict[str, str] = {}
     outputs = outputs_of(case, example)
@@ -97,7 +97,7 @@ def block(case: Case, example: Example) -> Iterator[str]:
 
 
 def written(case: Case, example: Example) -> list[str]:
-    """The outputs and updated inputs of which the document prints numbers."""
+    """Return the outputs and updated inputs whose numbers the document prints."""
     return [p.name for p in case.operator.parameters if p.name in example.printed]
 
 
@@ -121,7 +121,7 @@ def program(rows: list[Case]) -> str:
 
 
 def function(name: str, case: Case) -> Iterator[str]:
-    """A function that computes a row's examples."""
+    """Return a C++ function that computes the examples of a case."""
     yield f"static void {name}(aclrtStream stream) {{"
     for example in expressible(case):
         yield from block(case, example)
@@ -147,6 +147,6 @@ def test_worked_examples_from_cpp(compiled: Compile, tmp_path: Path, product: Pr
 
 
 def test_no_operators_example_is_left_out() -> None:
-    """But GeluBackward's, whose gradient is of int32."""
+    """Each operator has an example, except GeluBackward, whose gradient is int32."""
     called = {case.name for rows in BY_PRODUCT.values() for case in rows if expressible(case) == list(case.examples)}
     assert {case.name for case in cases.CASES if case.examples} - called == {"gelu_backward"}

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def meet(*calls: Callable[[], Any]) -> list[Any]:
-    """The results of calls that begin at the same time, each in a thread of its own."""
+    """Return the results of calls that begin at the same time, each in its own thread."""
     together = threading.Barrier(len(calls))
     results: list[Any] = [None] * len(calls)
 
@@ -162,7 +162,7 @@ def test_kernels_are_imported_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_an_event_that_a_stream_resets_while_it_is_queried() -> None:
     class Reset(Event):
-        """Its record goes as soon as it was looked at."""
+        """A device reset whose record is removed as soon as it is read."""
 
         @property
         def _latest(self) -> Record | Mark | None:  # type: ignore[override]  # an attribute there

@@ -74,7 +74,7 @@ DECLARATION = re.compile(r"^(?P<result>[\w ]+?[ *]+)(?P<name>\w+)\((?P<parameter
 
 
 def declared(text: str) -> dict[str, str]:
-    """The functions that a header declares, with their parameters."""
+    """Return the functions that a header declares, with their parameters."""
     found = [(match["name"], match["parameters"]) for match in DECLARATION.finditer(text)]
     assert len(found) == len(dict(found)), "declared twice"
     return dict(found)
@@ -193,7 +193,7 @@ def test_no_library_lists_anothers_functions(toolkit_root: Path, headers: dict[s
 
 
 def test_the_operators_declarations_parse_like_the_documents(headers: dict[str, str]) -> None:
-    """``aclnnStatus name(type name, …, uint64_t *workspaceSize, aclOpExecutor **executor);``, nothing in between."""
+    """Declarations are ``aclnnStatus name(type name, …, uint64_t *workspaceSize, aclOpExecutor **executor);``."""
     for function in OPERATOR_FUNCTIONS.split():
         (text,) = (text for text in headers.values() if f"{function}GetWorkspaceSize(" in text)
         first = re.search(rf"^aclnnStatus {function}GetWorkspaceSize\(([^();]*)\);$", text, re.MULTILINE)

@@ -71,7 +71,7 @@ def test_the_operators_compiler_has_every_name(toolkit_root: Path) -> None:
 
 
 def test_an_operator_of_the_graph_engine_keeps_its_attributes(toolkit_root: Path, tmp_path: Path) -> None:
-    """Copies of an operator share them; of one name there may be one of each type."""
+    """Copies of an operator share attributes; one name may have an attribute of each type."""
     (tmp_path / "attributes.cpp").write_text(ATTRIBUTES)
     lib = toolkit_root / "lib64"
     options = ["-std=c++11", "-D_GLIBCXX_USE_CXX11_ABI=0", f"-L{lib}", f"-Wl,-rpath,{lib}"]
@@ -81,7 +81,7 @@ def test_an_operator_of_the_graph_engine_keeps_its_attributes(toolkit_root: Path
 
 
 def test_libraries_are_found_in_a_folder_called_cann(toolkit_root: Path) -> None:
-    """ValueError: Get ascend path from aclrtMalloc path … failed."""
+    """MindSpore expects the path of aclrtMalloc's library to contain a folder called cann."""
     program = "import ctypes; ctypes.CDLL('libascendcl.so')"
     environment = variables(toolkit_root, os.environ)
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
