@@ -272,7 +272,7 @@ def test_when_one_output_cannot_be_written_none_is(second: str) -> None:
     ],
 )
 def test_two_words_for_one_file_are_refused(first: str, second: str) -> None:
-    """Both were reported as written, and one was lost."""
+    """Two outputs in one file would overwrite each other."""
     Path("sub").mkdir()
     Path("link.npy").symlink_to("a.npy")
     result = layer_norm("normalized_shape=8", "--out", f"grad_input={first}", "--out", f"grad_weight={second}")
@@ -291,7 +291,7 @@ def test_a_folder_in_the_way_leaves_every_file_alone() -> None:
 
 @pytest.mark.parametrize("file", ["my.npz", "my.safetensors", "my.pt"])
 def test_a_file_that_holds_other_tensors_is_left_alone(file: str) -> None:
-    """Only the output was left in it."""
+    """An archive with other tensors must not be replaced."""
     if file == "my.pt":
         pytest.importorskip("torch", reason="PyTorch is not installed")
     dy, x = pair()
@@ -318,7 +318,7 @@ def test_a_link_stays_and_its_target_is_written() -> None:
 
 
 def test_a_pipe_is_written_to() -> None:
-    """It was replaced by a file, and as root /dev/null would have been."""
+    """A pipe, or /dev/null, must not be replaced by a file."""
     dy, x = pair()
     save(dy=dy, x=x)
     os.mkfifo("pipe.npy")
@@ -342,7 +342,7 @@ def test_a_terminal_does_not_obey_the_names_of_files(words: list[str]) -> None:
 
 @pytest.mark.parametrize("out", ["x.npy", "./sub/../x.npy", "link.npy", "all.npz:x", "all.npz"])
 def test_an_input_is_not_written_over(out: str) -> None:
-    """It was, without a word."""
+    """An output over an input is an error."""
     x = pair()[1]
     save(x=x)
     files.write("all.npz", {"x": x})
@@ -374,7 +374,7 @@ def test_an_input_is_not_written_over(out: str) -> None:
     ],
 )
 def test_a_report_that_has_no_place_is_refused_before_the_work(words: list[str], text: str, status: int) -> None:
-    """It replaced the input or the output, went to a file named --out, or was refused after the output was written."""
+    """A report needs a file of its own, which is checked before the computation."""
     x = pair()[1]
     save(x=x)
     result = invoke("run", "silu", "self=x.npy", *words)
@@ -483,7 +483,7 @@ def test_info_says_where_it_runs() -> None:
 
 
 def test_every_extra_that_a_hint_names_exists() -> None:
-    """A hint of an extra that the package does not offer could not be followed."""
+    """Hints name extras that the package has."""
     source = "\n".join(path.read_text() for path in sorted(Path(aclnn.__file__).parent.rglob("*.py")))
     named = set(re.findall(r"""import_or_raise\("[\w.]+", "(\w+)"\)""", source)) | set(_OPTIONAL.values())
     assert {"cli", "torch", "verify"} <= named <= set(metadata("aclnn").get_all("Provides-Extra"))
@@ -531,7 +531,7 @@ def test_the_page_of_functions_has_all_of_them() -> None:
     ],
 )
 def test_info_says_what_may_be_left_out(operator: str, name: str, optional: bool, default: Any, shown: str) -> None:
-    """What may be null was left to --json, and defaults were nowhere."""
+    """``aclnn info`` shows which arguments may be null, and defaults."""
     document = json.loads(invoke("info", operator, "--json", "-").stdout)
     (parameter,) = (row for row in document["parameters"] if row["name"] == name)
     assert (parameter["optional"], parameter["default"]) == (optional, default)
@@ -593,7 +593,7 @@ def test_a_shell_completes_operators_options_and_choices(words: str, found: set[
 
 
 def test_what_is_no_terminal_gets_whole_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables were wrapped at 80 columns, so that grep found half a line."""
+    """Without a terminal, tables are not wrapped, so that grep finds whole lines."""
     monkeypatch.setenv("COLUMNS", "40")
     installed = invoke("info").stdout
     described = invoke("info", "layer_norm_backward").stdout
@@ -637,7 +637,7 @@ def test_an_empty_variable_is_one_that_is_not_set() -> None:
 
 
 def test_a_full_disk_is_no_traceback() -> None:
-    """With --json the refusal was to be written to it as well."""
+    """With --json, too, a full disk is an ordinary error."""
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "aclnn", "info", "--json", "-"]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
@@ -654,7 +654,7 @@ def test_starting_imports_nothing_heavy() -> None:
 
 @pytest.mark.parametrize("module", ["aclnn", "aclnn.cli.run", "aclnn.torch"])
 def test_what_needs_no_plain_operator_imports_none(module: str) -> None:
-    """They took longer than all that ``import aclnn`` does besides."""
+    """Importing plain operators takes longer than everything else in ``import aclnn``."""
     if module == "aclnn.torch":
         pytest.importorskip("torch")
     code = f"import sys, {module}; print('aclnn.operators.library' in sys.modules)"

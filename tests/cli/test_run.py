@@ -17,7 +17,7 @@ from tests.operators.test_rows import EVERY, computed, given
 
 
 def word(value: Any) -> str:
-    """An attribute as it is typed."""
+    """Return an attribute as it is typed on the command line."""
     if isinstance(value, tuple):
         return ",".join(map(word, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

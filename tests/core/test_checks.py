@@ -49,7 +49,7 @@ EDGES = [
 
 
 def tensors(arguments: Arguments) -> dict[str, Any]:
-    """The arguments with tensors in place of their descriptions; null addresses, which phase one accepts."""
+    """Return the arguments with tensors in place of descriptions, with null addresses, which phase one accepts."""
     return {
         name: Tensor(value.dtype, value.shape, format=value.format) if isinstance(value, T) else value
         for name, value in arguments.items()
@@ -70,7 +70,7 @@ def assert_reads(error: AclnnError, case: Case, refusal: Refusal) -> None:
 
 
 def assert_is_of(error: AclnnError, case: Case, refusal: Refusal) -> None:
-    """The refusal's code, function, argument and kind; the values may differ."""
+    """Check an error's code, function, argument and kind; values may differ."""
     assert error.code == refusal.code, error
     function, argument, text = error.message.split(": ", 2)
     assert function == case.operator.function
@@ -82,7 +82,7 @@ def assert_is_of(error: AclnnError, case: Case, refusal: Refusal) -> None:
 
 
 def invalid_on(case: Case, product: Product) -> int:
-    """The code of a call with a bad data type."""
+    """Return the code of a call with an invalid data type."""
     return NO_KERNEL_FOUND if case.unsupported.get(product, (0, ""))[0] == NO_KERNEL_FOUND else INVALID
 
 
@@ -139,7 +139,7 @@ def test_the_earlier_of_two_broken_rows_decides(case: Case, earlier: Refusal) ->
 
 
 def twice_broken(case: Case, earlier: Refusal, later: Refusal) -> Iterator[tuple[Product, Arguments]]:
-    """A call on each product that breaks two rows: the later row's change, then the earlier's on top."""
+    """Yield a call on each product that fails two checks: with the later row's change, then the earlier row's."""
     for product in set(earlier.products) & set(later.products):
         for dtype in sorted(set(earlier.dtypes) & set(later.dtypes) & set(case.dtypes.get(product, FLOATS[:2]))):
             arguments = merged(case.call(dtype), later, earlier)

@@ -98,7 +98,7 @@ def test_what_is_no_number_is_no_type(value: object) -> None:
 
 
 def test_a_type_that_an_older_ml_dtypes_lacks_has_no_equivalent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """ml_dtypes 0.4: an AttributeError."""
+    """Types that ml_dtypes 0.4 lacks must not be an AttributeError."""
     monkeypatch.delattr(ml_dtypes, "float4_e2m1fn", raising=False)
     with pytest.raises(TypeError, match="ACL_FLOAT4_E2M1 has no NumPy equivalent"):
         dtypes._numpy_dtype.__wrapped__(DataType.FLOAT4_E2M1)
@@ -139,7 +139,7 @@ def test_types_without_an_equivalent(name: str) -> None:
 
 
 def test_a_scalar_of_an_unknown_data_type_has_a_status() -> None:
-    """Phase one of Hardshrink ended in a TypeError."""
+    """An unknown data type of a scalar is an error status, not a TypeError."""
     with pytest.raises(AclnnError, match=r"expected a data type that can be read, got ACL_DT_999") as caught:
         Scalar(DataType(999), b"\0" * 8).rounded(DataType.FLOAT)
     assert caught.value.code == 161002

@@ -28,7 +28,7 @@ DY = np.linspace(1, 2, 12, dtype=np.float32).reshape(3, 4)
 
 
 class Interface:
-    """Only ``__array_interface__``."""
+    """An array with ``__array_interface__`` alone."""
 
     def __init__(self, array: np.ndarray[Any, Any], **changes: Any) -> None:
         self.array = array
@@ -36,7 +36,7 @@ class Interface:
 
 
 class Capsuled:
-    """An array whose capsule also says what NumPy's never does."""
+    """An array whose DLPack capsule has fields that NumPy's never sets."""
 
     def __init__(self, array: np.ndarray[Any, Any], **fields: int) -> None:
         self.array = array
@@ -54,7 +54,7 @@ class Capsuled:
 
 
 class Negative(Capsuled):
-    """An array of less than no rows."""
+    """An array with a negative number of rows."""
 
     def __dlpack__(self) -> object:
         capsule = super().__dlpack__()
@@ -76,7 +76,7 @@ class Unversioned:
 
 
 class UnversionedInterface(Unversioned):
-    """Such an array that also has ``__array_interface__``."""
+    """An ``Unversioned`` array that also has ``__array_interface__``."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -101,7 +101,7 @@ class Elsewhere:
 
 
 class Broken:
-    """An array whose export is this, or raises it."""
+    """An array whose export returns, or raises, a given object."""
 
     def __init__(self, device: Any, capsule: Any) -> None:
         self.device, self.capsule = device, capsule
@@ -130,7 +130,7 @@ def silu_of(dy: Any, x: Any, **keywords: Any) -> Any:
 
 @pytest.mark.parametrize(("rank", "label"), [(2, "ND"), (3, "NCL"), (4, "NCHW"), (5, "NCDHW"), (6, "ND")])
 def test_arrays_are_labelled_by_their_rank_as_torch_npu_does(rank: int, label: str) -> None:
-    """Functions that refuse ACL_FORMAT_ND, such as aclnnUpsampleNearest2d, refused every array."""
+    """Functions that refuse ACL_FORMAT_ND, such as aclnnUpsampleNearest2d, accept arrays of the right rank."""
     array = np.zeros((1,) * rank, np.float32)
     for one in (array, torch.from_numpy(array)):
         assert arrays.view(one).format.c_name == f"ACL_FORMAT_{label}"
@@ -171,7 +171,7 @@ def test_torch_tensors_give_what_numpy_arrays_give(dtype: Any) -> None:
 
 
 def test_torch_tensors_are_judged_anew_whatever_was_judged_before() -> None:
-    """Tensors of one description, some of which have no memory, or none to share."""
+    """Tensors with equal descriptions are checked separately: some have no memory, or none to share."""
     x, out = torch.from_numpy(X.copy()), torch.empty(3, 4)
     for _ in range(2):
         silu_of(x, x, out=out)
@@ -191,7 +191,7 @@ def test_torch_tensors_are_judged_anew_whatever_was_judged_before() -> None:
 
 @pytest.mark.parametrize("transform", [torch.func.vmap, torch.func.functionalize], ids=lambda f: f.__name__)
 def test_tensors_within_a_transformation_have_no_memory(transform: Any) -> None:
-    """Those of functionalize exported a null address, at which the kernel faulted."""
+    """Tensors of functionalize export a null address."""
     x = torch.ones(3, 4)
     silu_of(x[0], x[0])
     silu_of(x, x)
@@ -204,7 +204,7 @@ def test_tensors_within_a_transformation_have_no_memory(transform: Any) -> None:
 
 
 def test_calls_that_differ_in_the_layout_alone() -> None:
-    """Whatever was judged before, in whatever order; the same objects described anew among them."""
+    """Calls that differ in layout alone have separate plans, in any order, also for objects with changed layouts."""
     rng = np.random.default_rng(5)
     base = [rng.standard_normal(48).astype(np.float32) for _ in range(3)]
     layouts = [(48,), (2, 4, 6), (6, 8)]
@@ -236,7 +236,7 @@ def test_an_output_that_was_writable_before_is_judged_again() -> None:
 
 @pytest.mark.slow
 def test_many_threads_make_calls_of_many_layouts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was judged is shared, and now and then forgotten."""
+    """Threads share cached calls, some of which are evicted."""
     monkeypatch.setattr(BoundedCache, "limit", 5)
     rng = np.random.default_rng(6)
     inputs = [[rng.standard_normal((n, 7)).astype(np.float32) for _ in range(2)] for n in range(1, 12)]
@@ -653,7 +653,7 @@ def test_of_several_outputs_the_one_that_does_not_fit_is_named() -> None:
 
 
 class Series:
-    """Data with ``__array__`` alone, as those of pandas."""
+    """Data with ``__array__`` alone, such as pandas'."""
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         return X
@@ -702,7 +702,7 @@ MASKS = [(True, True, True), (True, False, True), (False, True, False), (False, 
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("as_tensors", [True, False])
 def test_equal_calls_of_layer_norm_give_equal_results(mask: tuple[bool, ...], weighted: bool, as_tensors: bool) -> None:
-    """Absent arguments and results, given and new outputs, a workspace."""
+    """Equal calls with absent arguments and results, given and new outputs, and a workspace."""
     rng = np.random.default_rng(4)
     given = torch.from_numpy if as_tensors else np.asarray
 
@@ -734,7 +734,7 @@ def test_equal_calls_on_nothing() -> None:
 
 
 def test_new_arrays_are_zeros_where_nothing_is_written() -> None:
-    """They held what lay in memory, the first time and when the call was repeated."""
+    """New arrays that a call does not write are zeros, also in a repeated call."""
     x, w = np.zeros((0, 3), np.float32), np.ones(3, np.float32)
     for _ in range(3):
         used = [np.full(3, 7e7, np.float32) for _ in range(64)]

@@ -192,7 +192,7 @@ def test_what_python_functions_keep_of_earlier_calls_is_limited_too(monkeypatch:
 
 
 def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The older half is forgotten, so that the current step's calls stay."""
+    """The older half is evicted, so that the current step's calls stay."""
     monkeypatch.setattr(BoundedCache, "limit", 4)
     kept: BoundedCache[int, str] = BoundedCache()
     for key in (0, 1, 2, 3, 3, 4):
@@ -201,7 +201,7 @@ def test_the_newer_calls_are_kept_when_there_are_too_many(monkeypatch: pytest.Mo
 
 
 class Refusing:
-    """Memory in which nothing lives."""
+    """Device memory without allocations."""
 
     tasks = BoundedCache[object, Any]()
 
@@ -227,7 +227,7 @@ def test_addresses_of_device_tensors_are_judged(case: Case) -> None:
 
 @dataclass
 class Range:
-    """An allocation."""
+    """An allocation, as a range of addresses."""
 
     address: int
     end: int

@@ -222,7 +222,7 @@ def test_a_pickle_is_never_run(tmp_path):
 
 
 def test_compressed_members_of_a_torch_file_are_not_taken_for_elements(tmp_path):
-    """torch.load maps them as they lie in the file, and returns their compressed bytes as numbers."""
+    """torch.load would map compressed members, and return their bytes as numbers."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save({"a": torch.ones(4)}, tmp_path / "a.pt")
     with (
@@ -249,7 +249,7 @@ def test_a_damaged_lzma_archive_is_refused(tmp_path):
 @pytest.mark.parametrize("name", ["a.pt", "a.bin"])
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_what_torch_saves_beside_tensors_does_not_hide_them(tmp_path, protocol, name):
-    """weights_only reads protocol 2 alone, ATK writes 4, and models on the web end in .bin."""
+    """Objects beside tensors: weights_only reads protocol 2 only, ATK writes 4, and published models end in .bin."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     path = tmp_path / name
     saved = {"x": torch.ones(3), "c": torch.ones(2, dtype=torch.complex64), "d": torch.device("cpu")}
@@ -285,7 +285,7 @@ def test_code_in_a_file_of_torch_is_not_run(tmp_path, protocol):
 
 @pytest.mark.parametrize("protocol", [2, 4])
 def test_a_compiled_model_is_refused(tmp_path, protocol, recwarn):
-    """torch.load hands an archive of TorchScript to torch.jit.load unless it reads weights only, and warns of it."""
+    """torch.load would pass a TorchScript archive to torch.jit.load unless it reads weights only, with a warning."""
     torch = pytest.importorskip("torch", reason="PyTorch is not installed")
     torch.save(torch.ones(3), tmp_path / "a.pt", pickle_protocol=protocol)
     with zipfile.ZipFile(tmp_path / "a.pt", "a") as archive:
@@ -416,7 +416,7 @@ def test_several_files_are_written_or_none(tmp_path):
 @pytest.mark.parametrize("links", [True, False])
 @pytest.mark.parametrize("fault", [OSError(errno.EPERM, "Operation not permitted"), KeyboardInterrupt()])
 def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, monkeypatch, links, fault):
-    """As in /tmp, where another user's file cannot be replaced: the files before it had been."""
+    """If one file cannot be replaced, such as another user's in /tmp, no other file is."""
     old, fresh = sample(np.float32, (3,)), sample(np.float32, (4,))
     paths = {name: tmp_path / f"{name}.npy" for name in ("old", "new", "stuck", "last")}
     for name in ("old", "stuck", "last"):
@@ -445,7 +445,7 @@ def test_a_place_that_cannot_be_taken_leaves_the_others_as_they_were(tmp_path, m
 
 
 def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypatch):
-    """Over a network or with a quota a write may fail when the file is brought to the disk, not before."""
+    """With a quota or a network file system a write may fail as late as in fsync."""
 
     def refuse(descriptor):
         raise OSError(errno.EDQUOT, "Disk quota exceeded")
@@ -460,7 +460,7 @@ def test_bytes_that_a_disk_refuses_late_leave_what_was_there(tmp_path, monkeypat
 
 
 def test_a_file_that_is_replaced_keeps_its_permissions(tmp_path, monkeypatch):
-    """A private file became one that everybody may read."""
+    """A private file must not become readable for everybody."""
     array, path = sample(np.float32, (3,)), tmp_path / "a.npy"
     io.write(path, array)
     path.chmod(0o600)
@@ -516,7 +516,7 @@ def test_what_cannot_be_written_is_refused(tmp_path):
 
 @needs_torch
 def test_a_tensor_of_an_npu_is_read_without_torch_npu(tmp_path):
-    """torch_npu saves its tensors as those of the device npu:0."""
+    """torch_npu saves tensors with the device npu:0."""
     import torch
 
     array = sample(np.float32, (3, 4))
