@@ -17,7 +17,7 @@ INF, NAN = math.inf, math.nan
 def both(
     a: float, b: float, dy: float = 1.0, alpha: float = 1.702, limit: float = 7.0, bias: float = 1.0
 ) -> list[float]:
-    """y, da and db."""
+    """Return y, da and db."""
     x = np.array([[a, b]], np.float32)
     y = aclnn.clipped_swiglu(x, None, -1, alpha, limit, bias)
     return [*y[0].tolist(), *aclnn.clipped_swiglu_grad(np.float32([[dy]]), x, None, -1, alpha, limit, bias)[0].tolist()]
@@ -98,7 +98,7 @@ ROWS = pytest.mark.parametrize(
 def test_rows_beyond_the_sum_of_groups(
     groups: list[int], rows: int, interleaved: bool, shape: tuple[int, ...], fortran: bool
 ) -> None:
-    """They stay as they are in the forward result, and are zeros in the gradient."""
+    """Rows beyond the groups are unchanged in the forward result, and zeros in the gradient."""
     dim = 1 if shape[0] == 4 else 2
     x = np.random.default_rng(1).normal(size=shape).astype(np.float32)
     x = np.asfortranarray(x) if fortran else x
@@ -164,7 +164,7 @@ def test_verify_judges_the_gradient(interleaved: bool) -> None:
 
 @pytest.mark.parametrize("door", ["numpy", "torch"])
 def test_a_bias_of_minus_0_is_not_one_of_0(door: str) -> None:
-    """They are equal: a call with one got the plan of an earlier one with the other."""
+    """-0.0 == 0.0, but calls with these biases have separate plans."""
     x = np.array([[1.0, -0.0]], np.float32)
     if door == "torch":
         torch = pytest.importorskip("torch")

@@ -35,14 +35,14 @@ def gradient(case: Case, curve: Curve, dy: np.ndarray[Any, Any], x: np.ndarray[A
 
 
 def near(x: float, count: int) -> np.ndarray[Any, Any]:
-    """The float32 numbers around one, as many on either side."""
+    """Return the neighbours of a float32, the same number on each side."""
     bits = int(np.abs(np.array(x, F32)).view(np.int32))
     around = np.arange(max(bits - count, 0), bits + count + 1, dtype=np.int32)
     return np.copysign(around.view(F32), F32(x))
 
 
 def sample(curve: Curve) -> np.ndarray[Any, Any]:
-    """Float32 x of every exponent, of every day, in the tails, around zeros and jumps, at the edges of the format."""
+    """Return float32 x of all exponents, ordinary ones, in the tails, around zeros and jumps, and at limits."""
     rng = np.random.default_rng(1)
     everywhere = rng.integers(0, 1 << 32, 6000, dtype=np.uint32).view(F32)
     edges = np.array([0.0, -0.0, 2.0**-149, 2.0**-126, 2.0**-150, 3.4028235e38, 1e-10, 1.8446744e19, 88.7, 103.9], F32)
@@ -112,7 +112,7 @@ NEGATIVE_TAILS = [row for row in CURVES if derivatives(row.values[1].forward, np
 @pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16], ids=lambda d: d.name)
 @pytest.mark.parametrize(("case", "curve"), NEGATIVE_TAILS)
 def test_slopes_too_small_for_their_type_are_negative_zeros(case: Case, curve: Curve, dtype: D) -> None:
-    """GELU's were positive below -38.6 in 16 bits."""
+    """GELU's derivative is -0 below -38.6 in 16 bits."""
     x = np.array([-2, -20, -38, -39, -40, -100, -700, -3e4, -6e4]).astype(NUMPY[dtype])
     assert np.signbit(gradient(case, curve, np.ones_like(x), x)).all()
 

@@ -48,7 +48,7 @@ def test_the_value_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: i
 
 @given(NUMBERS, st.integers(0, 99))
 def test_the_value_in_float64(numbers: tuple[float, ...], seed: int) -> None:
-    """A unit of the last place of the exponent is as many units of the result as the exponent is large."""
+    """An error of one ULP in the exponent is multiplied by the exponent in the result."""
     x = sample(D.DOUBLE, seed)
     exact = values(elu(*numbers), x)
     error = ulps(aclnn.elu(x, *numbers), exact, D.DOUBLE)
@@ -65,7 +65,7 @@ def test_the_slope_by_the_input_is_rounded_once(numbers: tuple[float, ...], dtyp
 
 @given(NUMBERS, DTYPES, st.integers(0, 99))
 def test_the_gradient_by_the_result_is_rounded_once(numbers: tuple[float, ...], dtype: D, seed: int) -> None:
-    """Also around the slope's zero, where the result is nearly -alpha·scale."""
+    """Also near the derivative's zero, where the result is nearly -alpha·scale."""
     alpha, scale, input_scale = abs(numbers[0]), *numbers[1:]
     zero = -alpha * scale
     y = sample(dtype, seed, zero, zero * (1 + 2**-7), zero * (1 - 2**-10), zero * (1 + 2**-22))
@@ -123,7 +123,7 @@ def test_a_number_beyond_float32_is_infinite_for_float64_only_where_float64_ends
 
 @pytest.mark.parametrize("dtype", [*FLOATS, D.DOUBLE], ids=lambda d: d.name)
 def test_an_overflow_on_the_way_times_zero_is_zero(dtype: D) -> None:
-    """It was NaN."""
+    """An intermediate infinity times zero must not be NaN."""
     x = np.array([-200.0, -50_000.0]).astype(NUMPY[dtype])
     for numbers in ((0.0, 1.0, -5.0), (1.0, 0.0, -5.0)):
         np.testing.assert_array_equal(aclnn.elu(x, *numbers).astype(F32), [0.0, 0.0])
@@ -143,7 +143,7 @@ def test_an_exponential_beyond_float64_times_a_small_number() -> None:
 
 
 def test_a_slope_beyond_float32_times_a_small_dy() -> None:
-    """Of bfloat16, which looked it up, it was the largest float32's product."""
+    """The table's float32 entry must not be clamped, so that the product with a small bfloat16 dy is right."""
     x, dy = np.array([-20.0], BFLOAT16), np.array([1e-30], BFLOAT16)
     got = aclnn.elu_backward(dy, 1.0, 1.0, -5.0, False, x)
     assert float(got[0]) == pytest.approx(-5 * float(dy[0]) * math.exp(100), rel=2**-8)
@@ -160,7 +160,7 @@ def test_any_strides_of_float64(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", FLOATS, ids=lambda dtype: dtype.name)
 def test_a_zero_is_told_from_its_negative_and_a_real_number_from_a_complex_one(dtype: D) -> None:
-    """The second call of each pair is not the first one's again, though the numbers are equal."""
+    """The second call of each pair has a plan of its own, although the numbers are equal."""
     x = np.array([-1.0], NUMPY[dtype])
     assert np.signbit(aclnn.elu(x, 0.0)).all()
     assert not np.signbit(aclnn.elu(x, -0.0)).any()

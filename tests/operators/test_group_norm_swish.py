@@ -20,7 +20,7 @@ SCALES = (1.0, 40.0, -3.0, 0.0, 1e30)
 
 
 def given(kind: str) -> dict[str, Array]:
-    """x and dy, weights and biases by which z reaches hundreds: float32's exponential overflows at -88."""
+    """Return x, dy, weights and biases for which |z| is in the hundreds: e^-z overflows float32 at -88."""
     rng = np.random.default_rng(5)
     x, dy = (rng.normal(size=SHAPE).astype(np.float32) for _ in range(2))
     w, b = (rng.normal(size=4).astype(np.float32) * np.float32([1, 30, 1, 90]) for _ in range(2))

@@ -19,14 +19,14 @@ F32 = np.float32
 
 
 def forward(x: Array, weight: Array, bias: Array, eps: float) -> Array:
-    """LayerNorm as its document defines it; complex arguments differentiate it."""
+    """Return LayerNorm as its document defines it; takes complex arguments for complex steps."""
     mean = x.mean(-1, keepdims=True)
     variance = ((x - mean) ** 2).mean(-1, keepdims=True)
     return (x - mean) / np.sqrt(variance + eps) * weight + bias
 
 
 def differentiated(dy: Array, x: Array, weight: Array, bias: Array, eps: float) -> list[Array]:
-    """The gradients of sum(dy·forward) by complex steps: automatic differentiation without cancellation."""
+    """Return the gradients of sum(dy·forward) by complex steps, without cancellation."""
     step = 1e-100j
     results = []
     for place, argument in enumerate((x, weight, bias)):
@@ -55,7 +55,7 @@ def test_gradients_are_those_of_the_forward(rows: int, columns: int) -> None:
 
 
 def judged(arguments: dict[str, Any]) -> None:
-    """Compute and compare with the exact gradients, wherever those are ordinary numbers."""
+    """Compute gradients, and compare those that are ordinary numbers with the exact ones."""
     columns = arguments["input"].shape[1]
     results = aclnn.layer_norm_backward(
         arguments["gradOut"],

@@ -41,7 +41,7 @@ OTHERS = {
 
 
 def judged(name: str, given: dict[str, Any]) -> dict[str, Array]:
-    """Compute, and compare with the formula in extended precision."""
+    """Compute results, and compare them with the formula in extended precision."""
     case = CASE_BY_NAME[name]
     inputs = [given[p.name] for p in case.operator.inputs]
     attributes = tuple(given[p.name] for p in case.operator.attributes)
@@ -56,13 +56,13 @@ def judged(name: str, given: dict[str, Any]) -> dict[str, Array]:
 
 
 def terms(rows: dict[str, Array]) -> dict[str, Array]:
-    """The terms, by both operators' names, of sums that are such rows."""
+    """Return terms, by both operators' names, whose sums are these rows."""
     x = np.stack([*rows.values()]).astype(F32)
     return dict.fromkeys(("x1", "x"), x) | dict.fromkeys(("x2", "gx"), (x * F32(0.5)).astype(F32)) | {"alpha": 0.5}
 
 
 def forward(rows: dict[str, Array], eps: float) -> dict[str, Any]:
-    """Arguments of both operators."""
+    """Return arguments of both operators."""
     w, b = np.random.default_rng(1).normal(size=(2, N)).astype(F32)
     others = {"biasOptional": np.zeros(N, F32), "additionalOutput": True, "epsilon": eps}
     return {**terms(rows), "gamma": w, "beta": b, **others}
@@ -82,7 +82,7 @@ def test_every_row_is_normalised_for_itself(name: str, eps: float) -> None:
 
 
 def gradient(rows: dict[str, Array], statistics: dict[str, Array]) -> dict[str, Any]:
-    """Arguments of both gradients."""
+    """Return arguments of both gradients."""
     rng = np.random.default_rng(2)
     dy, dsum = rng.normal(size=(2, len(rows), N)).astype(F32)
     given = {"dy": dy, "dsumOptional": dsum, "gamma": rng.normal(size=N).astype(F32)}

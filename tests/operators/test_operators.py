@@ -129,7 +129,7 @@ def check_any_call(case: Case, data: st.DataObject, mixed: bool) -> None:
 @LAYOUTS
 @given(data=st.data())
 def test_overlapping_outputs_are_as_if_inputs_had_been_read_first(case: Case, data: st.DataObject) -> None:
-    """Every tensor in one storage, inputs over one another and the first output over them."""
+    """All tensors are in one storage, inputs overlapping one another and the first output overlapping them."""
     inputs = {p.name for p in case.operator.inputs if not p.updated}
     placed = inputs | {*[*wanted(case, case.call(DataType.FLOAT))][:1]}
     # One storage has one data type.

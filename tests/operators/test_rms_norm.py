@@ -37,24 +37,24 @@ def _threads() -> Iterator[None]:
 
 
 def rows(m: int, n: int, dtype: Any = F32) -> tuple[Array, Array, Array, Array]:
-    """dy, x, rstd and gamma."""
+    """Draw dy, x, rstd and gamma."""
     rng = np.random.default_rng(m + n)
     dy, x, gamma = (rng.normal(size=shape).astype(dtype) for shape in ((m, n), (m, n), (n,)))
     return dy, x, aclnn.rms_norm(x, gamma)[1], gamma
 
 
 def bits(array: Array) -> bytes:
-    """The patterns, every NaN as the same one."""
+    """Return bit patterns, with one pattern for every NaN."""
     return np.where(np.isnan(array.astype(F32)), array.dtype.type(np.nan), array).tobytes()
 
 
 def forward(x: Array, gamma: Array, eps: float) -> Array:
-    """RMSNorm as its document defines it; complex arguments differentiate it."""
+    """Return RMSNorm as its document defines it; takes complex arguments for complex steps."""
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps) * gamma
 
 
 def differentiated(dy: Array, x: Array, gamma: Array, eps: float) -> list[Array]:
-    """The gradients of sum(dy·forward) by complex steps: automatic differentiation without cancellation."""
+    """Return the gradients of sum(dy·forward) by complex steps, without cancellation."""
     found = []
     for place, argument in enumerate((x, gamma)):
         gradient = np.empty(argument.shape)
@@ -80,7 +80,7 @@ def test_gradients_are_those_of_the_forward(m: int, n: int) -> None:
 @EVERY_DTYPE
 @pytest.mark.parametrize(("m", "n"), SHAPES)
 def test_normal_data_is_within_the_bounds(m: int, n: int, dtype: Any) -> None:
-    """Those of docs/numerics-layer-norm.md without what comes from Σ g."""
+    """The bounds are those of docs/numerics-layer-norm.md without the terms of Σ g."""
     dy, x, rstd, gamma = rows(m, n, dtype)
     y, _ = aclnn.rms_norm(x, gamma)
     wide = x.astype(float)
@@ -111,7 +111,7 @@ def test_the_same_bits_for_any_layout_and_thread_count(m: int, n: int, dtype: An
 
 
 def judged(dy: Array, x: Array, rstd: Array, gamma: Array) -> None:
-    """Compare with the exact gradients."""
+    """Compute gradients, and compare them with the exact ones."""
     dx, dgamma = aclnn.rms_norm_grad(dy, x, rstd, gamma)
     arguments = {"dy": dy, "x": x, "rstd": rstd, "gamma": gamma}
     outputs = {"dxOut": T(D.of_numpy(dx.dtype), dx.shape), "dgammaOut": T(D.FLOAT, dgamma.shape)}
@@ -150,7 +150,7 @@ def test_what_is_not_finite_spreads_by_the_formula(value: float, place: int, m: 
 
 @pytest.mark.parametrize("n", [40, 300, 700])
 def test_gradients_orthogonal_to_their_rows_are_not_lost(n: int) -> None:
-    """Σ g·x̂ = 0 says nothing of how small g is: these rows are summed in float64."""
+    """Σ g·x̂ = 0 does not bound g, so these rows are summed in float64."""
     x, dy = np.zeros((2, 300, n), F32)
     x[:, 0] = F32(2.0**-60)
     dy[:, 1] = F32(2.0**-70 * (1 + 2.0**-20))  # whose last bits a float32 g cannot hold
@@ -161,7 +161,7 @@ def test_gradients_orthogonal_to_their_rows_are_not_lost(n: int) -> None:
 
 
 def test_squares_beyond_float32_do_not_overflow() -> None:
-    """The vendor's rstd and y are 0 there."""
+    """Squares overflow float32, where the vendor's rstd and y are 0."""
     x = np.array([[3e38, 3e38, -1e38], [1e-30, 2e-30, -1e-30]], F32)
     y, rstd = aclnn.rms_norm(x, np.ones(3, F32), 0.0)
     exact = forward(x.astype(float), np.ones(3), 0.0)
@@ -233,7 +233,7 @@ def test_every_instruction_set_gives_the_same_bits(dtypes: list[str], elsewhere:
 
 @pytest.mark.parametrize("gap", [0, 3])
 def test_the_first_elements_of_a_larger_rstd_are_written_and_no_others(gap: int) -> None:
-    """One whose rows are apart could not be planned: ``pop from empty list``."""
+    """An rstd whose rows are not contiguous has a plan, too."""
     x = np.random.default_rng(0).normal(size=(4, 2)).astype(np.float32)
     storage = np.full((4, 2 + gap), 7, np.float32)
     aclnn.rms_norm(x, np.ones(2, np.float32), eps=1e-6, out=(np.empty_like(x), storage[:, :2]))

@@ -30,7 +30,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 class Kind(NamedTuple):
-    """How an operator's tensors hold R rows of N elements."""
+    """Describes how an operator's tensors hold R rows of N elements."""
 
     elements: Callable[[Array], Array]
     """Rows as x."""
@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
 
 def _of_channels(rows: Array) -> Array:
-    """(2, R, N/2), or one sample where N is odd."""
+    """Return the shape (2, R, N/2), or one sample if N is odd."""
     samples = 2 - rows.shape[1] % 2
     return np.ascontiguousarray(rows.reshape(len(rows), samples, -1).swapaxes(0, 1))
 
@@ -79,7 +79,7 @@ _FORWARDS = {
 
 
 def nasty(n: int) -> dict[str, Array]:
-    """Finite rows of n elements."""
+    """Return finite rows of n elements that are numerically difficult."""
     normal = np.random.default_rng(n).normal(size=n)
     return {
         "ordinary": normal,
@@ -94,7 +94,7 @@ def nasty(n: int) -> dict[str, Array]:
 
 
 def spoilt(n: int) -> dict[str, Array]:
-    """Rows whose results are not finite."""
+    """Return rows whose results are not finite."""
     normal, at = np.random.default_rng(n + 1).normal(size=n), np.arange(n)
     return {
         "NaN": np.where(at == n // 3, np.nan, normal),
@@ -112,7 +112,7 @@ def _threads() -> Iterator[None]:
 
 
 def given(case: Case, rows: Array, dtype: np.dtype[Any]) -> dict[str, Any]:
-    """Arguments by C name: x of the rows, terms of a sum in proportion, a gradient's statistics the forward's."""
+    """Return arguments by C name for rows x; terms of a sum are proportional, a gradient's statistics the forward's."""
     set_soc_name(case.product.example)
     kind, (r, n), rng = kind_of(case), rows.shape, np.random.default_rng(3)
     with np.errstate(over="ignore"):
@@ -146,7 +146,7 @@ def _forward_name(case: Case) -> str:
 
 
 def _forward_of(case: Case, rows: Array, dtype: np.dtype[Any]) -> Mapping[str, Any]:
-    """The results of a gradient's forward, by Python's names."""
+    """Return the results of a gradient's forward operator, by Python's names."""
     name = _forward_name(case)
     if name == case.name:
         return {}
@@ -162,7 +162,7 @@ def _forward_of(case: Case, rows: Array, dtype: np.dtype[Any]) -> Mapping[str, A
 def computed(
     case: Case, arguments: Mapping[str, Any], move: Callable[[Array], Array] = np.copy, into: Results | None = None
 ) -> Results:
-    """The results by C name, what is updated among them; the arguments stay as they are."""
+    """Return the results by C name, including updated inputs; the arguments do not change."""
     moved = {name: move(value) if isinstance(value, np.ndarray) else value for name, value in arguments.items()}
     inputs = [moved[p.name] for p in case.operator.inputs]
     attributes = tuple(moved[p.name] for p in case.operator.attributes)
@@ -174,7 +174,7 @@ def computed(
 
 
 def judged(case: Case, arguments: Mapping[str, Any]) -> Results:
-    """The results, after a comparison with the formula in extended precision."""
+    """Compute results, compare them with the formula in extended precision, and return them."""
     found = computed(case, arguments)
     described = {name: T(D.of_numpy(value.dtype), value.shape) for name, value in found.items()}
     assert case.reference is not None
@@ -186,13 +186,13 @@ def judged(case: Case, arguments: Mapping[str, Any]) -> Results:
 
 
 def by_rows(case: Case, results: Results, rows: Array) -> list[Array]:
-    """Of results that have elements of each row or one number for it, the rows."""
+    """Return the rows of results that have elements of each row, or one number for it."""
     found = [kind_of(case).rows(value, len(rows)) for value in results.values() if value.size % len(rows) == 0]
     return [value for value in found if value.shape[1] in (1, rows.shape[1])]
 
 
 def examine(case: Case, rows: Array, finite: int, dtype: D = D.FLOAT) -> None:
-    """Judge rows, the first ``finite`` of them alone and with the others, which must not change a bit of them."""
+    """Check rows; the first ``finite`` of them must have the same bits alone and with the others."""
     kept = rows.copy()
     kept[finite:] = rows[0]
     clean, all_ = (judged(case, given(case, values, NUMPY[dtype])) for values in (kept, rows))
@@ -248,7 +248,7 @@ def test_nasty_rows_in_16_bits(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["group_norm", "group_norm_silu", "add_layer_norm", "deep_norm", "gemma_rms_norm"])
 def test_many_results_of_16_bits(name: str) -> None:
-    """Among which float32 lanes would show what they lose: far from zero, of any size, and in short rows."""
+    """Rows far from zero, of any magnitude, and short, where errors of float32 lanes would show."""
     case, rng = CASE_BY_NAME[name], np.random.default_rng(7)
     sizes = 10 ** rng.uniform(-4, 3, size=(64, 1))
     for rows in (1000.0 + rng.normal(size=(64, 1000)), sizes * rng.normal(size=(64, 1000)), rng.normal(size=(300, 17))):
@@ -256,14 +256,14 @@ def test_many_results_of_16_bits(name: str) -> None:
 
 
 def test_one_element_a_channel_by_running_statistics() -> None:
-    """Nothing is summed over such a row, and nothing has elements: IndexError."""
+    """Rows of one element with given statistics have no reduction and no elements."""
     x, one, two = np.array([[3.0, -1.0]], np.float32), np.ones(2, np.float32), np.full(2, 2, np.float32)
     out, *_ = aclnn.batch_norm(x, two, one, one, two, training=False, eps=2.0)
     np.testing.assert_array_equal(out, [[3, -1]])
 
 
 def test_16_bit_results_where_float32_does_not_reach() -> None:
-    """Differences that overflow in it, and products that it has few digits for, of rows that amplify them."""
+    """Rows with differences that overflow float32, and amplified products that are subnormal in it."""
     case, rows = CASE_BY_NAME["group_norm"], np.random.default_rng(8).normal(size=(8, 40))
     found = judged(case, given(case, np.where(rows < 1.0, 3e38, -3e38), NUMPY[D.BF16]))
     assert np.isfinite(found["out"].astype(np.float32)).all()
@@ -285,7 +285,7 @@ def test_16_bit_results_where_float32_does_not_reach() -> None:
     ],
 )
 def test_long_rows_are_exact_and_have_the_same_bits_however_computed(case: Case) -> None:
-    """N = 65,536: by one thread and by two, of tensors and into tensors with other strides."""
+    """Rows of 65,536 elements: by one thread and two, from and to tensors with other strides."""
     n = 1 << 16
     finite = nasty(n)
     rows = np.stack([finite[name] for name in ("ordinary", "large mean, small variance", "one huge element")])
@@ -343,7 +343,7 @@ DIFFERENTIATED: dict[str, Callable[..., Array]] = {
 
 @pytest.mark.parametrize("name", [case.name for case in TABLE if re.search("_(backward|grad)$", case.name)])
 def test_gradients_are_those_of_the_forward(name: str) -> None:
-    """By complex steps: automatic differentiation without cancellation."""
+    """Compare gradients with complex steps, which have no cancellation."""
     case, rows = CASE_BY_NAME[name], np.random.default_rng(4).normal(size=(4, 6))
     arguments = given(case, rows, NUMPY[D.FLOAT])
     arguments |= {"dsumOptional": None} if name == "add_layer_norm_grad" else {}
@@ -370,7 +370,7 @@ _IN_16_BITS = ("group_norm_silu", "add_layer_norm", "batch_norm")
 
 
 def digest(name: str) -> str:
-    """Of an operator's bits on nasty rows."""
+    """Return a digest of an operator's bits on difficult rows."""
     case, found = CASE_BY_NAME[name], hashlib.sha256()
     rows = [(D.FLOAT, n) for n in (1, 40, 1000)] + [(D.BF16, n) for n in (17, 1000) if name in _IN_16_BITS]
     for dtype, n in rows:
@@ -388,7 +388,7 @@ def test_bits_are_those_of_other_instructions(case: Case, elsewhere: dict[str, s
 
 
 def test_outputs_in_one_place_of_columns_beside_one_another() -> None:
-    """Outputs of their own took a workspace that there was not: the process ended."""
+    """Outputs that share memory need a larger workspace than the plan's."""
     random = np.random.default_rng(0)
     x, other = (np.asfortranarray(random.standard_normal((64, 100), np.float32)) for _ in range(2))
     weight, y = np.ones(100, np.float32), np.zeros((100, 64), np.float32).T

@@ -64,7 +64,7 @@ def test_a_closed_gate_is_a_positive_zero_and_an_open_one_multiplies_nothing(nam
 @pytest.mark.parametrize("lambd", [0.1, 0.5, 1.2, 7.0])
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 def test_the_kinks_are_at_lambd_in_float32(lambd: float, kind: type) -> None:
-    """Float16 is compared with the float32 number, which may lie between two of its values."""
+    """Float16 is compared with the float32 lambd, which may be between two float16 values."""
     at = kind(lambd)
     x = np.array([np.nextafter(at, kind(0)), at, np.nextafter(at, kind(10))], kind)
     opened = x.astype(np.float64) > np.float64(F32(lambd))

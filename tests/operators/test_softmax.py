@@ -60,7 +60,7 @@ ROWS: dict[str, list[float]] = {
 
 @pytest.mark.parametrize("name", ROWS)
 def test_nasty_rows_are_within_their_bound(name: str) -> None:
-    """No overflow, and no cancellation: 2 units of the last place, of the logarithm 1.75."""
+    """Without overflow and cancellation, errors are within 2 ULP, and 1.75 for the logarithm."""
     x = np.array([ROWS[name]], np.float32)
     with mpmath.workdps(400):
         top = mpmath.mpf(float(x.max()))
@@ -79,7 +79,7 @@ def test_nasty_rows_are_within_their_bound(name: str) -> None:
 @pytest.mark.parametrize("dtype", [D.FLOAT, D.FLOAT16, D.BF16])
 @pytest.mark.parametrize("top", [0.3, -80.0, 255.9, -257.0, 4e3, -3e4])
 def test_results_are_within_their_bounds_of_balls(top: float, dtype: D) -> None:
-    """Elements close to the largest, and down to where softmax is 0; more than a block of a sum."""
+    """Elements near the maximum, and down to where softmax is 0, in more than one block of a sum."""
     below = np.random.default_rng(7).exponential(size=(4, 1100)) * np.array([[0.01], [1.0], [10.0], [40.0]])
     x = (top - below).astype(NUMPY[dtype])
     units = [0.51, 0.51] if dtype != D.FLOAT else [2.0, 1.75]
@@ -138,7 +138,7 @@ def test_gradients_are_within_their_bound(kind: str, columns: int) -> None:
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda dtype: dtype.name)
 def test_log_softmaxs_gradients_in_16_bits_are_within_their_bound(dtype: D) -> None:
-    """Of rows whose dy cancel too, down to where e^y is no number of the data type."""
+    """Also rows whose dy cancel, and y down to where e^y underflows in the data type."""
     rng, columns = np.random.default_rng(11), 700
     dy = rng.normal(size=(40, columns)) + np.linspace(0.0, 3.0, 40)[:, np.newaxis]
     below = rng.exponential(size=(40, columns)) * np.tile([[0.001], [0.1], [3.0], [40.0]], (10, 1))
@@ -154,7 +154,7 @@ def test_log_softmaxs_gradients_in_16_bits_are_within_their_bound(dtype: D) -> N
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda dtype: dtype.name)
 @pytest.mark.parametrize("axis", [0, 1])
 def test_softmaxs_gradients_in_16_bits_are_within_their_bound(dtype: D, axis: int) -> None:
-    """Of rows that cancel too, and of a y that is no softmax's; more than a block of a sum."""
+    """Also rows that cancel, and a y that is no softmax, in more than one block of a sum."""
     rng, columns = np.random.default_rng(12), 700
     dy = rng.normal(size=(40, columns)) + np.linspace(0.0, 30.0, 40)[:, np.newaxis]
     y = rng.dirichlet(np.full(columns, 0.3), size=40)
@@ -170,7 +170,7 @@ def test_softmaxs_gradients_in_16_bits_are_within_their_bound(dtype: D, axis: in
 
 @pytest.mark.parametrize("axis", [0, 1])
 def test_sums_that_float32_does_not_hold_are_float64(axis: int) -> None:
-    """In bfloat16 products reach 10^76, and 700 of the largest numbers more than float32 does."""
+    """In bfloat16 products reach 10^76, and a sum of 700 of the largest numbers overflows float32."""
     rng = np.random.default_rng(13)
     dy, y = (rng.normal(size=(40, 700)).astype(ml_dtypes.bfloat16) for _ in range(2))
     dy[1::2] *= ml_dtypes.bfloat16(3e37)
@@ -229,7 +229,7 @@ GRADIENTS: list[tuple[Any, list[float], list[float], list[float]]] = [
 def test_gradients_of_what_is_not_finite(
     function: Callable[..., Array], dy: list[float], y: list[float], expected: list[float]
 ) -> None:
-    """By IEEE arithmetic; but a finite y, however large, has no share in a sum of 0."""
+    """Gradients follow IEEE arithmetic, but a sum of 0 contributes nothing for any finite y."""
     got = function(np.array([dy], np.float32), np.array([y], np.float32))
     np.testing.assert_allclose(got[0], np.array(expected, np.float32), rtol=2.0**-22)
 
@@ -246,7 +246,7 @@ def test_any_dimension_is_as_the_last_one(function: Callable[..., Array]) -> Non
 @pytest.mark.parametrize("dtype", ["FLOAT", "FLOAT16", "BF16"])
 @pytest.mark.parametrize("step", [1, 2])
 def test_short_rows_have_the_bits_of_rows_alone(columns: int, dtype: str, step: int) -> None:
-    """Several are computed in the lanes of a vector, from tiles that are gathered and scattered sixteen at a time."""
+    """Short rows are computed one per lane, from tiles that are gathered and scattered."""
     x, dy = (normal(150, step * columns, seed=seed).astype(NUMPY[D[dtype]])[:, ::step] for seed in (1, 2))
     for function, inputs in (
         (aclnn.softmax, (x,)),
@@ -261,7 +261,7 @@ def test_short_rows_have_the_bits_of_rows_alone(columns: int, dtype: str, step: 
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize("masked", [None, -math.inf, -1e9, -1e4])
 def test_usual_rows_need_no_subnormal_numbers(masked: float | None, dim: int) -> None:
-    """An Intel processor took five times as long for softmax as for its logarithm."""
+    """Subnormal numbers made softmax take five times as long as its logarithm on an Intel processor."""
     x, dy = normal(64, 80), normal(64, 80, seed=2)
     if masked is not None:
         x[normal(64, 80, seed=3) > 0.0] = masked
@@ -279,7 +279,7 @@ EVERYWHERE = "99499926fec0a6162cc5980b5257f96e7b9503736c4bd0387ba52bfd2c2243a4"
 
 
 def digest(*dtypes: str) -> str:
-    """Compute one of the bits of results, along and across rows, of short ones and of several blocks of a sum."""
+    """Return a digest of results with lanes along and across rows, of short rows and several blocks of a sum."""
     found, rng = hashlib.sha256(), np.random.default_rng(8)
     for shape, dim in (((5, 300), 1), ((70, 90), 0), ((150, 7), 1), ((2, 2500), 1), ((2500, 20), 0)):
         numbers = 6 * rng.normal(size=(2, *shape)) + [[[40.0]], [[0.0]]]
@@ -308,7 +308,7 @@ def test_bits_are_those_of_other_instructions(elsewhere: dict[str, str]) -> None
 
 
 def test_neighbours_of_unusual_elements_keep_their_bits() -> None:
-    """Of a vector in which one lane is computed in float64, the others are not."""
+    """If one lane of a vector is recomputed in float64, the others keep their bits."""
     dy, y = normal(2, 3000), aclnn.log_softmax(normal(2, 3000, seed=2))
     dy[:, 0] -= dy.sum(1) - 1.0
     clean = aclnn.log_softmax_backward(dy, y)
@@ -335,7 +335,7 @@ def test_a_gradient_is_converted_to_any_numbers(dtype: str) -> None:
 
 @pytest.mark.parametrize("operator", [declared.SOFTMAX, declared.SOFTMAX_BACKWARD, declared.LOG_SOFTMAX_BACKWARD])
 def test_nothing_but_emptiness_is_looked_at(operator: Operator) -> None:
-    """Of the gradients, not on Ascend 950."""
+    """Empty inputs end all checks; those of the gradients do not on Ascend 950."""
     empty, out = Tensor(D.COMPLEX64, (2, 0)), Tensor(D.STRING, (1,) * 9)
     arguments = {**{p.name: empty for p in operator.inputs}, "dim": 77, "out": out}
     assert prepare(operator, arguments, Product.ATLAS_A2).prepared.plan is None

@@ -25,7 +25,7 @@ LARGEST = 3.4028235e38
 
 @pytest.mark.parametrize("threshold", [0.0, -0.0, 1.1, -3.3, 1e-45, -1e-45, LARGEST, -LARGEST, INF, -INF, NAN])
 def test_products_are_compared_as_float32(threshold: float) -> None:
-    """Beta·x and its neighbours around the threshold: what float32 makes of them decides."""
+    """Near the threshold, beta·x is compared as rounded to float32."""
     rng = np.random.default_rng(4)
     beta = np.float32(1.1)
     around = f32(threshold if np.isfinite(threshold) else 1.0)
@@ -65,7 +65,7 @@ def test_numbers_of_every_kind(beta: float, threshold: float, x: float, value: f
 
 
 def test_one_and_a_late_threshold_are_within_a_unit_of_float64() -> None:
-    """Fitted segments, their ends, and what lies beyond them; log_sigmoid is the mirror image, bit by bit."""
+    """Check fitted segments, their ends, and x beyond; log_sigmoid is the mirror image, bit for bit."""
     patterns = np.arange(0, 0x42C80000, 4099, dtype=np.uint32).view(np.float32)
     x = np.concatenate([patterns, -patterns])
     wide = x.astype(np.float64)

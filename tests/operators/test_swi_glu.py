@@ -22,7 +22,7 @@ FAR = np.array([1.0, -1.0, 0.0, -0.0, -100.0, -103.0, -110.0, -1000.0, -1e30, 10
 
 
 def evaluate(dy: Array, a: Array, b: Array) -> tuple[Array, Array, Array]:
-    """The result, and the gradients by a and b."""
+    """Return the result, and the gradients for a and b."""
     x = np.stack([a, b])
     return aclnn.swi_glu(x, 0)[0], *aclnn.swi_glu_grad(dy[None], x, 0)
 
@@ -58,7 +58,7 @@ def test_exact_values_at_every_magnitude(dtype: D, wide: bool) -> None:
 
 @pytest.mark.parametrize("dtype", [D.FLOAT16, D.BF16], ids=lambda d: d.name)
 def test_results_do_not_depend_on_what_lies_beside(dtype: D) -> None:
-    """Of 16 elements some may be computed in float32 and some in float64."""
+    """Elements of one vector may be computed in float32 or in float64."""
     a, b, dy = np.random.default_rng(3).normal(size=(3, 1 << 16)).astype(NUMPY[dtype])
     alone = evaluate(dy, a, b)
     a[::2] = 100
@@ -67,7 +67,7 @@ def test_results_do_not_depend_on_what_lies_beside(dtype: D) -> None:
 
 
 def test_beside_the_zero_of_the_derivative() -> None:
-    """Written as s·(1 + a·(1 - s)) in float32 it has no digit there."""
+    """As s·(1 + a·(1 - s)) in float32 the derivative would have no correct digit there."""
     a = (np.float32(-1.27846454276).view(np.int32) + np.arange(-2, 3, dtype=np.int32)).view(np.float32)
     a, b = np.repeat(a, 2000), np.random.default_rng(4).uniform(1, 2, 10_000).astype(np.float32)
     exact = derivatives(silu, a.astype(np.float64)) * b
@@ -142,7 +142,7 @@ def test_the_result_may_lie_over_a_half_of_x(dtype: D, half: int) -> None:
 
 
 def test_of_outputs_that_overlap_the_last_one_stays() -> None:
-    """Later parts of the first one were written over it."""
+    """The first output's later parts must not overwrite the last output."""
     n = 8192
     x, both = np.random.default_rng(0).standard_normal((1, 2 * n), np.float32), np.zeros(n + 1024, np.float32)
     _, gelu = aclnn.ge_glu_v3(x)

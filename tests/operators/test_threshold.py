@@ -39,7 +39,7 @@ def test_thresholds_of_integers_lose_their_fractions(kind: type) -> None:
 def test_numbers_that_integers_do_not_hold_are_converted_as_by_a_cast(
     threshold: float, value: float, expected: int
 ) -> None:
-    """They were an OverflowError in phase two."""
+    """Numbers out of an integer type's range must not be an OverflowError."""
     x = np.array([-5, 9], np.int8)
     np.testing.assert_array_equal(aclnn.threshold(x, threshold, value), np.array([expected, 9], np.int8))
 
