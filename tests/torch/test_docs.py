@@ -48,7 +48,7 @@ def test_modules_in_place(name: str, inplace: bool) -> None:
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
 def test_modules_in_place_under_vmap(name: str, compiled: bool) -> None:
-    """A batched tensor does not say that it requires a gradient; x was overwritten before its gradient was taken."""
+    """A batched tensor does not show that it requires a gradient, but x must not be overwritten."""
     x, weight = torch.randn(4, 6), torch.randn(6, requires_grad=True)
     gradients = []
     for module in (getattr(torch.nn, name)(inplace=True), getattr(aclnn.torch.nn, name)(inplace=True)):
@@ -66,7 +66,7 @@ def test_modules_in_place_under_vmap(name: str, compiled: bool) -> None:
 @pytest.mark.parametrize("way", ["trace", "export"])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
 def test_traced_modules_in_place_can_be_trained(name: str, way: str, differentiable: bool) -> None:
-    """What was traced depended on the grad mode: ``torch.jit.trace``, which looks twice, refused it."""
+    """A trace must not depend on the grad mode, because ``torch.jit.trace`` traces twice and compares."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), getattr(torch.nn, name)(inplace=True))
     x, patched = torch.randn(2, 3), aclnn.torch.patch(copy.deepcopy(model))
     with torch.set_grad_enabled(differentiable):
@@ -80,7 +80,7 @@ def test_traced_modules_in_place_can_be_trained(name: str, way: str, differentia
 @pytest.mark.parametrize("inplace", [False, True])
 @pytest.mark.parametrize("name", ["SiLU", "Hardswish"])
 def test_fx_traces_patched_modules_in_place(name: str, inplace: bool) -> None:
-    """Whether the input required a gradient was asked of a proxy."""
+    """Tracing must not ask a proxy whether it requires a gradient."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), getattr(torch.nn, name)(inplace=inplace))
     x, patched = torch.randn(2, 3), aclnn.torch.patch(copy.deepcopy(model))
     traced = torch.fx.symbolic_trace(patched)
@@ -113,7 +113,7 @@ def test_modules_and_patching_keep_the_model() -> None:
 
 
 def test_a_module_with_a_forward_of_its_own_is_left_alone() -> None:
-    """It became one of ours by its class, and went on computing as before."""
+    """A module with an overridden forward is not patched by its class."""
     own, other = torch.nn.GELU(), torch.nn.GELU()
     own.forward = own.forward
     model = aclnn.torch.patch(torch.nn.Sequential(own, other))

@@ -198,7 +198,7 @@ FIRST = {
 
 @pytest.mark.parametrize("name", FIRST)
 def test_second_derivatives_where_first_ones_depend_on_nothing(name: str) -> None:
-    """RuntimeError: one of the first gradients does not require grad, as db of a norm, whose dy is a constant."""
+    """First gradients that do not require grad, such as a norm's db for a constant dy, are no error."""
     function, shapes = FIRST[name]
     found = []
     for f in (ours, theirs):
@@ -224,7 +224,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", EMPTY)
 def test_gradients_of_empty_batches_are_zeros(name: str) -> None:
-    """They were refused, or what lay in memory."""
+    """Gradients of empty batches are zeros."""
     function, shapes = EMPTY[name]
     tensors = [torch.ones(shape, requires_grad=True) for shape in shapes]
     used = [torch.full((3,), 7e7) for _ in range(64)]
@@ -256,7 +256,7 @@ def test_statistics_that_pytorch_refuses(name: str) -> None:
 
 
 def test_instance_norm_of_no_samples_has_running_statistics() -> None:
-    """RuntimeError: cannot reshape tensor of 0 elements."""
+    """Running statistics are returned for a batch without samples."""
     found = []
     for f in (theirs, ours):
         mean, var = torch.zeros(3), torch.ones(3)
@@ -275,7 +275,7 @@ def test_a_batch_of_no_members_leaves_running_statistics_alone() -> None:
 @pytest.mark.parametrize("autocast", [False, True])
 @pytest.mark.parametrize("name", ["group_norm", "instance_norm"])
 def test_float32_parameters_beside_bfloat16(name: str, autocast: bool) -> None:
-    """They were refused: gamma: expected data type ACL_BF16."""
+    """Float32 parameters are allowed beside bfloat16 inputs."""
     options = (2,) if name == "group_norm" else (None, None)
     found = []
     for f in (theirs, ours):
@@ -290,7 +290,7 @@ def test_float32_parameters_beside_bfloat16(name: str, autocast: bool) -> None:
 @pytest.mark.parametrize("parameters", [None, "x", torch.float32], ids=str)
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=str)
 def test_rms_norm_of_small_numbers_has_pytorchs_eps(dtype: Any, parameters: Any) -> None:
-    """It was that of the 16-bit type, beside which the mean of 10⁻⁶ is nothing."""
+    """The default eps is float32's, because a 16-bit type's would dominate a mean square of 10⁻⁶."""
     x = (given(4, 8) * 1e-3).to(dtype)
     weight = None if parameters is None else torch.ones(8, dtype=dtype if parameters == "x" else parameters)
     with warnings.catch_warnings():
@@ -348,7 +348,7 @@ def new(like: Any) -> Any:
 
 
 def resnet_step(run: Steps, x: Any, bn: list[Any], gn: list[Any], running: list[Any], dy: Any) -> tuple[Any, ...]:
-    """SiLU(GroupNorm(ReLU(BatchNorm(x)))) and its gradients; the running statistics are updated."""
+    """Compute SiLU(GroupNorm(ReLU(BatchNorm(x)))) and its gradients; update the running statistics."""
     n, c, hxw, mask = x.shape[0], x.shape[1], x[0, 0].size, (True,) * 3
     saved, group = [new(bn[0]) for _ in range(2)], [np.empty((n, 2), np.float32) for _ in range(2)]
     normal, active, grouped, y = (new(x) for _ in range(4))

@@ -30,7 +30,7 @@ SLOPES = [name for name in FUNCTIONAL if "backward" in name and not re.match(".*
 
 
 def arguments(name: str, transposed: bool = False, dtype: Any = torch.float32, gradient: bool = False) -> list[Any]:
-    """Valid arguments: x of shape (3, 4, 5), dense but with permuted strides on request."""
+    """Return valid arguments: x of shape (3, 4, 5), dense but with permuted strides on request."""
     generator = torch.Generator().manual_seed(1)
 
     def tensor(*shape: int) -> Any:
@@ -117,7 +117,7 @@ def batch_norm_arguments(name: str, tensor: Callable[..., Any]) -> list[Any]:
 
 
 def gradient_arguments(name: str, dy: Any, x: Any) -> list[Any]:
-    """Those of an elementwise gradient."""
+    """Return valid arguments of an elementwise gradient."""
     further = {
         "elu_backward": [dy, 1.5, 2, 0.5, False, x],
         "softplus_backward": [dy, x, 1.5, 3],
@@ -163,7 +163,7 @@ def test_opcheck_of_permuted_strides(name: str, checks: Any) -> None:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("name", WITHOUT_GRADIENT)
 def test_what_has_no_gradient_says_so(name: str) -> None:
-    """Backward passes went by it, with a warning."""
+    """An operator without a gradient raises in a backward pass."""
     given = arguments(name, gradient=True)
     in_place = name.startswith("inplace")
     with pytest.raises(RuntimeError, match=rf"^{name}\(\): {'functions' if in_place else 'expected no argument to'}"):
@@ -207,7 +207,7 @@ def test_same_bits_as_the_python_function(name: str) -> None:
 
 
 def main_result(value: Any) -> Any:
-    """The first of the largest results: a norm's statistics are smaller."""
+    """Return the first of the largest results, because a norm's statistics are smaller."""
     return max(results(value), key=torch.numel)
 
 
@@ -277,7 +277,7 @@ def test_gradients(name: str, dtype: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("added", [None, (5,), (12, 5)], ids=str)
 def test_gradients_of_layer_norm_of_a_sum_reach_every_term(added: tuple[int, ...] | None) -> None:
-    """Through the sum that it returns, too, and of terms of two types."""
+    """Gradients also come through the returned sum, and reach terms of two data types."""
     generator = torch.Generator().manual_seed(5)
     half = torch.float16 if added is None else torch.float32
     given = [((3, 4, 5), torch.float32), ((3, 4, 5), half), ((5,), torch.float32), ((5,), torch.float32)]
@@ -324,7 +324,7 @@ def test_second_derivatives(name: str) -> None:
 
 @pytest.mark.parametrize("name", SLOPES)
 def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
-    """Those of Hardswish's gradient were PyTorch's slope, which differs from ours at -3 and 3."""
+    """PyTorch's derivative of Hardswish differs from ours at -3 and 3."""
     x, dy = torch.tensor([-4.0, -3.0, -1.0, 0.0, 3.0, 4.0]), torch.ones(6, requires_grad=True)
     slope = getattr(A, name)(*gradient_arguments(name, dy, x))
     torch.testing.assert_close(torch.autograd.grad(slope.sum(), dy)[0], slope.detach())
@@ -332,7 +332,7 @@ def test_derivatives_by_grad_output_are_the_slope(name: str) -> None:
 
 @pytest.mark.parametrize("name", PEERS)
 def test_nested_transforms(name: str) -> None:
-    """The inner gradient was a constant to the outer one, and second derivatives were 0."""
+    """The inner gradient must not be a constant to the outer one, or second derivatives are 0."""
     func = torch.func
 
     def derivatives(function: Callable[..., Any], dtype: Any) -> list[Any]:
@@ -351,7 +351,7 @@ def test_nested_transforms(name: str) -> None:
 
 
 def test_forward_mode_is_refused() -> None:
-    """Tangents must not be dropped in silence: the derivatives would be 0."""
+    """Tangents must not be dropped silently, or derivatives are 0."""
     x, out = torch.randn(3), torch.empty(3)
     calls = (A.silu, lambda x: A.silu_backward(x, x), lambda x: A.silu.out(x, out=out), A.inplace_hardswish)
     for call in calls:
@@ -364,7 +364,7 @@ def test_forward_mode_is_refused() -> None:
 @pytest.mark.parametrize("nesting", ["jvp", "jacfwd", "hessian", "linearize", "vmap of jvp", "jvp of vmap", "values"])
 @pytest.mark.parametrize("name", ["silu", "gelu", "layer_norm"])
 def test_forward_over_reverse_is_refused(name: str, nesting: str) -> None:
-    """The inner gradient's forward hid the tangents, so that its derivative was 0."""
+    """The inner gradient's forward must not hide tangents, or its derivative is 0."""
     func, x = torch.func, torch.randn(3, 4)
 
     def loss(x: Any) -> Any:
@@ -400,14 +400,14 @@ def test_strides_are_pytorchs(dims: tuple[int, ...]) -> None:
 
 
 def test_strides_of_channels_last_images_of_one_channel_are_pytorchs() -> None:
-    """Those of their extent 1 were the argument's."""
+    """Strides of extent 1 are PyTorch's, too."""
     x = torch.randn(3, 1, 5, 6).to(memory_format=torch.channels_last)
     assert A.silu(x).stride() == torch.nn.functional.silu(x).stride()
     assert A.silu_backward(x, x).stride() == N.silu_backward(x, x).stride()
 
 
 def test_layer_norm_makes_permuted_inputs_row_major() -> None:
-    """Its results kept the input's strides, and ``view`` failed on what it takes from PyTorch's."""
+    """Results are contiguous like PyTorch's, so that ``view`` succeeds."""
     x, weight, bias = torch.randn(2, 6, 5).transpose(1, 2), torch.randn(6), torch.randn(6)
     theirs = N.native_layer_norm(x, [6], weight, bias, 1e-5)
     for ours in (A.layer_norm(x, [6], weight, bias), A.layer_norm_with_impl_mode(x, [6], weight, bias)):
@@ -434,7 +434,7 @@ def test_out_and_in_place() -> None:
 
 
 def test_inference_tensors_are_written_in_inference_mode_only() -> None:
-    """They were written outside of it as well, where PyTorch refuses."""
+    """Outside of inference mode, PyTorch refuses to write inference tensors."""
     with torch.inference_mode():
         out = torch.zeros(3)
         A.silu.out(torch.ones(3), out=out)
@@ -449,7 +449,7 @@ def test_inference_tensors_are_written_in_inference_mode_only() -> None:
 
 
 def test_numbers_are_told_apart_by_more_than_equality() -> None:
-    """0.0 from -0.0, and a real number from a complex one."""
+    """Cached calls distinguish 0.0 from -0.0, and a real number from a complex one."""
     x = torch.tensor([-1.0])
     assert [bool(torch.signbit(A.elu(x, zero))) for zero in (0.0, -0.0)] == [True, False]
     A.elu(x, 1)
@@ -478,7 +478,7 @@ def test_second_derivatives_of_elu(is_result: bool) -> None:
 
 
 def test_out_and_in_place_write_negated_views() -> None:
-    """PyTorch's own way, for operators that return what they write, failed on those that return nothing."""
+    """PyTorch's fallback for negated views fails for operators that return nothing."""
     x, numbers = torch.randn(4, 8), torch.zeros(4, 8, dtype=torch.complex64)
     out = numbers.conj().imag
     assert out.is_neg()
@@ -524,7 +524,7 @@ def test_vmap_swi_glu_does_not_halve_the_batch(dim: int) -> None:
 
 @pytest.mark.parametrize("dim", [0, 4, -1])
 def test_gradient_of_swi_glu_of_nine_dimensions(dim: int) -> None:
-    """Its gradient takes eight."""
+    """SwiGLU's gradient operator takes eight dimensions; nine work, too."""
     x = torch.randn(2, 1, 2, 1, 4, 1, 2, 1, 2, requires_grad=True)
     ours, theirs = (torch.autograd.grad(f(x, dim).sin().sum(), x)[0] for f in (A.swi_glu, swi_glu))
     torch.testing.assert_close(ours, theirs)
@@ -562,7 +562,7 @@ def test_vmap_rms_norm() -> None:
 
 
 def test_vmap_over_an_empty_batch() -> None:
-    """What runs member by member had no member to tell it the results' shapes."""
+    """A fallback that runs member by member has no member to infer shapes from."""
 
     def loss(x: Any, weight: Any) -> Any:
         return A.layer_norm(x, [2], weight)[0].square().sum()
@@ -580,7 +580,7 @@ def test_vmap_over_an_empty_batch() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["silu", "gelu", "gelu_v2", "hardswish", "fast_gelu"])
 def test_vmap_over_members_of_eight_dimensions(name: str) -> None:
-    """With its batch in front the operators refused them."""
+    """The batch dimension must not exceed the operators' limit of dimensions."""
     x, operator = torch.randn(3, *[2] * 8), getattr(A, name)
     assert torch.equal(torch.func.vmap(operator)(x), torch.stack([operator(member) for member in x]))
     slope = torch.func.grad(lambda x: operator(x).sum())
@@ -590,7 +590,7 @@ def test_vmap_over_members_of_eight_dimensions(name: str) -> None:
 
 
 def test_vmap_layer_norm_over_members_of_eight_dimensions() -> None:
-    """With its batch in front it refused them."""
+    """The batch dimension must not exceed LayerNorm's limit of dimensions."""
     x, weight = torch.randn(3, *[2] * 8), torch.randn(2)
     slope = torch.func.grad(lambda x: A.layer_norm(x, [2])[0].sin().sum())
     expected = [A.layer_norm(member, [2], weight)[0] for member in x]
@@ -600,7 +600,7 @@ def test_vmap_layer_norm_over_members_of_eight_dimensions() -> None:
 
 @pytest.mark.parametrize("name", ["silu", "hardswish"])
 def test_gradients_in_nine_dimensions(name: str) -> None:
-    """The forward takes them, its gradient's operator does not."""
+    """The forward operator takes nine dimensions, its gradient's does not."""
     x = torch.randn(*[2] * 9, requires_grad=True)
     flat = x.detach().flatten().requires_grad_()
     gradients = []
@@ -628,7 +628,7 @@ def test_compiles_without_graph_breaks(dynamic: bool) -> None:
 
 
 def test_compiles_with_numbers_of_rows_that_depend_on_data() -> None:
-    """Judging asked whether there are no rows, or one, before whether there are as many as there should be."""
+    """Checks must not guard on an unknown number of rows being 0 or 1."""
 
     def block(x: Any, weight: Any, mask: Any) -> Any:
         rows = A.gelu_v2(A.layer_norm(x[mask], [8], weight)[0], 0)
@@ -699,7 +699,7 @@ AUTOCAST: dict[str, Callable[..., Any]] = {
 
 @pytest.mark.parametrize("name", AUTOCAST)
 def test_autocast_gives_the_types_that_pytorch_does(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some remained in float16 on CUDA, GroupNorm was refused on the CPU."""
+    """Autocast casts each operator as PyTorch does, on CUDA and on the CPU."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     # torch.autocast itself asks for a GPU; the rules do not.
@@ -788,7 +788,7 @@ LIKE_PYTORCH = {
 
 @pytest.mark.parametrize("name", LIKE_PYTORCH)
 def test_activations_have_pytorchs_values_and_derivatives(name: str) -> None:
-    """The first and, where there is one, the second; float64 is PyTorch's."""
+    """Compare values, first and second derivatives with PyTorch's in float64."""
     theirs, numbers = LIKE_PYTORCH[name]
     found = []
     for function, dtype in ((getattr(A, name), torch.float32), (theirs, torch.float64)):
@@ -845,7 +845,7 @@ def test_prelu_has_pytorchs_values_and_derivatives(shape: tuple[int, ...], slope
 
 
 def _clipped_swiglu(x: Any, groups: Any, dim: int, interleaved: bool) -> Any:
-    """In PyTorch's operations, with the attributes' defaults."""
+    """Compute clipped SwiGLU by PyTorch's operations, with default attributes."""
     rows = x.shape[: dim % x.dim()].numel()
     flat = x.reshape(rows, -1)
     a, b = (flat[:, 0::2], flat[:, 1::2]) if interleaved else flat.chunk(2, 1)

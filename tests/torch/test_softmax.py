@@ -23,7 +23,7 @@ def given(*shape: int) -> Any:
 
 
 def gradients(function: Callable[[Any], Any], x: Any) -> list[Any]:
-    """The result, its gradient, and that of the gradient."""
+    """Return the result, its gradient, and the gradient of that."""
     x = x.clone().requires_grad_()
     y = function(x)
     (first,) = torch.autograd.grad(y.sin().sum(), x, create_graph=True)
@@ -41,7 +41,7 @@ def test_values_and_derivatives(name: str, shape: tuple[int, ...], dim: int) -> 
 
 
 def test_a_mask_keeps_what_lies_behind_it_out() -> None:
-    """Causal attention: no weight, and no gradient, for what is later."""
+    """In causal attention, later positions have no weight and no gradient."""
     scores = given(6, 6).masked_fill(torch.ones(6, 6).triu(1).bool(), -math.inf)
     got, expected = (gradients(lambda x, f=f: f(x, -1), scores) for f in (ours.softmax, theirs.softmax))
     for mine, other in zip(got, expected, strict=True):
@@ -85,7 +85,7 @@ def test_a_patched_module_is_pytorchs(module: Any) -> None:
 
 
 def test_float64_has_no_gradient() -> None:
-    """Its operator takes none."""
+    """The gradient's operator does not take float64."""
     x = given(3, 4).double().requires_grad_()
     y = ours.softmax(x, -1)
     torch.testing.assert_close(y, theirs.softmax(x, -1), rtol=1e-12, atol=0)

@@ -135,14 +135,14 @@ class TestTaskQueue:
 
 
 def started(*arguments: str, **env: str) -> subprocess.Popen[str]:
-    """A program given to Python by ``-c``, or by other arguments."""
+    """Start a Python program, given by ``-c`` or by other arguments."""
     given = arguments if len(arguments) > 1 else ("-c", *arguments)
     command = [PYTHON, "-m", "aclnn", "torch-npu", "run", *given]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | env)
 
 
 def run(*arguments: str, timeout_s: float = RUN_SECONDS, **env: str) -> tuple[str, str]:
-    """Output and errors of a program that is given as to ``started``."""
+    """Return output and errors of a program, which is given as to ``started``."""
     with started(*arguments, **env) as process:
         try:
             output = process.communicate(timeout=timeout_s)
@@ -174,7 +174,7 @@ for _ in range(400):
 class TestWheel:
     @pytest.mark.long
     def test_segments_grow_where_they_are(self, tmp_path: Path) -> None:
-        """Training scripts ask for it against fragmentation; it needs virtual memory."""
+        """Expandable segments, which training scripts enable against fragmentation, need virtual memory."""
         calls = tmp_path / "calls"
         out, _ = run(
             "import torch, torch_npu\n"
@@ -284,7 +284,7 @@ class TestWheel:
         "mode", [pytest.param("0", marks=pytest.mark.long), pytest.param("1", marks=pytest.mark.long), "2"]
     )
     def test_a_process_with_operators_queued_ends(self, mode: str) -> None:
-        """At 2 five of six hung: torch_npu waits for its launch thread with Python's lock."""
+        """With task queue 2, torch_npu waits at exit for its launch thread while it holds the GIL."""
         assert run(f"{QUEUED}print('end')", TASK_QUEUE_ENABLE=mode)[0] == "end\n"
 
     @pytest.mark.long
@@ -320,7 +320,7 @@ class TestWheel:
     def test_a_trace_lists_an_operator_whose_error_the_script_caught(
         self, soc_name: str, absent: str, missing: str
     ) -> None:
-        """It said "missing: nothing": only torch_npu's errors on the standard error output counted."""
+        """Missing operators are found in calls, not only in torch_npu's messages on standard error."""
         script = f"import torch, torch_npu\ntry:\n    {absent}\nexcept RuntimeError:\n    print('caught')\n"
         command = [PYTHON, "-m", "aclnn", "torch-npu", "--soc-name", soc_name, "run", "--trace", "-c", script]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=RUN_SECONDS)
@@ -329,7 +329,7 @@ class TestWheel:
 
     @pytest.mark.long
     def test_a_wait_that_never_ends_is_told(self) -> None:
-        """What torch_npu does in ``empty_cache``, without its race: wait with Python's lock for a thread that calls."""
+        """Like torch_npu's ``empty_cache``, wait with the GIL for a thread that makes calls."""
         script = (
             "import ctypes, sys, torch, torch_npu\n"
             "torch.ones(1, device='npu')\n"
@@ -345,7 +345,7 @@ class TestWheel:
         assert told
 
     def test_what_is_only_named_refuses_with_a_text(self) -> None:
-        """Private formats are operators by name."""
+        """Operators for private formats exist by name only, and fail with a message."""
         out, _ = run(
             "import ctypes\nlib = ctypes.CDLL('libacl_op_compiler.so')\n"
             "lib.aclGetRecentErrMsg.restype = ctypes.c_char_p\n"
