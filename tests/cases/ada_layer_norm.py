@@ -59,7 +59,7 @@ def _call_v2(d: D) -> Arguments:
 
 
 def _whole(rows: Shape, columns: Shape) -> Shape:
-    """A shape (B…, S, H): no dimension of it may be 0."""
+    """Return changes to a shape (B…, S, H), no dimension of which may be 0."""
     extents = tuple(max(extent, 1) for extent in (*rows, *columns))
     return (1, 1, *extents)[-max(2, len(extents)) :]
 
@@ -97,7 +97,7 @@ def _mixed_v2(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change
 
 
 def _dimensions(*names: str) -> tuple[Refusal, ...]:
-    """What breaks the limits of x's rank and extents."""
+    """Return changes that exceed the limits of x's rank and extents."""
     (first, *_) = names
     return (
         *(

@@ -55,7 +55,7 @@ def _pre(columns: int = 3) -> Change:
 
 
 def _with(change: Change, **fields: object) -> Change:
-    """A change with other fields of one tensor or other values."""
+    """Return a change of a tensor's fields or of other values."""
     return {**change, **{k: {**(change.get(k) or {}), **v} if isinstance(v, dict) else v for k, v in fields.items()}}
 
 

@@ -43,7 +43,7 @@ from tests.helpers.exact import derivatives, ulp_of, values
 
 
 def halves(x: Any, arguments: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Views of a and b, row by row, in an array of x's shape."""
+    """Return views of a and b, row by row, in an array of x's shape."""
     dim = arguments["dim"] % x.ndim
     count = math.prod(x.shape[dim:])
     rows = x.reshape(math.prod(x.shape[:dim]), count)

@@ -48,7 +48,7 @@ _fault = tiled(_SUPPORTED, INVALID)
 
 
 def _ranks(x: str) -> tuple[Refusal, ...]:
-    """What breaks the limits of x's and gamma's numbers of dimensions, and of x's extents."""
+    """Return changes that exceed the limits of x's and gamma's ranks, and of x's extents."""
     return (
         *(
             _fault(f"2 to 8 dimensions: {x}", shape(got, x), x, "2 to 8 dimensions", str(len(got)))

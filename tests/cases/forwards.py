@@ -32,7 +32,7 @@ def forward_call(x: str, out: str, **attributes: Any) -> Callable[[D], Arguments
 
 
 def forward_rows(*rows: str, x: str = "self", out: str = "out") -> tuple[Refusal, ...]:
-    """The refusals of a forward function of one tensor, by kind, in the order given."""
+    """Return the failing calls of a forward function of one tensor, by kind, in the given order."""
     private = tuple(
         Refusal(
             f"no private format: {x}, {out}",

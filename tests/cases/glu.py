@@ -81,7 +81,7 @@ def gated_edges(shapes: Any) -> tuple[Accepted, ...]:
 
 
 def gated_rows(whole: str, *parts: str, wrong: Shape = (2, 4)) -> tuple[Refusal, ...]:
-    """The refusals of dim, an odd size and halves, of a call with a whole of (2, 6)."""
+    """Return calls that fail by dim, an odd extent and wrong halves, for a whole of shape (2, 6)."""
     return (
         *(
             Refusal(f"dimension of {whole}: dim", {"dim": dim}, "dim", "from -2 to 1", str(dim))

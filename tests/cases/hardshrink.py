@@ -41,7 +41,7 @@ from tests.helpers.exact import Forward
 
 
 def gate(lambd: float) -> Forward:
-    """X outside of [-lambd, lambd], 0 within."""
+    """Return x outside of [-lambd, lambd], and 0 within."""
     return lambda x: x if abs(x[0]) > lambd else 0 * x
 
 

@@ -46,7 +46,7 @@ def selu(x: Any) -> Any:
 
 
 def by_result(y: Any) -> Any:
-    """A function whose derivative the gradient is."""
+    """Return a function of y whose derivative is the gradient."""
     return arb(_SCALE) * y if y[0] > 0 else y * y / 2 + arb(_SCALED_ALPHA) * y
 
 

@@ -45,7 +45,7 @@ def sigmoid(x: Any) -> Any:
 
 
 def by_result(y: Any) -> Any:
-    """Its derivative is y·(1 - y)."""
+    """Return a function of y whose derivative is y·(1 - y)."""
     return y * y / 2 - y * y * y / 3
 
 

@@ -74,7 +74,7 @@ def _any_dim(draw: st.DrawFn, product: Product, arguments: Arguments) -> Change:
 
 
 def _rows(*names: str) -> tuple[Refusal, ...]:
-    """The refusals up to those of shapes; x is among the names, the output is the last."""
+    """Return the failing calls up to those of shapes; x is among the names, the output is the last."""
     listed, formats = ", ".join(names), (Format.FORMAT_NC1HWC0, Format.FORMAT_NDHWC, Format.FORMAT_HWCN)
     dims = "dimension of x: dim"
     return (

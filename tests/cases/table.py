@@ -1,4 +1,4 @@
-"""What a row of the table consists of, and what rows share."""
+"""The fields of a case, an operator's row of the table, and helpers that cases share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REFUSED_DTYPES = tuple(
 
 
 class T(NamedTuple):
-    """A tensor argument, without memory."""
+    """The description of a tensor argument, without memory."""
 
     dtype: D
     shape: tuple[int, ...]
@@ -65,7 +65,7 @@ def changed(arguments: Arguments, change: Change) -> Arguments:
 
 
 def other(tensor: T) -> D:
-    """Another data type that every product takes."""
+    """Return another data type that every product takes."""
     return FLOAT16 if tensor.dtype != FLOAT16 else FLOAT
 
 
@@ -110,7 +110,7 @@ class Accepted(NamedTuple):
 
 
 class Example(NamedTuple):
-    """The document's sample program: its inputs, its attributes and the text that it prints."""
+    """The document's sample program: inputs, attributes and printed text."""
 
     inputs: Mapping[str, tuple[T, list[float]] | None]
     attributes: Mapping[str, Any]
@@ -119,7 +119,7 @@ class Example(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """An elementwise operator's forward function, and what its document says of the derivative."""
+    """An elementwise operator's forward function, and its document's statements about the derivative."""
 
     forward: Forward
     attributes: Mapping[str, Any]
@@ -134,7 +134,7 @@ class Curve(NamedTuple):
 
 
 def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
-    """What breaks ``same_dtype`` of tensors and another, one check each."""
+    """Return changes that make ``same_dtype`` of tensors and another fail, one check each."""
     return tuple(
         Refusal(
             f"same data type as {other_name}: {name}{where}",
@@ -149,7 +149,7 @@ def differs(other_name: str, *names: str, where: str = "", **fields: Any) -> tup
 
 
 def not_floating(*names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
-    """What breaks ``dtype_in(floating, …)`` of tensors, one check of all of them."""
+    """Return changes that make ``dtype_in(floating, …)`` fail, a single check of all tensors."""
     check = f"data type: {', '.join(names)}{where}"
     return tuple(
         Refusal(check, dtype(D.DOUBLE, name), name, "data type ACL_FLOAT", "ACL_DOUBLE", **fields) for name in names
@@ -157,7 +157,7 @@ def not_floating(*names: str, where: str = "", **fields: Any) -> tuple[Refusal, 
 
 
 def misshapen(what: str, got: Shape, *names: str, where: str = "", **fields: Any) -> tuple[Refusal, ...]:
-    """What breaks ``shape_is`` of tensors, one check of all of them."""
+    """Return changes that make ``shape_is`` fail, a single check of all tensors."""
     check = f"shape is {what}: {', '.join(names)}{where}"
     return tuple(Refusal(check, shape(got, name), name, f"({what})", str(list(got)), **fields) for name in names)
 
@@ -212,7 +212,7 @@ def tiled(products: tuple[Product, ...], code: int = TILING) -> Callable[[str, C
 
 
 def not_trailing(x: str, row: Callable[..., Refusal]) -> tuple[Refusal, ...]:
-    """What breaks ``trailing_dims`` of gamma for x of shape [2, 3] and gamma of [3]."""
+    """Return changes that make ``trailing_dims`` of gamma fail, for x of shape [2, 3] and gamma of [3]."""
     check = f"shape is trailing dimensions of {x}: gamma"
     return tuple(
         row(check, shape(got, "gamma"), "gamma", f"shape {expected}", str([*got]))
@@ -221,7 +221,7 @@ def not_trailing(x: str, row: Callable[..., Refusal]) -> tuple[Refusal, ...]:
 
 
 def not_one_a_row(row: Callable[..., Refusal], *names: str) -> tuple[Refusal, ...]:
-    """What breaks ``one_a_row`` of tensors for x of shape [2, 3] and gamma of [3]."""
+    """Return changes that make ``one_a_row`` of tensors fail, for x of shape [2, 3] and gamma of [3]."""
     check = f"shape is one element a row: {', '.join(names)}"
     return tuple(
         row(check, shape(got, name), name, "shape [2, 1]", str([*got]))
@@ -232,7 +232,7 @@ def not_one_a_row(row: Callable[..., Refusal], *names: str) -> tuple[Refusal, ..
 
 @dataclass(frozen=True)
 class Case:
-    """One operator's row."""
+    """An operator's row of the table."""
 
     operator: Operator
     python: Callable[..., Any]
@@ -273,16 +273,16 @@ class Case:
 
     @property
     def product(self) -> Product:
-        """Atlas A2, or where that has no kernel one that has."""
+        """Atlas A2, or another product if that has no kernel."""
         return Product.ATLAS_A2 if Product.ATLAS_A2 in self.dtypes else next(iter(self.dtypes))
 
     @property
     def operands(self) -> tuple[str, ...]:
-        """The inputs that are read."""
+        """The inputs that the operator reads."""
         return tuple(p.name for p in self.operator.inputs if p.name not in self.unused)
 
     def shaped(self, rows: Shape, columns: Shape) -> Change:
-        """What makes a valid call one on tensors of shape rows + columns."""
+        """Changes that give a valid call tensors of shape rows + columns."""
         if self.reshape is not None:
             return self.reshape(rows, columns)
         return shape(rows + columns, *(p.name for p in self.operator.parameters if p.is_tensor))
