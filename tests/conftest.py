@@ -26,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_collection_finish() -> None:
-    """Leave tens of thousands of tests out of every garbage collection to come."""
+    """Exclude tens of thousands of tests from later garbage collections."""
     gc.collect()
     gc.freeze()
 
@@ -40,7 +40,7 @@ def _the_product_stays() -> Iterator[None]:
 
 @pytest.fixture
 def usual_threads() -> Iterator[None]:
-    """Put back the number of threads, which a test changes."""
+    """Restore the number of threads, which a test may change."""
     before = threads.shared().threads
     yield
     threads.set_threads(before)
@@ -96,7 +96,7 @@ _ALTERNATING = {
 
 
 class _Alternation:
-    """Marks before -k and -m choose."""
+    """Adds marks before -k and -m select tests."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:

@@ -48,7 +48,7 @@ def test_every_argument_that_a_check_names_has_a_failing_call(case: Case) -> Non
 
 
 def _told_of_the_first(case: Case, title: str) -> set[str]:
-    """Arguments whose own failing call an earlier check of the same list takes."""
+    """Return arguments whose failing call is rejected by an earlier check of the same list."""
     if case.name == "silu_backward" and title == "data type":
         return {"gradOutput"}  # bfloat16 of one only is refused as a difference before
     if title == "float16 for implMode 2":

@@ -151,7 +151,7 @@ def _branch(x: Any) -> Any:
     ],
 )
 def test_a_formula_with_other_results_is_refused(formula: Callable[..., Any], text: str) -> None:
-    """These were internal errors at the first call."""
+    """Wrong results are an error of the declaration, not an internal error of the first call."""
     with pytest.raises(TypeError, match=f"{formula.__name__}: {text}"):
         elementwise()(formula)
 

@@ -45,7 +45,7 @@ SPECIAL = [0.0, -0.0, math.inf, -math.inf, math.nan, 1e-300, -1e-300, 1.0, -1.0,
 
 
 def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A function of float64 lanes, for arrays of a multiple of sixteen elements."""
+    """Return a function of float64 lanes as one of arrays with a multiple of sixteen elements."""
     arity = len(arguments)
     function = register_jitable(trace(word, arity).function(WORDS))
 
@@ -64,7 +64,7 @@ def lanes(word: Any, *arguments: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def sample(name: str, count: int = 4096) -> np.ndarray[Any, Any]:
-    """Numbers of all sizes in a word's range."""
+    """Draw numbers of all magnitudes in a function's range."""
     rng = np.random.default_rng(1)
     low, high = RANGES[name]
     even = rng.uniform(low, high, count // 2)
@@ -74,7 +74,7 @@ def sample(name: str, count: int = 4096) -> np.ndarray[Any, Any]:
 
 
 def digest() -> str:
-    """Compute one of every word's bits."""
+    """Return a digest of the bits of all functions."""
     found = hashlib.sha256()
     for name in RANGES:
         values = lanes(getattr(formula, name), sample(name))
@@ -161,7 +161,7 @@ def test_a_digest_tells_functions_apart_by_what_they_compute(monkeypatch: pytest
 
 
 def test_a_digest_is_the_same_with_every_python() -> None:
-    """Fitted versions are kept by it."""
+    """Fitted versions are identified by their function's digest."""
     source = (
         "def formula(x0, x1):\n    t0 = x0 * x1\n    t1 = t0 < inf\n    t2 = where(t1, t0, -0.0)\n    return t2, t0\n"
     )

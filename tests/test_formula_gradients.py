@@ -42,7 +42,7 @@ from aclnn.verify.goldens.enclosures import Ball
 
 
 class Series:
-    """A number and its derivative, which formulas run on as they stand."""
+    """A number and its derivative (a dual number), on which formulas run unchanged."""
 
     def __init__(self, value: Any, slope: Any = 0) -> None:
         self.terms = flint.arb_series([value, slope], 2)
@@ -218,7 +218,7 @@ def points() -> list[float]:
 
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_gradient_is_the_derivative_of_its_forward(name: str) -> None:
-    """To 60 digits, at every kind of x where the forward has one."""
+    """Compare to 60 digits, at every kind of x where the forward has a derivative."""
     forward, gradient, numbers = PAIRS[name]
     with flint.ctx.workprec(400):
         for x in points():

@@ -10,7 +10,7 @@ _NEVER_COMPILED_IN = {"aclnn.core.tensor", "aclnn.support"}
 
 
 def test_files_of_compiled_kernels_are_named_after_all_that_is_compiled_in() -> None:
-    """The limits of LayerNorm were not: a change of them left the old kernels in use."""
+    """Changes of LayerNorm's limits, too, must give kernels new names in the cache."""
     graph = grimp.build_graph("aclnn", exclude_type_checking_imports=True)
     stamped = {".".join(path.with_suffix("").parts[path.parts.index("aclnn") :]) for path in sources()}
     stamped = {name.removesuffix(".__init__") for name in stamped}

@@ -35,7 +35,7 @@ def test_what_is_used_by_private_parts_has_an_upper_bound(name: str) -> None:
 
 
 def test_a_flag_that_is_the_word_false_does_not_end_a_failing_verify_with_status_0() -> None:
-    """Typer 0.12.4 with Click 8.2 passed it to --version's callback, and every command printed the version."""
+    """Typer 0.12.4 with Click 8.2 passes the word to --version's callback, which must not print the version."""
     app._print_version("False")  # type: ignore[arg-type]
 
 
@@ -50,7 +50,7 @@ def sdist(tmp_path_factory: pytest.TempPathFactory) -> tarfile.TarFile:
 
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="no clone")
 def test_an_sdist_lacks_no_file_that_the_clone_has(sdist: tarfile.TarFile) -> None:
-    """It had the tests' modules without tests/cases, tests/c, examples and documentation, so that none could run."""
+    """Tests in an sdist need tests/cases, tests/c, examples and documentation."""
     tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert set(tracked) <= {name.partition("/")[2] for name in sdist.getnames()}
 
@@ -74,7 +74,7 @@ main()
 
 
 def test_a_wheel_names_the_package_in_its_hints_and_has_its_data(tmp_path: Path) -> None:
-    """Texts named a clone, which who installed a wheel does not have."""
+    """Hints must not name a clone, which users of a wheel do not have."""
     program = f"from setuptools import build_meta; print(build_meta.build_wheel({str(tmp_path)!r}))"
     shutil.copytree(ROOT, tmp_path / "clone", ignore=shutil.ignore_patterns(".*", "docs", "benchmarks", "*.egg-info"))
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path / "clone", capture_output=True, text=True)

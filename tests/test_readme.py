@@ -86,13 +86,13 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """What a page's headings are called in an address, as GitHub makes them."""
+    """Return the anchors that GitHub makes for a page's headings."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_tables_have_the_line_that_makes_them_tables() -> None:
-    """Without the dashes below its head a table is a paragraph of bars."""
+    """Without dashes below its head, a table is rendered as a paragraph."""
     for page in PAGES:
         for table in re.findall(r"^\|.*(?:\n\|.*)*", page.read_text(), re.MULTILINE):
             assert re.match(r".*\n(\| ?:?-+:? ?)+\|(\n|$)", table), f"{page.name}: {table[:80]}"

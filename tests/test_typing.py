@@ -64,7 +64,7 @@ ACL_MEM_MALLOC_HUGE_LAST
 
 @pytest.fixture
 def client(tmp_path: Path) -> Path:
-    """A folder with programs that use an installed aclnn."""
+    """Make a folder with programs that use an installed aclnn."""
     for number, block in enumerate(README):
         (tmp_path / f"readme_{number}.py").write_text(block)
     (tmp_path / "good.py").write_text(GOOD)
@@ -73,7 +73,7 @@ def client(tmp_path: Path) -> Path:
 
 
 def lines_complained_of(checker: str, folder: Path, *options: str) -> set[str]:
-    """``file:line`` of every error that a type checker finds in a folder's programs."""
+    """Return ``file:line`` of every error that a type checker reports for a folder's programs."""
     if importlib.util.find_spec(checker) is None:
         pytest.skip(f"{checker} is not installed")
     command = [sys.executable, "-m", checker, *options, "."]

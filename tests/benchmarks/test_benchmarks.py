@@ -38,7 +38,7 @@ FILES = (
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A working tree with a commit; its folder ``benchmarks``."""
+    """Make a working tree with a commit; return its folder ``benchmarks``."""
     for name in FILES:
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ ROW = Result("main", "silu", "float32", "4", "contiguous", 2, "aclnn", 1, 1, 1, 
 
 
 def written(folder: Path, *rows: Result) -> Path:
-    """Where the pages of these measurements are."""
+    """Return the paths of the pages of these measurements."""
     for row in rows:
         path = folder / "results" / figures.folder_of(row.machine) / "results.csv"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def test_the_committed_pages_are_those_of_the_committed_tables(tmp_path: Path, m
 
 @pytest.mark.parametrize("program", ["first_call_ms", "call_us", pytest.param("layer_us", marks=pytest.mark.long)])
 def test_costs_are_measured(program: str) -> None:
-    """That of the executor was refused its memory, which nothing else gives it this way."""
+    """Each cost is measured, also the executor's, which needs memory of its own."""
     pytest.importorskip("torch", reason="PyTorch is not installed")
     done = subprocess.run([sys.executable, "-m", "benchmarks.costs", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -146,7 +146,7 @@ def test_costs_are_measured(program: str) -> None:
 
 
 def where(place: int) -> list[tuple[int, set[int]]]:
-    """A workload's place, and the processors that it is measured on."""
+    """Return a workload's place, and the processors that it is measured on."""
     return [(place, os.sched_getaffinity(0))]
 
 

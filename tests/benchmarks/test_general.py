@@ -18,7 +18,7 @@ NAMES = ["elu_derivative", "log_sigmoid_derivative", "ge_glu_erf_gradient", "sof
 
 
 class Off(general.Asked):
-    """A formula whose results are a unit off."""
+    """A formula whose results are off by a unit."""
 
     def run(self, operands: list[Array], numbers: tuple[float, ...]) -> list[Array]:
         return [np.nextafter(result, np.float32(np.inf)) for result in super().run(operands, numbers)]
@@ -65,7 +65,7 @@ def test_results_are_within_half_a_unit_or_what_fitted_functions_lose(name: str)
 
 
 def test_the_rest_to_one_of_a_logistic_function_is_narrow() -> None:
-    """x·(1 - s) of an x of 1e30 was known to within 1e14 only, and went to balls."""
+    """The interval of x·(1 - s) is narrow also for an x of 1e30, so that no balls are needed."""
     one = asked("swish_derivative")
     for row in (0x3F8, 0x420, 0x710, 0x7F7, 0xBF8, 0xC42, 0xFF7):
         ((operands, numbers),) = general.walk(one, 4096, row)

@@ -34,7 +34,7 @@ def least_us(call: Callable[[], object], batches: int = BATCHES, batch: int = BA
 
 
 def python_us() -> dict[str, float]:
-    """The same steps through aclnn.cann, and the public function on arrays."""
+    """Return the times of these steps through aclnn.cann, and of the public function on arrays."""
     cann.aclrtSetDevice(0)
     _, stream = cann.aclrtCreateStream()
     _, address = cann.aclrtMalloc(256, 0)

@@ -104,11 +104,11 @@ EXTREMES = {
 
 
 class FindingError(AssertionError):
-    """Something that must not happen."""
+    """A violation that the fuzzer found."""
 
 
 class Fuzzer:
-    """One process's worth of calls; deterministic for a seed as far as addresses allow."""
+    """The calls of one process; deterministic for a seed as far as addresses allow."""
 
     def __init__(self, root: Path, seed: int, note: mmap.mmap, mostly: str = "") -> None:
         self.lib = load(root)
@@ -125,7 +125,7 @@ class Fuzzer:
         self.canary = self.make_canary()
 
     def make_canary(self) -> int:
-        """Device memory that nothing else may touch."""
+        """Allocate device memory that no other call may change."""
         address = ctypes.c_void_p()
         self.lib.aclInit(None)
         self.lib.aclrtSetDevice(0)
@@ -141,7 +141,7 @@ class Fuzzer:
             raise FindingError("memory that belongs to somebody else was written")
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """One call, noted first; its status must be one of the documents'."""
+        """Log and make a call; its status must be one that the documents list."""
         function, entry = self.entries[name]
         line = f"{self.calls} {name}{arguments!r}".encode("utf-8", "replace")[: len(self.note) - 1]
         self.note[: len(line) + 1] = line + b"\0"
@@ -160,7 +160,7 @@ class Fuzzer:
     # Arguments
 
     def handle(self, kind: str) -> int | None:
-        """Mostly a live object of the kind; else a stale or a foreign one, null, or anything."""
+        """Choose a handle: mostly a live object of the kind, else a stale or foreign one, null, or any number."""
         choice = self.random.random()
         pools = (
             (0.70, self.live.get(kind)),
@@ -173,7 +173,7 @@ class Fuzzer:
         return self.random.choice((None, 8, 2**47, 2**64 - 16, ctypes.addressof(self.host)))
 
     def address(self) -> int | None:
-        """Of device memory, live, inside, behind, freed; of good host memory; null."""
+        """Choose an address: of live device memory, inside, behind or freed; of valid host memory; null."""
         choice = self.random.random()
         live, stale = self.live.get("memory"), self.stale.get("memory")
         if choice < 0.55 and live:
@@ -202,7 +202,7 @@ class Fuzzer:
         return self.random.choice(EXTREMES[number_type(c_type)])
 
     def elements(self, parameter: CParameter) -> tuple[Any, int]:
-        """An array, or null, and a count that it can bear."""
+        """Choose an array, or null, and a count within it."""
         if self.random.random() < 0.1:
             return None, self.random.choice((0, 1, 8, 2**63))
         count = self.random.choice((0, 1, 2, 2, 3, 4, 9))
@@ -250,7 +250,7 @@ class Fuzzer:
         return self.address() if kind == "void" else self.handle(kind)
 
     def spare_host_memory(self, values: dict[str, Any]) -> None:
-        """Never let a copy or a fill run over the end of host memory, and keep tensors small enough to compute."""
+        """Keep copies and fills within host memory, and tensors small enough to compute."""
         pointers = [values[name] for name in ("dst", "src", "devPtr") if name in values]
         if "count" in values and pointers and all(map(self.is_host, pointers)):
             values["count"] = min(values["count"], MOST_BYTES)
@@ -301,7 +301,7 @@ class Fuzzer:
         self.learn(function, arguments, result)
 
     def learn(self, function: CFunction, arguments: Sequence[Any], result: Any) -> None:
-        """Keep what was made, and remember as stale what was destroyed."""
+        """Record created objects as live, and destroyed ones as stale."""
         if function.name in MAKERS:
             if result:
                 self.keep(MAKERS[function.name], result)
@@ -324,7 +324,7 @@ class Fuzzer:
                 self.drop("memory" if kind == "void" else kind, arguments[0])
 
     def operator_call(self) -> None:
-        """A call that fits together, sometimes with one thing wrong, in all its steps."""
+        """Make all steps of a consistent operator call, sometimes with one error."""
         operator = self.random.choice(self.mostly or self.random.choice((OPERATORS, C_OPERATORS)))
         shape = [self.random.choice((1, 2, 3, 8, 16)) for _ in range(self.random.randrange(1, 4))]
         if self.random.random() < 0.05:
@@ -450,7 +450,7 @@ class Fuzzer:
             self.call("aclrtFree", workspace)
 
     def start_again(self) -> None:
-        """Something current to work with, whatever the calls before have ended."""
+        """Ensure a current context, whatever earlier calls have destroyed."""
         self.call("aclInit", None)
         self.call("aclrtSetDevice", 0)
         if len(self.live.get("aclrtStream", [])) < 2:
@@ -477,7 +477,7 @@ class Fuzzer:
 
 
 def work(root: Path, seed: int, calls: int, mostly: str, note_path: str) -> None:
-    """What a process does: most calls one after the other, the last tenth from four threads at once."""
+    """Make a process's calls: most one after the other, the last tenth from four threads at once."""
     faulthandler.enable()
     with open(note_path, "r+b") as file:
         note = mmap.mmap(file.fileno(), 4096)
@@ -503,7 +503,7 @@ def work(root: Path, seed: int, calls: int, mostly: str, note_path: str) -> None
 
 
 def sanitized(environment: dict[str, str]) -> dict[str, str]:
-    """An environment in which the process's memory calls are AddressSanitizer's; the interpreter never frees all."""
+    """Return an environment with AddressSanitizer, without leak detection, as the interpreter leaks."""
     library = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True)
     # delete[] is looked up through a library's handle, past the sanitizer's own, as clients do it.
     options = "detect_leaks=0:alloc_dealloc_mismatch=0:allocator_may_return_null=1"
@@ -511,7 +511,7 @@ def sanitized(environment: dict[str, str]) -> dict[str, str]:
 
 
 def one_process(root: Path, seed: int, calls: int, mostly: str, asan: bool) -> int:
-    """Run a process to its end; the calls that it made. Exits with the finding if there is one."""
+    """Run a process to its end; return the calls that it made. Exit with the finding if there is one."""
     environment = os.environ | {"ACLNN_MEMORY_BYTES": str(MEMORY_BYTES), "ACLNN_DEVICE_COUNT": "2"}
     with tempfile.NamedTemporaryFile() as note:
         note.write(bytes(4096))

@@ -18,7 +18,7 @@ PAGE = ROOT / "docs" / "c-programs.md"
 
 
 def command(root: Path) -> list[str]:
-    """Valgrind with the options that the page recommends, for programs of a tree."""
+    """Return a valgrind command with the documented options, for programs of a tree."""
     (line,) = (line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("valgrind "))
     words = shlex.split(line.replace("$ASCEND_HOME_PATH", str(root)))
     assert words[-1] == "./program"

@@ -62,7 +62,7 @@ def test_a_program_says_what_was_refused_and_cleans_up() -> None:
 
 @pytest.mark.parametrize("activation", digits.ACTIVATIONS, ids=lambda activation: activation.title)
 def test_the_gradient_is_that_of_the_forward_pass(activation: digits.Activation) -> None:
-    """Central differences of the demo's own forward function, which knows nothing of the operators."""
+    """Compare with central differences of the demo's forward function, which does not use the operators."""
     x = np.linspace(-5.3, 5.3, 64, dtype=np.float32).reshape(4, 16)
     dy = np.linspace(0.5, 2.0, 64, dtype=np.float32).reshape(4, 16)
     step = 1e-5
@@ -117,7 +117,7 @@ def png_size(path: Path) -> tuple[int, int]:
 
 
 def test_a_program_without_its_device_leaves_nothing_initialised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """aclInit stayed counted."""
+    """A program that fails without its device must not leave aclInit counted."""
     finalize, statuses = capi.aclFinalize, []
     monkeypatch.setattr(capi, "aclrtSetDevice", lambda device: ACL_ERROR_INVALID_PARAM)
     monkeypatch.setattr(capi, "aclFinalize", lambda: statuses.append(finalize()))

@@ -15,7 +15,7 @@ Machine = Callable[[str | None, dict[str, str]], None]
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    """Gives this process its groups, as /proc/self/cgroup has them, and those their files."""
+    """Return a function that puts this process into groups, as in /proc/self/cgroup, with given files."""
 
     def give(own: str | None, files: dict[str, str]) -> None:
         (tmp_path / "cgroup").mkdir()
@@ -120,14 +120,14 @@ def test_limits(files: dict[str, str], memory: int | None, processors: float | N
 def test_limits_of_a_group_that_is_not_the_root(
     own: str, files: dict[str, str], memory: int | None, processors: float | None, machine: Machine
 ) -> None:
-    """Only the root was looked at, where systemd, Slurm and containers without a namespace of their own set nothing."""
+    """systemd, Slurm and containers without a cgroup namespace set limits in groups below the root."""
     machine(own, files)
     assert (cgroups.memory_bytes(), cgroups.processors()) == (memory, processors)
 
 
 @pytest.mark.parametrize(("quota", "expected"), [(None, 8), (0.25, 1), (1.5, 2), (2.0, 2), (64.0, 8)])
 def test_threads_follow_the_quota(quota: float | None, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With two processors' time on 64 of them there were 64 threads."""
+    """A quota of two processors' time on 64 processors gives two threads."""
     monkeypatch.setattr(target.os, "sched_getaffinity", lambda process: set(range(8)), raising=False)
     monkeypatch.setattr(cgroups, "processors", lambda: quota)
     assert target.processors() == expected

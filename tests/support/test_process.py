@@ -37,7 +37,7 @@ def test_a_child_starts_with_its_own_state() -> None:
 
 
 def test_state_is_renewed_by_one_hook() -> None:
-    """Each of six modules had its own, which a new table could forget; a lock is held over a fork by its maker."""
+    """A single hook renews all state in a child; locks are held across a fork by the function that makes them."""
     root = Path(aclnn.__file__).parent
     found = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if "register_at_fork" in path.read_text()}
     assert found == {"support/process.py", "kernels/locks.py"}

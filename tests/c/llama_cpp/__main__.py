@@ -59,7 +59,7 @@ def build(folder: Path) -> Path:
 
 
 def run(program: Path, *arguments: str) -> tuple[str, bool]:
-    """Run the test; what it printed, and whether it came to its end."""
+    """Run the test; return its output, and whether it ended normally."""
     environment = os.environ | {
         "LD_LIBRARY_PATH": f"{tree.ensure()}/lib64",
         "ACLNN_SOC_NAME": SOC,
@@ -72,7 +72,7 @@ def run(program: Path, *arguments: str) -> tuple[str, bool]:
 
 
 def verdicts(program: Path, cases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each case with its verdict, or the error that ended the process; the next process goes on behind it."""
+    """Yield each case with its verdict, or the error that ended the process; the next process continues after it."""
     left = every = [*dict.fromkeys(cases)]
     while left:
         names = left if left is every else left[:TOGETHER]
