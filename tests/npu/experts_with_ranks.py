@@ -43,7 +43,7 @@ def dispatch_and_combine(rank: int, size: int, device: str, name: str) -> None:
 
 
 def barrier(size: int, device: str, name: str) -> None:
-    """Ranks that wait for one another; what is handed through stays."""
+    """Check that ranks wait for one another, and that the operand passes unchanged."""
     x = torch.arange(6, device=device)
     assert torch.equal(torch_npu._npu_distribute_barrier(x, name, size).cpu(), torch.arange(6))
 

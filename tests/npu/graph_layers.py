@@ -172,7 +172,7 @@ class Network(nn.Module):
 
 
 def trained(network: nn.Module, device: str, dtype: torch.dtype = torch.float32) -> tuple[list[Any], list[Any]]:
-    """The losses of some steps, and the gradients of the first."""
+    """Train some steps; return the losses, and the gradients of the first step."""
     torch.manual_seed(1)
     network = copy.deepcopy(network).to(device, dtype)
     data = DATA.clone().to(device).apply(lambda each: each.to(dtype) if each.is_floating_point() else each)
@@ -190,7 +190,7 @@ def trained(network: nn.Module, device: str, dtype: torch.dtype = torch.float32)
 
 
 def distances(expected: tuple[list[Any], list[Any]], got: tuple[list[Any], list[Any]]) -> list[list[float]]:
-    """How far losses and gradients are from one another, as parts of the largest element."""
+    """Return the largest differences of losses and of gradients, relative to the largest element."""
     return [
         [((a - b).abs().max() / a.abs().max().clamp_min(1e-30)).item() for a, b in zip(one, other, strict=True)]
         for one, other in zip(expected, got, strict=True)
@@ -198,7 +198,7 @@ def distances(expected: tuple[list[Any], list[Any]], got: tuple[list[Any], list[
 
 
 def outcome(name: str) -> str:
-    """Say how a network's training differs; "agrees" within the rooms."""
+    """Describe how a network's training differs; "agrees" within the tolerances."""
     torch.manual_seed(0)
     network = Network(name)
     with torch.no_grad():

@@ -37,7 +37,7 @@ def _drawn(*shape: int, seed: int = 0) -> Any:
 
 
 def _operators() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any] | None]]:
-    """Names, functions of MindSpore's that give tensors, and others where the CPU device does not have them."""
+    """Yield names, functions of MindSpore, and substitutes where the CPU device lacks them."""
     import mindspore as ms
     from mindspore import mint, nn, ops
     from scipy import special
@@ -133,7 +133,7 @@ def _operators() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any] | N
     yield "mint.diag", lambda: mint.diag(x, 1), lambda: np.diag(a, 1)
 
     def layer(make: Callable[[], Any], *inputs: Any) -> Callable[[], Any]:
-        """A layer's result, and the gradients of its weights, which NumPy draws, and of its first input."""
+        """Return a layer's result and the gradients of its first input and its weights, which NumPy draws."""
 
         def results() -> Any:
             made = make()
@@ -195,7 +195,7 @@ def _operators() -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any] | N
 
 
 def _trainings() -> Iterator[tuple[str, Callable[[], Any], None]]:
-    """Names, and functions that give the losses of steps."""
+    """Yield names, and functions that return the losses of training steps."""
     import mindspore as ms
     from mindspore import mint, nn, ops
 
@@ -294,7 +294,7 @@ def _arrays(found: Any) -> list[Any]:
 
 
 def _run(device: str, folder: Path) -> None:
-    """Write every result, and the errors of what fails."""
+    """Write all results, and the errors of functions that fail."""
     import mindspore as ms
 
     ms.set_device(device)
@@ -311,7 +311,7 @@ def _run(device: str, folder: Path) -> None:
 
 
 def _difference(first: Path, second: Path) -> float:
-    """The largest difference in units of each tensor's largest element."""
+    """Return the largest difference, relative to each tensor's largest element."""
     worst = 0.0
     with np.load(first) as one, np.load(second) as two:
         for name in one.files:
@@ -324,7 +324,7 @@ def _difference(first: Path, second: Path) -> float:
 
 
 def main() -> int:
-    """Compare the devices; 1 if anything differs that both compute."""
+    """Compare the devices; return 1 if results that both compute differ."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         for device in DEVICES:

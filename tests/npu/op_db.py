@@ -114,7 +114,7 @@ def moved(value: Any, device: str) -> Any:
 
 
 def computed(op: Any, sample: Any, device: str, gradients: bool) -> tuple[list[Any], list[Any]]:
-    """The tensors that an operator gives for a sample, and the gradients of those that it takes."""
+    """Return an operator's results for a sample, and the gradients of its inputs."""
     given = moved((sample.input, sample.args, sample.kwargs), device)
     torch.manual_seed(1)
     found = op(given[0], *given[1], **given[2])
@@ -131,7 +131,7 @@ def computed(op: Any, sample: Any, device: str, gradients: bool) -> tuple[list[A
 
 
 def difference(expected: Any, got: Any, values: bool) -> str | None:
-    """Say how a result differs; None where it does not."""
+    """Describe how a result differs; None if it does not."""
     if expected is None or got is None:  # no gradient is one of zeros
         there = got if expected is None else expected
         return None if there is None or not there.count_nonzero() else "a gradient is there once"
@@ -159,7 +159,7 @@ def drops(name: str, sample: Any) -> bool:
 
 
 def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
-    """For each sample that the CPU takes, how the results differ or what refused them; None where they agree."""
+    """Yield, for each sample that the CPU accepts, a description of the difference or error; None if results agree."""
     gradients = dtype == torch.float32 and op.supports_autograd
     for number, sample in enumerate(op.sample_inputs("cpu", dtype, requires_grad=gradients)):
         if number == SAMPLES:
@@ -180,7 +180,7 @@ def outcomes(op: Any, name: str, dtype: torch.dtype) -> Iterator[str | None]:
 
 
 def reason(name: str, text: str) -> str:
-    """The reason for an outcome; nothing where none is known."""
+    """Return the known reason for an outcome, or an empty text."""
     by_text = [why for pattern, why in REFUSED.items() if text.startswith("refused") and re.search(pattern, text)]
     return [*by_text, *(why for pattern, why in KNOWN.items() if re.fullmatch(pattern, name, re.I)), ""][0]
 

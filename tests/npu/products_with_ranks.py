@@ -18,7 +18,7 @@ M, K, N = 8, 256, 6
 
 
 def factors(rank: int) -> tuple[Any, ...]:
-    """A rank's x1, x2, bias and x3."""
+    """Return a rank's x1, x2, bias and x3."""
     chosen = torch.Generator().manual_seed(rank)
     return tuple(torch.randn(*shape, generator=chosen).half() for shape in ((M, K), (K, N), (N,), (M, N)))
 

@@ -24,12 +24,12 @@ REDUCED = (torch.float32, torch.float16, torch.bfloat16, torch.int8, torch.int32
 
 
 def values(rank: int, dtype: torch.dtype, count: int = 12) -> torch.Tensor:
-    """What a rank begins with: small integers, of which products and sums of any type are exact."""
+    """Return a rank's initial values: small integers, whose products and sums are exact in any data type."""
     return ((torch.arange(count) + rank) % 3 + 1).to(dtype)
 
 
 def functions(rank: int, size: int) -> dict[str, Callable[[Any, str], list[torch.Tensor]]]:
-    """The functions by name, each of a process group and a device, with its results."""
+    """Return collective functions by name; each takes a process group and a device and returns results."""
 
     def mine(device: str, dtype: torch.dtype = torch.float32, count: int = 12) -> torch.Tensor:
         return values(rank, dtype, count).to(device)
@@ -149,13 +149,13 @@ def functions(rank: int, size: int) -> dict[str, Callable[[Any, str], list[torch
 
 
 def model() -> nn.Module:
-    """A small network, the same on every rank."""
+    """Make a small network, equal on all ranks."""
     torch.manual_seed(0)
     return nn.Sequential(nn.Linear(16, 32), nn.GELU(approximate="tanh"), nn.LayerNorm(32), nn.Linear(32, 4))
 
 
 def losses(network: nn.Module, optimizer: Any, rank: int, device: str, steps: int = 5) -> list[float]:
-    """Train on a part of the data that depends on the rank."""
+    """Train on the rank's part of the data; return the losses."""
     torch.manual_seed(rank)
     inputs, targets = torch.randn(8, 16).to(device), torch.randint(4, (8,)).to(device)
     found = []
@@ -169,12 +169,12 @@ def losses(network: nn.Module, optimizer: Any, rank: int, device: str, steps: in
 
 
 def adam(parameters: Any) -> torch.optim.Optimizer:
-    """One optimizer for all."""
+    """Make the optimizer of all trainings."""
     return torch.optim.AdamW(parameters, 0.01)
 
 
 def trainings(rank: int, device: str, gloo: Any) -> dict[str, list[float]]:
-    """Losses by the way in which ranks share the work."""
+    """Return losses by the kind of parallelism."""
     found = {}
     network: Any = DistributedDataParallel(model(), process_group=gloo)
     found["gloo"] = losses(network, adam(network.parameters()), rank, "cpu")
@@ -194,7 +194,7 @@ def trainings(rank: int, device: str, gloo: Any) -> dict[str, list[float]]:
 
 
 def tensor_parallel(device: str) -> tuple[float, float]:
-    """A layer's result with its weights divided among ranks, and in one piece."""
+    """Return a layer's result with its weights divided among ranks, and with all on one."""
     mesh = init_device_mesh("npu", (dist.get_world_size(),))
     torch.manual_seed(1)
     inputs = torch.randn(8, 16).to(device)
@@ -205,7 +205,7 @@ def tensor_parallel(device: str) -> tuple[float, float]:
 
 
 def distributed_tensor(device: str) -> None:
-    """A matrix sharded over the ranks, and its product."""
+    """Check the shards of a matrix and its product."""
     mesh = init_device_mesh("npu", (dist.get_world_size(),))
     torch.manual_seed(2)
     whole = torch.randn(8, 8)
@@ -216,7 +216,7 @@ def distributed_tensor(device: str) -> None:
 
 
 def synchronised_norm(rank: int, size: int, device: str) -> None:
-    """SyncBatchNorm of each rank's part beside BatchNorm of the whole on the CPU."""
+    """Compare SyncBatchNorm of the rank's part with BatchNorm of the whole batch on the CPU."""
     torch.manual_seed(3)
     whole, gradient = torch.randn(2 * size, 3, 5, 5), torch.randn(2 * size, 3, 5, 5)
     results = []

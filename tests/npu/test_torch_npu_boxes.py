@@ -22,13 +22,13 @@ def sample(*shape: int, seed: int = 0) -> Any:
 
 
 def boxes(count: int, seed: int) -> Any:
-    """Corners in columns."""
+    """Return boxes with their corners as columns."""
     low, size = sample(2, count, seed=seed), sample(2, count, seed=seed + 1) + 0.1
     return torch.cat([low, low + size])
 
 
 def measures(first: Any, second: Any) -> dict[str, Any]:
-    """The definitions, of pairs of boxes."""
+    """Compute the measures of pairs of boxes by definition."""
     first, second = first.double(), second.double()
     inner = (torch.minimum(first[2:], second[2:]) - torch.maximum(first[:2], second[:2])).clamp(0)
     hull = torch.maximum(first[2:], second[2:]) - torch.minimum(first[:2], second[:2])
@@ -60,7 +60,7 @@ def test_measures_of_pairs(name: str, by_centre: bool) -> None:
 
 
 def test_the_documents_digits() -> None:
-    """Computed there in 16 bits; of a ratio below 0 torch_npu's tests say NaN on Atlas A2."""
+    """The document's digits are of 16 bits; torch_npu's tests expect NaN for a ratio below 0 on Atlas A2."""
     anchors = torch.tensor([[1.0, 2.0, 3.0, 4.0], [3.0, 4.0, 5.0, 6.0]]).to("npu")
     truth = torch.tensor([[5.0, 6.0, 7.0, 8.0], [7.0, 8.0, 9.0, 6.0]]).to("npu")
     encoded = torch_npu.npu_bounding_box_encode(anchors, truth, 0, 0, 0, 0, 0.1, 0.1, 0.2, 0.2)
@@ -72,7 +72,7 @@ def test_the_documents_digits() -> None:
 
 @pytest.mark.parametrize("end", [0, 1])
 def test_bins_of_rectangles(end: int) -> None:
-    """Points by ``grid_sample``, in the planes of the second image."""
+    """Compare with points sampled by ``grid_sample`` in the second image."""
     features, roi = sample(2, 3, 9, 8), [1.0, 3.0, 2.0, 14.0, 15.0]
     found = torch_npu.npu_roi_align(features.to("npu"), torch.tensor([roi]).to("npu"), 0.5, 3, 2, 2, end)
     x, y = (
@@ -88,7 +88,7 @@ def test_bins_of_rectangles(end: int) -> None:
     ("aligned", "line"), [(False, [0.25] * 6), (True, [0.5625, 0.375, 0.375, 0.375, 0.375, 0.1875])]
 )
 def test_gradients_of_bins_as_torch_npus_tests_print_them(aligned: bool, line: list[float]) -> None:
-    """There was none, and no bins whose rectangles begin half a pixel before."""
+    """Gradients also for bins whose rectangles begin half a pixel earlier."""
     x = torch.arange(1.0, 37.0, device="npu").reshape(1, 1, 6, 6).requires_grad_()
     align = modules.ROIAlign((3, 3), 0.25, 2, aligned=aligned)
     y = align(x, torch.tensor([[0, -2.0, -2.0, 22.0, 22.0]], device="npu"))

@@ -30,7 +30,7 @@ def normalised(rows: Any) -> Any:
 
 
 def turned(rows: Any, cos: Any, sin: Any) -> Any:
-    """Halves of rows turned by angles."""
+    """Return rows whose halves are rotated by angles."""
     first, second = rows.double().chunk(2, -1)
     return rows.double() * cos.double() + torch.cat((-second, first), -1) * sin.double()
 
@@ -140,7 +140,7 @@ def test_low_rank_weights_are_added() -> None:
 
 
 def test_projections_are_split_into_heads() -> None:
-    """PyTorch's own layer calls it."""
+    """PyTorch's attention layer calls this operator."""
     rows, bias = sample(2, 3, 60), sample(60, seed=1)
     for found, wanted in zip(
         torch._transform_bias_rescale_qkv(rows.npu(), bias.npu(), 4),

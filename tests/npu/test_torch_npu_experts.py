@@ -25,7 +25,7 @@ def chosen(*shape: int, most: int = EXPERTS) -> Any:
 
 
 def permute(tokens: Any, indices: Any, kept: int | None = None) -> tuple[Any, Any]:
-    """MindSpeed's permutation, of PyTorch's functions."""
+    """Permute tokens as MindSpeed does, by PyTorch's functions."""
     order = indices.flatten().argsort(stable=True)
     return tokens[order[:kept] // (indices.numel() // len(indices))], order.argsort(stable=True)
 
@@ -65,7 +65,7 @@ def test_tokens_with_one_expert_come_back_with_their_gradients() -> None:
 
 
 class Grouped(torch.autograd.Function):  # type: ignore[misc]
-    """Products of groups of rows with their matrices, with gradients as MindSpeed takes them."""
+    """Grouped matrix products, with gradients as MindSpeed computes them."""
 
     @staticmethod
     def forward(context: Any, x: Any, weight: Any, ends: Any) -> Any:
@@ -121,7 +121,7 @@ def test_grouped_products_by_lists_of_numbers() -> None:
 
 @pytest.mark.parametrize("of_integers", [False, True])
 def test_grouped_products_of_weights_in_blocks(of_integers: bool) -> None:
-    """As vLLM's layers of experts call them after npu_format_cast."""
+    """vLLM's expert layers call these products after npu_format_cast."""
     x, weight, ends = sample(10, 32).half(), sample(EXPERTS, 32, 64, seed=1).half(), torch.tensor([2, 2, 7, 10])
     scales: dict[str, Any] = {}
     if of_integers:
@@ -169,7 +169,7 @@ def test_gated_products_of_integers(four_bits: bool) -> None:
 
 
 def test_a_layer_of_experts_trains_as_on_the_cpu() -> None:
-    """Gates, permutation, grouped products around SwiGLU, and back; on the CPU written out."""
+    """Compare a layer of gates, permutation, grouped products and SwiGLU with explicit code on the CPU."""
     losses = []
     for device, dtype in (("npu", torch.float32), ("cpu", torch.float32), ("cpu", torch.float64)):
         x, target = (sample(32, HIDDEN, seed=seed).to(device, dtype) for seed in (0, 1))
@@ -234,7 +234,7 @@ def test_gates_take_softmax_before_or_after(renorm: int) -> None:
 
 @pytest.mark.parametrize("experts", [[0, EXPERTS], [1, 3]], ids=str)
 def test_tokens_are_routed_to_a_range_of_experts_and_added_up(experts: list[int]) -> None:
-    """As vLLM-Ascend computes a layer whose experts are spread over devices."""
+    """vLLM-Ascend computes a layer so whose experts are distributed over devices."""
     x, indices = sample(TOKENS, HIDDEN), chosen(TOKENS, CHOSEN).int()
     probs = sample(TOKENS, CHOSEN, seed=1).softmax(-1)
     here = (indices >= experts[0]) & (indices < experts[1])

@@ -21,7 +21,7 @@ def sample(*shape: int, seed: int = 0) -> Any:
 
 
 def test_stretches_of_a_cache_are_replaced() -> None:
-    """With npu_quant_scatter by what npu_quantize gives."""
+    """npu_quant_scatter replaces a part of a cache by what npu_quantize returns."""
     cache, places, rows = (
         torch.zeros(2, 3, 64, dtype=torch.int8),
         torch.tensor([2, 0], dtype=torch.int32),
@@ -62,7 +62,7 @@ def test_rows_of_positions_decide_angles(mode: str) -> None:
 
 
 def test_tokens_are_quantised_on_their_way_to_experts() -> None:
-    """And put in order of experts again, as after an exchange between ranks."""
+    """Tokens are also put into the order of experts again, as after an exchange between ranks."""
     tokens, experts = sample(6, 16), torch.tensor([[3, 0], [1, 3], [2, 2], [0, 1], [3, 2], [1, 0]], dtype=torch.int32)
     order = experts.flatten().argsort(stable=True)
     scales = tokens.abs().amax(-1)[order // 2] / 127

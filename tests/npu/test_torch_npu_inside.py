@@ -346,7 +346,7 @@ def test_functions_with_their_gradients(name: str) -> None:
 
 
 def test_the_profilers_have_the_hosts_side(tmp_path: Path) -> None:
-    """Libraries that they load were not there."""
+    """The profilers load libraries that must exist."""
     x = sample(torch.float32, 8, 8).npu()
     with torch.profiler.profile() as profile:
         x @ x
@@ -387,7 +387,7 @@ def test_recurrent_layers_with_their_gradients(network: Any, options: dict[str, 
     ids=["one", "two", "layers", "by_type"],
 )
 def test_sequences_of_several_lengths(options: dict[str, Any]) -> None:
-    """Packing is torch_npu's own; its gradient loses some of the input's."""
+    """Packing is torch_npu's own, whose gradient loses part of the input's."""
     if ON_950 and options:
         pytest.skip("torch_npu calls it for one layer in one direction")
     torch.manual_seed(0)
@@ -408,7 +408,7 @@ def test_sequences_of_several_lengths(options: dict[str, Any]) -> None:
 
 @pytest.mark.skipif(ON_950, reason="torch_npu calls these by their types on Atlas A2 alone")
 class TestByType:
-    """What torch_npu calls by the operator's type."""
+    """Functions that torch_npu calls by the operator's type."""
 
     def test_a_cell_of_lstm(self) -> None:
         torch.manual_seed(0)
@@ -425,7 +425,7 @@ class TestByType:
 
     @pytest.mark.parametrize("number", [3, 29], ids=["NC1HWC0", "FRACTAL_NZ"])
     def test_tensors_in_private_formats(self, number: int) -> None:
-        """Most calls with one were refused."""
+        """Calls accept tensors in private formats."""
         x, y = sample(torch.float32, 2, 16, 8, 8), sample(torch.float32, 2, 16, 8, 8, seed=1)
 
         def found(x: Any, y: Any) -> list[Any]:
@@ -513,7 +513,7 @@ def test_attention_with_its_gradients(name: str) -> None:
 
 @pytest.mark.parametrize("layer", ["MultiheadAttention", "TransformerEncoderLayer", "TransformerDecoderLayer"])
 def test_layers_of_transformers_with_their_gradients(layer: str) -> None:
-    """nn.MultiheadAttention without weights, and so every layer around it, was refused with 561103."""
+    """nn.MultiheadAttention without returned weights, and layers around it, compute."""
     torch.manual_seed(0)
     sizes = {"dropout": 0.0, "batch_first": True} | ({} if "Multihead" in layer else {"dim_feedforward": 16})
     weights, results = getattr(torch.nn, layer)(8, 2, **sizes).state_dict(), []
@@ -592,7 +592,7 @@ def test_dropout_of_attention_is_repeatable_and_has_its_gradients() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
 def test_indices_that_select_nothing(dtype: Any) -> None:
-    """They stood for all that there is: writing by them wrote every element, reading was refused."""
+    """Empty indices select nothing, and not everything."""
     x = torch.arange(12).reshape(3, 4).to(dtype)
     for device in ("cpu", "npu"):
         given = x.to(device)
@@ -629,7 +629,7 @@ def by_rows(numbers: Any) -> tuple[Any, Any]:
 
 
 def same(results: Any, expected: Any) -> None:
-    """Integers may be the next where the number before rounding lies between two."""
+    """Compare results; integers may differ by 1 if the unrounded number is near the middle of two."""
     for got, wanted in zip(results, expected, strict=True):
         if got.dtype == torch.int8:
             assert (got.cpu().int() - wanted.int()).abs().max() <= 1

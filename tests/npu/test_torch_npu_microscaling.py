@@ -24,7 +24,7 @@ def sample(*shape: int, seed: int = 0) -> Any:
 
 
 def factors(scales: Any, columns: int) -> Any:
-    """The powers of two of rows' numbers."""
+    """Return powers of two for rows."""
     exponents = scales.cpu().view(torch.uint8).float().flatten(-2) - 127
     return exponents.exp2().repeat_interleave(32, -1)[..., :columns]
 

@@ -21,13 +21,13 @@ def sample(*shape: int, seed: int = 0) -> Any:
 
 
 def routing() -> Any:
-    """Two experts for each token."""
+    """Draw two experts for each token."""
     chosen = sample(TOKENS, EXPERTS, seed=5).topk(CHOSEN, -1).indices
     return torch.zeros(TOKENS, EXPERTS, dtype=torch.bool).scatter(1, chosen, True)
 
 
 def permute(tokens: Any, chosen: Any, probs: Any, padded: bool) -> tuple[Any, Any, Any]:
-    """Megatron's permutation: the rows, their weights, and the token of each."""
+    """Permute as Megatron does; return the rows, their weights, and the token of each."""
     if padded:
         order = chosen.T.int().argsort(dim=-1, descending=True, stable=True)[:, :CAPACITY]
         return tokens[order.flatten()], probs.T.gather(1, order).flatten(), order.flatten()

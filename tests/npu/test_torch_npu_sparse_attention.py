@@ -54,7 +54,7 @@ def test_an_indexer_chooses_keys_and_has_gradients() -> None:
 
 
 def attention(query: Any, key: Any, value: Any, numbers: Any, scale: float) -> Any:
-    """Of one sample (S, N, elements), whose queries see keys up to their own."""
+    """Compute causal attention of one sample (S, N, elements)."""
     rows = []
     for q in range(len(query)):
         own = [int(at) for at in numbers[q, 0] if 0 <= at < len(key) - len(query) + q + 1]
@@ -85,7 +85,7 @@ def test_attention_to_chosen_keys_and_its_gradients() -> None:
 
 
 def test_keys_of_eight_bits() -> None:
-    """Each with 64 elements of query's type and four scales in its bytes."""
+    """The bytes of each key also hold 64 elements of the query's data type and four scales."""
     query, rope, scales = (
         sample(1, 3, 8, 576),
         sample(1, 5, 1, 64, seed=1),
@@ -169,7 +169,7 @@ def test_pairs_attend_to_paths() -> None:
 
 @pytest.mark.skipif(torch_npu.npu.get_device_name(0) != "Ascend910B2", reason="CANN has it on Atlas A2 only")
 def test_blocks_of_keys_are_selected() -> None:
-    """Every block of a sequence is, so that all its keys take part."""
+    """All blocks of a sequence are selected, so that all keys take part."""
     query, key, value = sample(6, 4, 192), sample(64, 2, 192, seed=1), sample(64, 2, 128, seed=2)
     given = [x.double().requires_grad_() for x in (query, key, value)]
     heads = [x.repeat_interleave(2, 1).transpose(0, 1) for x in given[1:]]

@@ -152,7 +152,7 @@ def test_scaled_masked_softmax_of_torch_npu_with_its_gradient() -> None:
 
 @pytest.mark.parametrize("amsgrad", [False, True])
 def test_a_step_of_adam_by_numbers_of_torch_npu(amsgrad: bool) -> None:
-    """As PyTorch's optimiser takes its third one."""
+    """The step equals the third one of PyTorch's optimizer."""
     generator = torch.Generator().manual_seed(0)
     var, m, v, gradient, largest = torch.rand(5, 4, generator=generator).unbind()
     state = [each.to("npu") for each in (var, m, v)]
@@ -260,7 +260,7 @@ def test_weights_take_fractals_and_come_back() -> None:
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float16, 1e-3), (torch.bfloat16, 8e-3)], ids=str)
 def test_layers_of_weights_in_fractals(dtype: Any, tolerance: float) -> None:
-    """Such products go to functions of their own; those with a bias were refused."""
+    """Products with weights in fractal format have functions of their own, also with a bias."""
     generator = torch.Generator().manual_seed(0)
     x, weight, bias = (torch.randn(*shape, generator=generator).to(dtype) for shape in ((4, 32), (48, 32), (48,)))
     torch.npu.config.allow_internal_format = True
@@ -298,7 +298,7 @@ def test_products_of_matrices_in_every_layout() -> None:
 
 
 def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
-    """What the parts exchange comes from all_reduce elsewhere."""
+    """all_reduce exchanges the parts' statistics in real programs."""
     generator = torch.Generator().manual_seed(0)
     x, weight = (torch.randn(of, 16, generator=generator).half() for of in (5, 256))
     target, grad = torch.tensor([0, 255, 128, 127, 9]), torch.rand(5, generator=generator)
@@ -335,7 +335,7 @@ def test_cross_entropy_of_a_vocabulary_in_two_parts() -> None:
 
 
 def test_sums_at_places_with_their_gradients() -> None:
-    """torch_npu asks for other reductions on the CPU."""
+    """torch_npu runs other reductions on the CPU."""
     index, results = torch.tensor([[0, 2, 0], [1, 1, 1]]), []
     for device in ("npu", "cpu"):
         x = torch.arange(6.0).reshape(2, 3).to(device).requires_grad_()

@@ -117,7 +117,7 @@ KNOWN = {
 
 
 def bounded(name: str, value: Any) -> Any:
-    """A number of a configuration, made small; nothing is dropped."""
+    """Return a number of a configuration, made small; probabilities of dropout become 0."""
     if isinstance(value, float):
         return 0.0 if "drop" in name else value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -126,7 +126,7 @@ def bounded(name: str, value: Any) -> Any:
 
 
 def small(given: Any, tokens: dict[int, int] | None = None) -> Any:
-    """A small configuration of the kind of one; its parts share the numbers of special tokens."""
+    """Return a small configuration of the same class, whose parts share the numbers of special tokens."""
     if given.model_type == "timm_backbone":  # of another library
         return transformers.ResNetConfig(out_indices=[2, 3, 4], depths=[1] * 4, hidden_sizes=[32, 32, 64, WIDTH])
     tokens = {} if tokens is None else tokens
@@ -156,7 +156,7 @@ def small(given: Any, tokens: dict[int, int] | None = None) -> Any:
 
 
 def sought(config: Any, *names: str) -> Any:
-    """The first of some attributes that a configuration or a part of it has."""
+    """Return the first of some attributes that a configuration or a part of it has."""
     for name in names:
         if isinstance(found := vars(config).get(name), (int, list, tuple)) and found:
             return found
@@ -230,7 +230,7 @@ INPUTS: dict[str, tuple[Callable[[Any], Any], ...]] = {
 
 
 class SameNumbers(TorchFunctionMode):
-    """The CPU's random numbers on every device."""
+    """Draws the CPU's random numbers on every device."""
 
     NAMES = re.compile(
         r"(rand|randn|randint|randperm|bernoulli|multinomial|normal)(_like)?|(normal|uniform|exponential)_"
@@ -258,7 +258,7 @@ def tensors(found: Any) -> list[torch.Tensor]:
 
 
 def loss_of(found: Any) -> torch.Tensor:
-    """A model's loss, or a number that its results give."""
+    """Return a model's loss, or a number computed from its results."""
     loss = found.get("loss") if hasattr(found, "get") else None
     if loss is not None and loss.requires_grad:
         return loss.sum()
@@ -267,7 +267,7 @@ def loss_of(found: Any) -> torch.Tensor:
 
 
 def with_pictures(model: Any, given: dict[str, Any]) -> dict[str, Any]:
-    """Text with as many places for parts of a picture as the model gives for it."""
+    """Return text with as many image tokens as the model computes for a picture."""
     token = sought(model.config, "image_token_id", "image_token_index")
     if "input_ids" not in given or "pixel_values" not in given or token is None:
         return given
@@ -287,7 +287,7 @@ def with_pictures(model: Any, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def inputs(model: Any) -> dict[str, Any]:
-    """What a model takes, found by trial on the CPU."""
+    """Return a model's inputs, found by trial on the CPU."""
     names = inspect.signature(model.forward).parameters
     forms = {name: forms for name, forms in INPUTS.items() if name in names}
     if "input_ids" not in forms:
@@ -314,14 +314,14 @@ def inputs(model: Any) -> dict[str, Any]:
 
 
 def class_of(name: str) -> str | None:
-    """The class of a type that is tried."""
+    """Return the class of models of a type to try."""
     mappings = [getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES") for task in TASKS]
     found = next((each[name] for each in (*mappings, modeling_auto.MODEL_MAPPING_NAMES) if name in each), None)
     return found if found is None or isinstance(found, str) else found[0]
 
 
 def built(name: str) -> Any:
-    """A small model of a type."""
+    """Build a small model of a type."""
     kind = getattr(transformers, class_of(name))
     config = small(CONFIG_MAPPING[name]())
     with torch.device("meta"):
@@ -338,7 +338,7 @@ def built(name: str) -> Any:
 
 
 def trained(model: Any, given: dict[str, Any], device: str) -> dict[str, list[Any]]:
-    """Results, loss and gradients of a model, and its loss after a step."""
+    """Return results, loss and gradients of a model, and its loss after a step."""
     model, given = copy.deepcopy(model).to(device), moved(given, device)
     step = torch.optim.AdamW(model.parameters(), 1e-3)
     transformers.set_seed(2)
@@ -354,7 +354,7 @@ def trained(model: Any, given: dict[str, Any], device: str) -> dict[str, list[An
 
 
 def generated(model: Any, given: dict[str, Any], device: str) -> dict[str, list[Any]]:
-    """The tokens that a model goes on with."""
+    """Return the tokens that a model generates."""
     model = copy.deepcopy(model).to(device).eval()
     given = {name: value for name, value in moved(given, device).items() if name not in ("labels", "decoder_input_ids")}
     model.generation_config.eos_token_id = None
@@ -370,14 +370,14 @@ def autocast_loss(model: Any, given: dict[str, Any], device: str) -> float:
 
 
 def relative(one: Any, other: Any) -> float:
-    """How far a result is from the exact one, as a part of its largest element."""
+    """Return the largest error of a result, relative to its largest element."""
     if one is None or other is None or not one.numel():
         return 0.0
     return ((other.double() - one).abs().nan_to_num().max() / one.double().abs().max().clamp_min(1e-12)).item()
 
 
 def difference(expected: dict[str, list[Any]], got: dict[str, list[Any]], exact: Any = None) -> str | None:
-    """Say what differs, by more than ten times the rounding of the CPU's where the exact results are known."""
+    """Describe differences; where exact results are known, those above ten times the CPU's errors."""
     for name, values in expected.items():
         own = 0.0 if exact is None else 10 * max(map(relative, values, exact[name]), default=0.0)
         numbers = [each for each in values if each is not None and each.is_floating_point() and each.numel()]
@@ -402,7 +402,7 @@ def doubled(value: Any) -> Any:
 
 
 def outcome(name: str, autocast: bool) -> tuple[str, str]:
-    """Whether a type's results agree, with its class and what it takes, or with what differs or was refused."""
+    """Return whether a type's results agree, with its class and inputs, or the difference or error."""
     try:
         model = built(name)
         given = inputs(model)

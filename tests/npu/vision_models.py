@@ -100,7 +100,7 @@ def torchvision_cases() -> Iterator[Case]:
 
 
 def smallness(name: str) -> tuple[Any, ...]:
-    """A key that orders models of a family by their size, as their names have it."""
+    """Return a key that orders models of a family by the size in their names."""
     word = next((place for place, word in enumerate(SMALL) if word in name), len(SMALL))
     numbers = [int(each) for each in re.findall(r"\d+", name)]
     return word, numbers, len(name), name
@@ -244,7 +244,7 @@ SCHEDULERS = (
 
 
 def drawn(shapes: dict[str, Any]) -> dict[str, Any]:
-    """Random tensors of shapes, and two indices below each number; anything else as it is."""
+    """Draw random tensors for shapes, and two indices below each number; return anything else unchanged."""
     drawn = {tuple: torch.randn, int: lambda limit: torch.randint(limit, (2,))}
     return {name: drawn.get(type(shape), lambda given: given)(shape) for name, shape in shapes.items()}
 
@@ -259,7 +259,7 @@ def diffusers_cases() -> Iterator[Case]:
 
 
 def calm(model: nn.Module) -> nn.Module:
-    """Let nothing be dropped at random."""
+    """Disable all kinds of dropout."""
     for module in model.modules():
         for name, value in [*vars(module).items()]:
             if isinstance(value, float) and (name == "p" or "drop" in name):
@@ -270,7 +270,7 @@ def calm(model: nn.Module) -> nn.Module:
 def step(
     model: nn.Module, inputs: dict[str, Any], device: str, dtype: torch.dtype, half: bool
 ) -> list[list[torch.Tensor]]:
-    """Outputs, gradients, and parameters and buffers after a step, in float64 on the CPU."""
+    """Return outputs, gradients, and parameters and buffers after a step, in float64 on the CPU."""
 
     def to(leaf: Any) -> Any:
         return leaf.to(device, dtype if leaf.is_floating_point() else None) if isinstance(leaf, torch.Tensor) else leaf
@@ -297,7 +297,7 @@ def step(
 
 
 def distances(expected: list[list[torch.Tensor]], got: list[list[torch.Tensor]]) -> list[float]:
-    """The largest distance of a tensor in each group, as a part of its norm."""
+    """Return the largest distance of a tensor in each group, relative to its norm."""
     found = []
     for mine, theirs in zip(expected, got, strict=True):
         whole = max((each.norm().item() for each in mine), default=0.0)
@@ -307,7 +307,7 @@ def distances(expected: list[list[torch.Tensor]], got: list[list[torch.Tensor]])
 
 
 def outcome(case: Case, half: bool, seed: int) -> str:
-    """Say how a model's step differs; "agrees", or why it was not tried."""
+    """Describe how a model's step differs: "agrees", or why it was not tried."""
     torch.manual_seed(seed)
     try:
         model = calm(case.make())
@@ -334,7 +334,7 @@ def outcome(case: Case, half: bool, seed: int) -> str:
 
 
 def taken(case: Case, model: nn.Module, half: bool) -> tuple[dict[str, Any], list[list[torch.Tensor]]]:
-    """The first inputs that the CPU can take a step with, and what it gives."""
+    """Return the first inputs with which the CPU can take a step, and the results."""
     for make in case.inputs[:-1]:
         inputs = make()
         with contextlib.suppress(Exception):
