@@ -978,37 +978,37 @@ ACL_ERROR_RT_CCU_EXCEPTION: Final = 507916
 ACLNN_ERR_INNER_KEY_CONFILICT: Final = 561105
 
 def aclrtMalloc(size: int, policy: int = 0) -> tuple[int, int]:
-    """Device memory with undefined contents; its address is a multiple of 64 at least.
+    """Allocate device memory with undefined contents, at least 64-byte aligned.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtMallocAlign32(size: int, policy: int = 0) -> tuple[int, int]:
-    """Allocate as ``aclrtMalloc`` does, rounding up by at most 32 bytes.
+    """Allocate as ``aclrtMalloc`` does, with less padding: at most 32 bytes.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtMallocCached(size: int, policy: int = 0) -> tuple[int, int]:
-    """Allocate as ``aclrtMalloc`` does; host and device see one another's writes at once here.
+    """Allocate as ``aclrtMalloc`` does; host and device memory are always coherent here.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtMemFlush(devPtr: int | None, size: int) -> int:
-    """Make the host's writes visible to the device: they are."""
+    """Make the host's writes visible to the device, as they are already."""
 
 def aclrtMemInvalidate(devPtr: int | None, size: int) -> int:
-    """Make the device's writes visible to the host: they are."""
+    """Make the device's writes visible to the host, as they are already."""
 
 def aclrtFree(devPtr: int | None) -> int:
-    """Free device memory without waiting; work that is queued keeps what it uses."""
+    """Free device memory without waiting; queued tasks keep the memory they use."""
 
 def aclrtFreeWithDevSync(devPtr: int | None) -> int:
     """Wait for every stream of the current device, then free device memory."""
 
 def aclrtMallocHost(size: int) -> tuple[int, int]:
-    """Pinned host memory, 64-byte aligned.
+    """Allocate pinned host memory, 64-byte aligned.
 
     Returns ``(ret, hostPtr)``.
     """
@@ -1020,129 +1020,129 @@ def aclrtFreeHostWithDevSync(hostPtr: int | None) -> int:
     """Wait for every stream of the current device, then free pinned host memory."""
 
 def aclrtMemGetAllocationGranularity(prop: int | None, option: int) -> tuple[int, int]:
-    """The bytes of which sizes and addresses of virtual memory are multiples: 2 MiB.
+    """Return the granularity of sizes and addresses of virtual memory: 2 MiB.
 
     Returns ``(ret, granularity)``.
     """
 
 def aclrtMallocPhysical(size: int, prop: int | None, flags: int = 0) -> tuple[int, int]:
-    """Device memory without an address.
+    """Allocate device memory without an address.
 
     Returns ``(ret, handle)``.
     """
 
 def aclrtFreePhysical(handle: int | None) -> int:
-    """Free such memory; what is mapped lives until it is unmapped."""
+    """Free physical memory; mapped memory stays usable until it is unmapped."""
 
 def aclrtReserveMemAddress(
     size: int, alignment: int = 0, expectPtr: int | None = None, flags: int = 0
 ) -> tuple[int, int]:
-    """Reserve addresses to map memory at; they cost nothing. ``flags``: 1 for huge pages.
+    """Reserve addresses for mappings, which takes no memory. ``flags``: 1 for huge pages.
 
     Returns ``(ret, virPtr)``.
     """
 
 def aclrtReleaseMemAddress(virPtr: int | None) -> int:
-    """Give reserved addresses back; nothing may be mapped at them."""
+    """Release reserved addresses, at which nothing may be mapped."""
 
 def aclrtMapMem(virPtr: int | None, size: int, offset: int, handle: int | None, flags: int = 0) -> int:
-    """Map memory, all of it, at reserved addresses; once only, since here its contents lie at the address."""
+    """Map all of a physical memory at reserved addresses; only once, since its contents belong to the address here."""
 
 def aclrtUnmapMem(virPtr: int | None) -> int:
-    """Unmap the memory that was mapped at an address."""
+    """Unmap the memory at an address."""
 
 def aclrtMemcpy(dst: int | None, destMax: int, src: int | None, count: int, kind: int) -> int:
-    """Copy, and return when done; overlapping ranges as if through a temporary."""
+    """Copy synchronously; ranges may overlap."""
 
 def aclrtMemcpyAsync(dst: int | None, destMax: int, src: int | None, count: int, kind: int, stream: int | None) -> int:
-    """Copy in the stream's order."""
+    """Queue a copy on a stream."""
 
 def aclrtMemset(devPtr: int | None, maxCount: int, value: int, count: int) -> int:
     """Set every byte to the low 8 bits of the value."""
 
 def aclrtMemsetAsync(devPtr: int | None, maxCount: int, value: int, count: int, stream: int | None) -> int:
-    """Set bytes in the stream's order."""
+    """Queue a fill on a stream."""
 
 def aclrtGetMemInfo(attr: int) -> tuple[int, int, int]:
-    """Free and total bytes of the current device's memory of that kind; 0 and 0 where it has none.
+    """Return free and total bytes of the current device's memory of that kind; 0 and 0 if it has none.
 
     Returns ``(ret, free, total)``.
     """
 
 def aclrtMallocWithCfg(size: int, policy: int = 0, cfg: int | None = None) -> tuple[int, int]:
-    """Device memory; of the attributes only the device's number is judged: it must be the current one's.
+    """Allocate device memory; only the attribute for the device is checked: it must be the current device.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtMallocHostWithCfg(size: int, cfg: int | None = None) -> tuple[int, int]:
-    """Pinned host memory; the attributes, a module's number and a flag of addresses, change nothing.
+    """Allocate pinned host memory; the attributes (module and address flag) have no effect.
 
     Returns ``(ret, ptr)``.
     """
 
 def aclrtPointerGetAttributes(ptr: int | None, attributes: int | None) -> int:
-    """Write where memory lies: a device's, the pinned of the host's, or of neither kind."""
+    """Write the type of memory at an address: a device's, pinned host memory, or neither."""
 
 def aclrtMemGetAddressRange(ptr: int | None) -> tuple[int, int, int]:
-    """Where the device memory around an address begins, and its bytes.
+    """Return the start and the bytes of the device allocation around an address.
 
     Returns ``(ret, pbase, psize)``.
     """
 
 def aclrtHostRegister(ptr: int | None, size: int, type: int) -> tuple[int, int]:
-    """Let devices use memory of the host's, at the same address; 207000 for types but ACL_HOST_REGISTER_MAPPED.
+    """Map host memory for devices at the same address; 207000 for types other than ACL_HOST_REGISTER_MAPPED.
 
     Returns ``(ret, devPtr)``.
     """
 
 def aclrtHostRegisterV2(ptr: int | None, size: int, flag: int) -> int:
-    """Pin memory of the host's, with ACL_HOST_REG_MAPPED for devices; 207000 for I/O memory and reading only."""
+    """Pin host memory, and map it for devices with ACL_HOST_REG_MAPPED; 207000 for I/O or read-only memory."""
 
 def aclrtHostUnregister(ptr: int | None) -> int:
-    """Undo the registration of memory; devices may use it no longer."""
+    """Unregister host memory, which devices may then no longer use."""
 
 def aclrtHostGetDevicePointer(pHost: int | None, flag: int = 0) -> tuple[int, int]:
-    """The address of the host's memory for devices, which is the same.
+    """Return the device address of registered host memory, which is the host address.
 
     Returns ``(ret, pDevice)``.
     """
 
 def aclrtLaunchHostFunc(stream: int | None, fn: int | None, args: int | None) -> int:
-    """Call a function of the host's in the stream's order."""
+    """Queue a call of a host function on a stream."""
 
 def aclrtLaunchCallback(fn: int | None, userData: int | None, blockType: int, stream: int | None) -> int:
-    """Have the stream's thread call a function in the stream's order; ACL_CALLBACK_BLOCK waits for its end."""
+    """Queue a call by the stream's subscribed thread; with ACL_CALLBACK_BLOCK the stream waits until it returns."""
 
 def aclrtSubscribeReport(threadId: int, stream: int | None) -> int:
-    """Let a thread (``pthread_self``) call what aclrtLaunchCallback launches on a stream."""
+    """Subscribe a thread (``pthread_self``), which calls the functions that aclrtLaunchCallback queues on a stream."""
 
 def aclrtUnSubscribeReport(threadId: int, stream: int | None) -> int:
     """Undo aclrtSubscribeReport."""
 
 def aclrtProcessReport(timeout: int) -> int:
-    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    """Call the functions due in the calling thread, after waiting for one; timeout in milliseconds, -1 for none."""
 
 def aclrtSubscribeHostFunc(hostFuncThreadId: int, exeStream: int | None) -> int:
-    """Let a thread (``pthread_self``) call what aclrtLaunchHostFunc launches on a stream, rather than the stream's."""
+    """Subscribe a thread (``pthread_self``), which replaces the stream's own thread for aclrtLaunchHostFunc."""
 
 def aclrtUnSubscribeHostFunc(hostFuncThreadId: int, exeStream: int | None) -> int:
     """Undo aclrtSubscribeHostFunc."""
 
 def aclrtProcessHostFunc(timeout: int) -> int:
-    """Call what the calling thread has to call, for which it waits at most so many milliseconds; -1 for ever."""
+    """Call the functions due in the calling thread, after waiting for one; timeout in milliseconds, -1 for none."""
 
 def HcclGroupStart() -> int:
-    """Hold this thread's calls back until the group ends, which sends and receives all messages at once."""
+    """Defer this thread's calls until the group ends, and exchange all their messages at once."""
 
 def HcclGroupEnd() -> int:
-    """Queue the calls of the group, once the outermost one ends."""
+    """End a group; the end of the outermost one queues the deferred calls."""
 
 def HcclGetRootInfo(rootInfo: int | None) -> int:
-    """Open a meeting point for the ranks of a communicator, and write the 4,108 bytes by which they find it."""
+    """Open a meeting point for a communicator's ranks, and write the 4,108 bytes that identify it."""
 
 def HcclCommInitRootInfo(nRanks: int, rootInfo: int | None, rank: int) -> tuple[int, int]:
-    """A communicator, once all ranks have come.
+    """Create a communicator, once all ranks have joined.
 
     After HCCL_CONNECT_TIMEOUT seconds (120) the error names the missing ranks.
 
@@ -1150,51 +1150,51 @@ def HcclCommInitRootInfo(nRanks: int, rootInfo: int | None, rank: int) -> tuple[
     """
 
 def HcclCommInitRootInfoConfig(nRanks: int, rootInfo: int | None, rank: int, config: int | None) -> tuple[int, int]:
-    """Make a communicator with a name; other settings change nothing here.
+    """Create a named communicator; the other settings have no effect.
 
     Returns ``(ret, comm)``.
     """
 
 def HcclCommInitAll(ndev: int, devices: Sequence[int] | None, comms: int | None) -> int:
-    """Write a communicator for each of several devices of this process."""
+    """Create and write a communicator for each of several devices of this process."""
 
 def HcclCommDestroy(comm: int | None) -> int:
-    """Close a communicator; what is still queued on it fails, so wait for the streams before."""
+    """Close a communicator; tasks still queued on it fail, so synchronize the streams first."""
 
 def HcclGetRankSize(comm: int | None) -> tuple[int, int]:
-    """The number of ranks.
+    """Return the number of ranks.
 
     Returns ``(ret, rankSize)``.
     """
 
 def HcclGetRankId(comm: int | None) -> tuple[int, int]:
-    """This rank's number.
+    """Return this rank's number.
 
     Returns ``(ret, rank)``.
     """
 
 def HcclGetCommName(comm: int | None, commName: int | None) -> int:
-    """Write the name, at most 128 bytes: the configuration's, or one that all ranks share."""
+    """Write the name, at most 128 bytes: from the configuration, or one shared by all ranks."""
 
 def HcclGetCommAsyncError(comm: int | None) -> tuple[int, int]:
-    """The status that ended the communicator; HCCL_SUCCESS while it lives.
+    """Return the status that ended the communicator; HCCL_SUCCESS while it is live.
 
     Returns ``(ret, asyncError)``.
     """
 
 def HcclGetErrorString(code: int) -> str | None:
-    """A text for a status."""
+    """Return a text for a status."""
 
 def HcclGetCommConfigCapability() -> int:
-    """The number of fields of HcclCommConfig that are read: buffer size, determinism (both without effect), name."""
+    """Return the number of supported fields of HcclCommConfig: buffer size, determinism (both without effect), name."""
 
 def HcclAllReduce(
     sendBuf: int | None, recvBuf: int | None, count: int, dataType: int, op: int, comm: int | None, stream: int | None
 ) -> int:
-    """Reduce all ranks' buffers into everybody's."""
+    """Reduce all ranks' buffers into every rank's."""
 
 def HcclBroadcast(buf: int | None, count: int, dataType: int, root: int, comm: int | None, stream: int | None) -> int:
-    """Copy the root's buffer to everybody's."""
+    """Copy the root's buffer to every rank's."""
 
 def HcclReduceScatter(
     sendBuf: int | None,
@@ -1205,7 +1205,7 @@ def HcclReduceScatter(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Reduce all ranks' buffers; each rank gets a part of recvCount elements."""
+    """Reduce all ranks' buffers, and give each rank a part of recvCount elements."""
 
 def HcclReduceScatterV(
     sendBuf: int | None,
@@ -1218,7 +1218,7 @@ def HcclReduceScatterV(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Reduce all ranks' buffers; each rank gets a part of its own length."""
+    """Reduce all ranks' buffers, and give each rank a part of its own length."""
 
 def HcclReduce(
     sendBuf: int | None,
@@ -1235,7 +1235,7 @@ def HcclReduce(
 def HcclAllGather(
     sendBuf: int | None, recvBuf: int | None, sendCount: int, dataType: int, comm: int | None, stream: int | None
 ) -> int:
-    """Copy all ranks' buffers to everybody, one behind the other."""
+    """Concatenate all ranks' buffers on every rank."""
 
 def HcclAllGatherV(
     sendBuf: int | None,
@@ -1247,7 +1247,7 @@ def HcclAllGatherV(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Copy all ranks' buffers to everybody, each of its own length to its own place."""
+    """Gather all ranks' buffers on every rank, each with its own length and offset."""
 
 def HcclScatter(
     sendBuf: int | None,
@@ -1258,7 +1258,7 @@ def HcclScatter(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Give each rank its part of the root's buffer."""
+    """Divide the root's buffer among the ranks."""
 
 def HcclAlltoAll(
     sendBuf: int | None,
@@ -1270,7 +1270,7 @@ def HcclAlltoAll(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Give each rank its part of everybody's buffer, all of one length."""
+    """Exchange parts of equal length between all pairs of ranks."""
 
 def HcclAlltoAllV(
     sendBuf: int | None,
@@ -1284,7 +1284,7 @@ def HcclAlltoAllV(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Give each rank its part of everybody's buffer, of any lengths and places."""
+    """Exchange parts between all pairs of ranks, each with its own length and offset."""
 
 def HcclAlltoAllVC(
     sendBuf: int | None,
@@ -1295,45 +1295,45 @@ def HcclAlltoAllVC(
     comm: int | None,
     stream: int | None,
 ) -> int:
-    """Give each rank its part of everybody's buffer; the matrix says how many elements go from which rank to which."""
+    """Exchange parts between all pairs of ranks; the matrix holds the element count from each rank to each rank."""
 
 def HcclBarrier(comm: int | None, stream: int | None) -> int:
-    """Let the stream go on once those of all ranks have come here."""
+    """Block the stream until the streams of all ranks have reached their barriers."""
 
 def HcclSend(
     sendBuf: int | None, count: int, dataType: int, destRank: int, comm: int | None, stream: int | None
 ) -> int:
-    """Send to a rank, which receives."""
+    """Send to another rank, which must receive."""
 
 def HcclRecv(recvBuf: int | None, count: int, dataType: int, srcRank: int, comm: int | None, stream: int | None) -> int:
-    """Receive what a rank sends."""
+    """Receive from another rank, which must send."""
 
 def HcclBatchSendRecv(sendRecvInfo: int | None, itemNum: int, comm: int | None, stream: int | None) -> int:
-    """Send and receive several messages at once, those between two ranks in their order."""
+    """Send and receive several messages at once; those between the same two ranks keep their order."""
 
 def aclrtMemcpyAsyncWithCondition(
     dst: int | None, destMax: int, src: int | None, count: int, kind: int, stream: int | None
 ) -> int:
-    """Copy as aclrtMemcpyAsync does, which waits for host memory that is not pinned."""
+    """Copy as aclrtMemcpyAsync does, which waits if host memory is not pinned."""
 
 def aclrtMemcpy2d(
     dst: int | None, dpitch: int, src: int | None, spitch: int, width: int, height: int, kind: int
 ) -> int:
-    """Copy rows that lie ``dpitch`` and ``spitch`` bytes apart, and return when done."""
+    """Copy rows whose starts are ``dpitch`` and ``spitch`` bytes apart, synchronously."""
 
 def aclrtMemcpy2dAsync(
     dst: int | None, dpitch: int, src: int | None, spitch: int, width: int, height: int, kind: int, stream: int | None
 ) -> int:
-    """Copy rows in the stream's order."""
+    """Queue a copy of rows on a stream."""
 
 def aclrtMemsetD32(ptr: int | None, memSize: int, value: int, N: int) -> int:
-    """Set 32-bit words."""
+    """Fill memory with a 32-bit word."""
 
 def aclrtMemsetD32Async(ptr: int | None, memSize: int, value: int, N: int, stream: int | None) -> int:
-    """Set 32-bit words in the stream's order."""
+    """Queue a fill with a 32-bit word on a stream."""
 
 def aclrtCmoAsync(src: int | None, size: int, cmoType: int, stream: int | None) -> int:
-    """Prefetch a device's memory (0) in the stream's order, without effect; 207000 for other types."""
+    """Queue a prefetch of device memory (0), which has no effect; 207000 for other types."""
 
 def aclrtMemcpyBatch(
     dsts: Sequence[int | None] | None,
@@ -1346,7 +1346,7 @@ def aclrtMemcpyBatch(
     numAttrs: int,
     failIndex: int | None,
 ) -> int:
-    """Copy many ranges between the host and devices, all of them or none, and return when done."""
+    """Copy many ranges between host and devices synchronously; on an error, none is copied."""
 
 def aclrtMemcpyBatchAsync(
     dsts: Sequence[int | None] | None,
@@ -1360,7 +1360,7 @@ def aclrtMemcpyBatchAsync(
     failIndex: int | None,
     stream: int | None,
 ) -> int:
-    """Copy many ranges in the stream's order."""
+    """Queue copies of many ranges on a stream."""
 
 def aclrtMemcpyBatchV2(
     dsts: Sequence[int | None] | None,
@@ -1372,7 +1372,7 @@ def aclrtMemcpyBatchV2(
     attrsIndexes: Sequence[int] | None,
     numAttrs: int,
 ) -> int:
-    """Copy as aclrtMemcpyBatch does, without telling which copy is refused."""
+    """Copy as aclrtMemcpyBatch does, without reporting the index of an invalid copy."""
 
 def aclrtMemcpyBatchAsyncV2(
     dsts: Sequence[int | None] | None,
@@ -1385,7 +1385,7 @@ def aclrtMemcpyBatchAsyncV2(
     numAttrs: int,
     stream: int | None,
 ) -> int:
-    """Copy as aclrtMemcpyBatchAsync does, without telling which copy is refused."""
+    """Copy as aclrtMemcpyBatchAsync does, without reporting the index of an invalid copy."""
 
 def aclCreateTensor(
     viewDims: Sequence[int] | None,
@@ -1398,7 +1398,7 @@ def aclCreateTensor(
     storageDimsNum: int,
     tensorData: int | None,
 ) -> int:
-    """A view of memory that somebody else owns. Nothing is checked here but missing dimensions."""
+    """Create a tensor: a view of memory owned by the caller. Only missing dimensions are errors here."""
 
 def aclInitTensor(
     tensor: int | None,
@@ -1412,277 +1412,277 @@ def aclInitTensor(
     storageDimsNum: int,
     tensorDataAddr: int | None,
 ) -> int:
-    """Describe a tensor anew; dimensions and address that are not given stay."""
+    """Redefine a tensor; dimensions and address that are not given stay unchanged."""
 
 def aclDestroyTensor(tensor: int | None) -> int:
-    """Release the description; the memory stays."""
+    """Destroy a tensor; the memory stays."""
 
 def aclGetViewShape(tensor: int | None) -> tuple[int, list[int], int]:
-    """The view's dimensions, and how many.
+    """Return the view's dimensions and their number.
 
     Returns ``(ret, viewDims, viewDimsNum)``.
     """
 
 def aclGetViewStrides(tensor: int | None) -> tuple[int, list[int], int]:
-    """The view's strides in elements, and how many.
+    """Return the view's strides in elements, and their number.
 
     Returns ``(ret, stridesValue, stridesNum)``.
     """
 
 def aclGetStorageShape(tensor: int | None) -> tuple[int, list[int], int]:
-    """The storage's dimensions, and how many.
+    """Return the storage's dimensions and their number.
 
     Returns ``(ret, storageDims, storageDimsNum)``.
     """
 
 def aclGetViewOffset(tensor: int | None) -> tuple[int, int]:
-    """Elements from the storage's beginning to the view's first.
+    """Return the view's offset in elements from the start of the storage.
 
     Returns ``(ret, offset)``.
     """
 
 def aclGetFormat(tensor: int | None) -> tuple[int, int]:
-    """The view's format label.
+    """Return the view's format.
 
     Returns ``(ret, format)``.
     """
 
 def aclGetDataType(tensor: int | None) -> tuple[int, int]:
-    """The elements' type.
+    """Return the data type.
 
     Returns ``(ret, dataType)``.
     """
 
 def aclGetRawTensorAddr(tensor: int | None) -> tuple[int, int]:
-    """The storage's beginning; the offset is not added.
+    """Return the storage's address, without the offset.
 
     Returns ``(ret, addr)``.
     """
 
 def aclSetRawTensorAddr(tensor: int | None, addr: int | None) -> int:
-    """Let the storage begin elsewhere."""
+    """Set the storage's address."""
 
 def aclCreateScalar(value: int | None, dataType: int) -> int:
-    """A copy of the value at that host address; none of a type that scalars do not have."""
+    """Create a scalar from the value at a host address; null for a data type that scalars cannot have."""
 
 def aclDestroyScalar(scalar: int | None) -> int:
-    """Release a scalar."""
+    """Destroy a scalar."""
 
 def aclCreateIntArray(value: Sequence[int] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
+    """Create an array with a copy of the values; null or size 0 gives an empty array."""
 
 def aclDestroyIntArray(array: int | None) -> int:
-    """Release an array."""
+    """Destroy an array."""
 
 def aclGetIntArraySize(array: int | None) -> tuple[int, int]:
-    """Number of elements.
+    """Return the number of elements.
 
     Returns ``(ret, size)``.
     """
 
 def aclCreateFloatArray(value: Sequence[float] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
+    """Create an array with a copy of the values; null or size 0 gives an empty array."""
 
 def aclDestroyFloatArray(array: int | None) -> int:
-    """Release an array."""
+    """Destroy an array."""
 
 def aclGetFloatArraySize(array: int | None) -> tuple[int, int]:
-    """Number of elements.
+    """Return the number of elements.
 
     Returns ``(ret, size)``.
     """
 
 def aclCreateBoolArray(value: Sequence[int] | None, size: int) -> int:
-    """A copy of the values; null or size 0 gives an empty array."""
+    """Create an array with a copy of the values; null or size 0 gives an empty array."""
 
 def aclDestroyBoolArray(array: int | None) -> int:
-    """Release an array."""
+    """Destroy an array."""
 
 def aclGetBoolArraySize(array: int | None) -> tuple[int, int]:
-    """Number of elements.
+    """Return the number of elements.
 
     Returns ``(ret, size)``.
     """
 
 def aclCreateTensorList(value: Sequence[int | None] | None, size: int) -> int:
-    """A list that takes over the tensors; null or size 0 gives an empty one."""
+    """Create a list that owns the tensors; null or size 0 gives an empty list."""
 
 def aclCreateScalarList(value: Sequence[int | None] | None, size: int) -> int:
-    """A list that takes over the scalars; null or size 0 gives an empty one."""
+    """Create a list that owns the scalars; null or size 0 gives an empty list."""
 
 def aclDestroyTensorList(array: int | None) -> int:
-    """Release a list and every tensor in it."""
+    """Destroy a list and every tensor in it."""
 
 def aclDestroyScalarList(array: int | None) -> int:
-    """Release a list and every scalar in it."""
+    """Destroy a list and every scalar in it."""
 
 def aclGetTensorListSize(tensorList: int | None) -> tuple[int, int]:
-    """Number of tensors.
+    """Return the number of tensors.
 
     Returns ``(ret, size)``.
     """
 
 def aclGetScalarListSize(scalarList: int | None) -> tuple[int, int]:
-    """Number of scalars.
+    """Return the number of scalars.
 
     Returns ``(ret, size)``.
     """
 
 def aclSetAclOpExecutorRepeatable(executor: int | None) -> int:
-    """Let an executor run any number of times, until it is destroyed."""
+    """Make an executor reusable until it is destroyed."""
 
 def aclDestroyAclOpExecutor(executor: int | None) -> int:
-    """Release an executor."""
+    """Destroy an executor."""
 
 def aclSetInputTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def aclSetDynamicInputTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def aclSetOutputTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def aclSetDynamicOutputTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def aclSetTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def aclSetDynamicTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def AclSetInputTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def AclSetDynamicInputTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def AclSetOutputTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def AclSetDynamicOutputTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def AclSetTensorAddr(executor: int | None, index: int, tensor: int | None, addr: int | None) -> int:
-    """Let a tensor of the executor begin at another address; any index will do."""
+    """Set the address of a tensor of the executor; the index is ignored."""
 
 def AclSetDynamicTensorAddr(
     executor: int | None, irIndex: int, relativeIndex: int, tensors: int | None, addr: int | None
 ) -> int:
-    """Let one tensor of a list begin at another address."""
+    """Set the address of one tensor of a list."""
 
 def aclmdlRICaptureBegin(stream: int | None, mode: int) -> int:
-    """Let a stream's tasks wait in a new graph; no default stream's. 207000 on products without graphs."""
+    """Capture a stream's tasks in a new graph, except for a default stream; 207000 on products without graphs."""
 
 def aclmdlRICaptureGetInfo(stream: int | None) -> tuple[int, int, int]:
-    """Return whether a stream's tasks are captured, and the graph that captures them; in C, one of them is enough.
+    """Return whether a stream is capturing, and its graph; in C, either out-parameter may be null.
 
     Returns ``(ret, status, modelRI)``.
     """
 
 def aclmdlRICaptureEnd(stream: int | None) -> tuple[int, int]:
-    """End a capture; the graph, unless that is refused.
+    """End a capture and return the graph.
 
     Returns ``(ret, modelRI)``.
     """
 
 def aclmdlRICaptureThreadExchangeMode(mode: int | None) -> int:
-    """Exchange the calling thread's mode for the one at an address, which decides what captures forbid it."""
+    """Swap the calling thread's capture mode, which governs forbidden operations, with the one at an address."""
 
 def aclmdlRICaptureTaskGrpBegin(stream: int | None) -> int:
     """Begin a group of captured tasks that can be replaced."""
 
 def aclmdlRICaptureTaskGrpEnd(stream: int | None) -> tuple[int, int]:
-    """End such a group, and give it a handle.
+    """End a group of captured tasks, and return its handle.
 
     Returns ``(ret, handle)``.
     """
 
 def aclmdlRICaptureTaskUpdateBegin(stream: int | None, handle: int | None) -> int:
-    """Let a stream's next tasks replace those of a group when it comes to them."""
+    """Replace the tasks of a group by the stream's next tasks, when the stream reaches them."""
 
 def aclmdlRICaptureTaskUpdateEnd(stream: int | None) -> int:
-    """End that; 107033 unless all tasks were replaced."""
+    """End an update; 107033 unless all tasks of the group were replaced."""
 
 def aclmdlRIExecuteAsync(modelRI: int | None, stream: int | None) -> int:
-    """Run a graph's tasks in the stream's order."""
+    """Queue an execution of a graph on a stream."""
 
 def aclmdlRIExecute(modelRI: int | None, timeout: int) -> int:
-    """Run a graph's tasks and wait, for at most so many milliseconds; -1 for ever."""
+    """Execute a graph and wait for it; timeout in milliseconds, -1 for none."""
 
 def aclmdlRIDestroy(modelRI: int | None) -> int:
-    """Release a graph; 107026 while it captures, 107037 while it is executed."""
+    """Destroy a graph; 107026 while it is capturing, 107037 while it is running."""
 
 def aclmdlRIGetId(modelRI: int | None) -> tuple[int, int]:
-    """A graph's number.
+    """Return a graph's number.
 
     Returns ``(ret, modelRIId)``.
     """
 
 def aclmdlRISetName(modelRI: int | None, name: str | bytes | None) -> int:
-    """Name a graph."""
+    """Set a graph's name."""
 
 def aclmdlRIGetName(modelRI: int | None, maxLen: int, name: int | None) -> int:
-    """Write a graph's name, empty at first, cut off where it does not fit: at most 512 bytes."""
+    """Write a graph's name, empty by default, truncated to the buffer and to 512 bytes."""
 
 def aclmdlRIGetStreams(modelRI: int | None, streams: int | None, numStreams: int | None) -> int:
-    """Write a graph's streams, which aclmdlRIGetTasksByStream knows, and how many they are; null only asks."""
+    """Write the handles of a graph's streams, for aclmdlRIGetTasksByStream, and their count; null queries the count."""
 
 def aclmdlRIGetTasksByStream(stream: int | None, tasks: int | None, numTasks: int | None) -> int:
-    """Write the tasks of a graph's stream in their order, and how many they are; null only asks."""
+    """Write the handles of a stream's tasks in order, and their count; null queries the count."""
 
 def aclmdlRIDebugJsonPrint(modelRI: int | None, path: str | bytes | None, flags: int) -> int:
-    """Write which tasks a graph has, for chrome://tracing; with flags 0 or 1, for none has a kernel's arguments."""
+    """Write a graph's tasks as JSON for chrome://tracing; flags 0 and 1 give the same, for lack of kernel arguments."""
 
 def aclrtGetLogicDevIdByUserDevId(userDevid: int) -> tuple[int, int]:
-    """Return the same number, as every device is visible.
+    """Return the same number, since every device is visible.
 
     Returns ``(ret, logicDevId)``.
     """
 
 def aclrtGetUserDevIdByLogicDevId(logicDevId: int) -> tuple[int, int]:
-    """Return the same number, as every device is visible.
+    """Return the same number, since every device is visible.
 
     Returns ``(ret, userDevid)``.
     """
 
 def aclrtGetPhyDevIdByUserDevId(userDevId: int) -> tuple[int, int]:
-    """Return the same number, as every device is visible.
+    """Return the same number, since every device is visible.
 
     Returns ``(ret, phyDevId)``.
     """
 
 def aclrtGetUserDevIdByPhyDevId(phyDevId: int) -> tuple[int, int]:
-    """Return the same number, as every device is visible.
+    """Return the same number, since every device is visible.
 
     Returns ``(ret, userDevId)``.
     """
 
 def aclrtDeviceGetUuid(deviceId: int, uuid: int | None) -> int:
-    """Write 16 bytes that name a device, the same in every process of this machine."""
+    """Write 16 bytes that identify a device, the same in every process on this machine."""
 
 def aclrtDeviceGetPCIBusId(deviceId: int, pciBusId: int | None, len: int) -> int:
-    """Refuse with 207000: the device is on no bus."""
+    """Fail with 207000: the device is not on a PCI bus."""
 
 def aclrtDeviceGetByPCIBusId(pciBusId: str | bytes | None) -> tuple[int, int]:
-    """Refuse with 207000: no device is on a bus.
+    """Fail with 207000: no device is on a PCI bus.
 
     Returns ``(ret, deviceId)``.
     """
 
 def aclrtGetMemcpyDescSize(kind: int) -> tuple[int, int]:
-    """The bytes of device memory that a description of a copy takes.
+    """Return the size of a copy's description in device memory.
 
     Returns ``(ret, descSize)``.
     """
@@ -1690,10 +1690,10 @@ def aclrtGetMemcpyDescSize(kind: int) -> tuple[int, int]:
 def aclrtSetMemcpyDesc(
     desc: int | None, kind: int, srcAddr: int | None, dstAddr: int | None, count: int, config: int | None
 ) -> int:
-    """Describe a copy within a device in its memory, and return when done; ``config`` must be null."""
+    """Write the description of a copy within a device synchronously; ``config`` must be null."""
 
 def aclrtMemcpyAsyncWithDesc(desc: int | None, kind: int, stream: int | None) -> int:
-    """Copy what a description says in the stream's order."""
+    """Queue the copy given by a description."""
 
 def aclrtMemcpyAsyncWithOffset(
     dst: int | None,
@@ -1705,77 +1705,77 @@ def aclrtMemcpyAsyncWithOffset(
     kind: int,
     stream: int | None,
 ) -> int:
-    """Copy in the stream's order between addresses that device memory holds then, each with an offset."""
+    """Queue a copy between addresses that are read from device memory at execution, each plus an offset."""
 
 def aclrtReduceAsync(
     dst: int | None, src: int | None, count: int, kind: int, type: int, stream: int | None, reserve: int | None = None
 ) -> int:
-    """Add elements to others in the stream's order, or keep the greater or the lesser; ``count`` is in bytes."""
+    """Queue an elementwise sum, maximum or minimum of source and destination; ``count`` is in bytes."""
 
 def aclrtCheckMemType(
     addrList: Sequence[int | None] | None, size: int, memType: int, reserve: int = 0
 ) -> tuple[int, int]:
-    """1 where all addresses are in memory of these types; all of a device's is ACL_RT_MEM_TYPE_DEV (2) here.
+    """Return 1 if all addresses are in memory of these types; device memory is ACL_RT_MEM_TYPE_DEV (2) here.
 
     Returns ``(ret, checkResult)``.
     """
 
 def aclrtSetSysParamOpt(opt: int, value: int) -> int:
-    """Keep a parameter of this process. Computations are deterministic with any."""
+    """Set a parameter of this process. Results are deterministic whatever its value."""
 
 def aclrtGetSysParamOpt(opt: int) -> tuple[int, int]:
-    """A parameter of this process as it was set, 0 at first.
+    """Return a parameter of this process, 0 by default.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtCtxSetSysParamOpt(opt: int, value: int) -> int:
-    """Keep a parameter of the current context."""
+    """Set a parameter of the current context."""
 
 def aclrtCtxGetSysParamOpt(opt: int) -> tuple[int, int]:
-    """A parameter of the current context; 107021 before it was set.
+    """Return a parameter of the current context; 107021 if it was never set.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtGetPrimaryCtxState(deviceId: int, flags: int | None = None) -> tuple[int, int]:
-    """1 if the device's default context exists; ``flags`` must be null.
+    """Return 1 if the device's default context exists; ``flags`` must be null.
 
     Returns ``(ret, active)``.
     """
 
 def aclrtDeviceCanAccessPeer(deviceId: int, peerDeviceId: int) -> tuple[int, int]:
-    """1: copies between two devices work.
+    """Return 1: devices can access each other's memory.
 
     Returns ``(ret, canAccessPeer)``.
     """
 
 def aclrtDeviceEnablePeerAccess(peerDeviceId: int, flags: int) -> int:
-    """Nothing to enable: copies between devices always work."""
+    """Do nothing: copies between devices always work."""
 
 def aclrtDeviceDisablePeerAccess(peerDeviceId: int) -> int:
-    """Nothing to disable: copies between devices always work."""
+    """Do nothing: copies between devices always work."""
 
 def aclrtDeviceGetBareTgid() -> tuple[int, int]:
-    """This process's number.
+    """Return this process's ID.
 
     Returns ``(ret, pid)``.
     """
 
 def aclGetDeviceCapability(deviceId: int, deviceInfo: int) -> tuple[int, int]:
-    """AI cores, vector cores or bytes of the second-level cache of the product; 207000 where none are published.
+    """Return the product's AI cores, vector cores or bytes of L2 cache; 207000 for unpublished values.
 
     Returns ``(ret, value)``.
     """
 
 def aclSetCompileopt(opt: int, value: str | bytes | None) -> int:
-    """Keep an option of the operators' compiler, without effect: there is none."""
+    """Set an option of the operator compiler, without effect."""
 
 def aclGetCompileoptSize(opt: int) -> int:
-    """Bytes for an option as it was set, 0 for none; 256 for ACL_OP_JIT_COMPILE."""
+    """Return the bytes needed for an option's value, 0 if unset; 256 for ACL_OP_JIT_COMPILE."""
 
 def aclGetCompileopt(opt: int, value: int | None, length: int) -> int:
-    """Write ``disable`` for ACL_OP_JIT_COMPILE, or ACL_OP_DEBUG_OPTION as it was set; 200001 for others."""
+    """Write ``disable`` for ACL_OP_JIT_COMPILE, or the value set for ACL_OP_DEBUG_OPTION; 200001 for others."""
 
 def aclsysGetCANNVersion(name: int, version: int | None) -> int:
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION)."""
@@ -1784,102 +1784,102 @@ def aclsysGetVersionStr(pkgName: str | bytes | None, versionStr: int | None) -> 
     """Write the version of a package of the claimed release (ACLNN_CANN_VERSION): at most 128 bytes."""
 
 def aclsysGetVersionNum(pkgName: str | bytes | None) -> tuple[int, int]:
-    """The version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc, plus its.
+    """Return the version of a package as a number: 9.1.0 is 90100000, less 300 for alpha, 200 for beta, 100 for rc.
 
-    500000 for a version that is none such.
+    The number of a pre-release is added to that. 500000 for a version of another form.
 
     Returns ``(ret, versionNum)``.
     """
 
 def aclrtSetDeviceResLimit(deviceId: int, type: int, value: int) -> int:
-    """Keep a device's limit of cube or vector cores, without effect on operators."""
+    """Set a device's limit of cube or vector cores, without effect on operators."""
 
 def aclrtGetDeviceResLimit(deviceId: int, type: int) -> tuple[int, int]:
-    """A device's limit, or else how many the product has; 207000 where that is not published.
+    """Return a device's limit, by default the product's number of cores; 207000 if that is not published.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtResetDeviceResLimit(deviceId: int) -> int:
-    """Forget a device's limits."""
+    """Clear a device's limits."""
 
 def aclrtSetStreamResLimit(stream: int | None, type: int, value: int) -> int:
-    """Keep a stream's limit of cube or vector cores, without effect on operators."""
+    """Set a stream's limit of cube or vector cores, without effect on operators."""
 
 def aclrtGetStreamResLimit(stream: int | None, type: int) -> tuple[int, int]:
-    """A stream's limit, or else its device's.
+    """Return a stream's limit, by default its device's.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtResetStreamResLimit(stream: int | None) -> int:
-    """Forget a stream's limits."""
+    """Clear a stream's limits."""
 
 def aclrtUseStreamResInCurrentThread(stream: int | None) -> int:
-    """Let a stream's limits hold in the calling thread."""
+    """Apply a stream's limits to the calling thread."""
 
 def aclrtUnuseStreamResInCurrentThread(stream: int | None) -> int:
-    """Undo aclrtUseStreamResInCurrentThread; nothing to undo for a stream that the thread does not use."""
+    """Undo aclrtUseStreamResInCurrentThread; no error for a stream that the thread does not use."""
 
 def aclrtGetResInCurrentThread(type: int) -> tuple[int, int]:
-    """The limit in the calling thread: of the stream that it uses, or else of the current device.
+    """Return the calling thread's limit: of the stream that it uses, else of the current device.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtCreateNotify(flag: int = 0) -> tuple[int, int]:
-    """Create a notify, for whichever side (0 the host's, 1 the device's).
+    """Create a notify for use on the host (0) or on the device (1), without a difference here.
 
     Returns ``(ret, notify)``.
     """
 
 def aclrtDestroyNotify(notify: int | None) -> int:
-    """Release a notify; streams still set it and wait for it."""
+    """Destroy a notify; queued tasks may still set it and wait for it."""
 
 def aclrtRecordNotify(notify: int | None, stream: int | None) -> int:
-    """Set a notify when the stream comes to it."""
+    """Queue the setting of a notify."""
 
 def aclrtWaitAndResetNotify(notify: int | None, stream: int | None, timeout: int) -> int:
-    """Let the stream wait until a notify is set, for at most so many seconds (0 for ever), and reset it."""
+    """Make the stream wait for a notify and reset it; timeout in seconds, 0 for none."""
 
 def aclrtGetNotifyId(notify: int | None) -> tuple[int, int]:
-    """A notify's number in this process.
+    """Return a notify's number in this process.
 
     Returns ``(ret, notifyId)``.
     """
 
 def aclrtNotifyBatchReset(notifies: Sequence[int | None] | None, num: int) -> int:
-    """Reset notifies at once, up to the first that is not live."""
+    """Reset notifies immediately, up to the first invalid one."""
 
 def aclrtCntNotifyCreate(flag: int = 0) -> tuple[int, int]:
-    """Create a notify that counts, 0 at first; 207000 but for products of the Ascend 950 class.
+    """Create a counting notify, initially 0; 207000 except on products of the Ascend 950 class.
 
     Returns ``(ret, cntNotify)``.
     """
 
 def aclrtCntNotifyDestroy(cntNotify: int | None) -> int:
-    """Release a notify; streams still change it and wait for it."""
+    """Destroy a counting notify; queued tasks may still change it and wait for it."""
 
 def aclrtCntNotifyRecord(cntNotify: int | None, stream: int | None, info: int | None) -> int:
-    """Set a notify to a value when the stream comes to it, or add it, or its bits, or keep no others."""
+    """Queue an update of a counting notify: set, add, OR or AND a value."""
 
 def aclrtCntNotifyWaitWithTimeout(cntNotify: int | None, stream: int | None, info: int | None) -> int:
-    """Let the stream wait until a notify compares so with a value, for at most so many seconds (0 for ever)."""
+    """Make the stream wait for a comparison of a counting notify with a value; timeout in seconds, 0 for none."""
 
 def aclrtCntNotifyReset(cntNotify: int | None, stream: int | None) -> int:
-    """Set a notify to 0 when the stream comes to it."""
+    """Queue the reset of a counting notify to 0."""
 
 def aclrtCntNotifyGetId(cntNotify: int | None) -> tuple[int, int]:
-    """A notify's number in this process.
+    """Return a counting notify's number in this process.
 
     Returns ``(ret, notifyId)``.
     """
 
 def aclrtValueWrite(devAddr: int | None, value: int, flag: int, stream: int | None) -> int:
-    """Write 64 bits, of which the address is a multiple of 8, when the stream comes to it."""
+    """Queue a write of 64 bits to an 8-byte aligned address."""
 
 def aclrtValueWait(devAddr: int | None, value: int, flag: int, stream: int | None) -> int:
-    """Let the stream wait for 64 bits: at least the value (0), equal (1), with one of its bits (2), lacking any (3)."""
+    """Make the stream wait until 64 bits are ≥ the value (0), equal (1), share a 1 bit (2), or share a 0 bit (3)."""
 
 def aclnnAdaLayerNormGetWorkspaceSize(
     x: int | None,
@@ -1892,7 +1892,7 @@ def aclnnAdaLayerNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm over the last dimension, scaled and shifted for each sample.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -1900,7 +1900,7 @@ def aclnnAdaLayerNormGetWorkspaceSize(
 def aclnnAdaLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm over the last dimension, scaled and shifted for each sample.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaLayerNormV2GetWorkspaceSize(
@@ -1916,7 +1916,7 @@ def aclnnAdaLayerNormV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm over the last dimension, scaled and shifted for each sample, with its statistics.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -1924,7 +1924,7 @@ def aclnnAdaLayerNormV2GetWorkspaceSize(
 def aclnnAdaLayerNormV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm over the last dimension, scaled and shifted for each sample, with its statistics.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaLayerNormBackwardGetWorkspaceSize(
@@ -1945,7 +1945,7 @@ def aclnnAdaLayerNormBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of AdaLayerNorm for its input, scale, shift, weight and bias.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -1955,7 +1955,7 @@ def aclnnAdaLayerNormBackward(
 ) -> int:
     """Gradients of AdaLayerNorm for its input, scale, shift, weight and bias.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddLayerNormGetWorkspaceSize(
@@ -1973,7 +1973,7 @@ def aclnnAddLayerNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm of a sum over its trailing dimensions, with the statistics of each row and the sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -1981,7 +1981,7 @@ def aclnnAddLayerNormGetWorkspaceSize(
 def aclnnAddLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm of a sum over its trailing dimensions, with the statistics of each row and the sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddLayerNormGradGetWorkspaceSize(
@@ -1998,7 +1998,7 @@ def aclnnAddLayerNormGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of LayerNorm of a sum for its terms, weight and bias.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2006,7 +2006,7 @@ def aclnnAddLayerNormGradGetWorkspaceSize(
 def aclnnAddLayerNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of LayerNorm of a sum for its terms, weight and bias.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormGetWorkspaceSize(
@@ -2020,7 +2020,7 @@ def aclnnAddRmsNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """RMSNorm of the sum of two tensors over its trailing dimensions, with that sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2028,7 +2028,7 @@ def aclnnAddRmsNormGetWorkspaceSize(
 def aclnnAddRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm of the sum of two tensors over its trailing dimensions, with that sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddRmsNormGetWorkspaceSize(
@@ -2036,7 +2036,7 @@ def aclnnInplaceAddRmsNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """RMSNorm of the sum of two tensors, which are replaced by the result and the sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2044,7 +2044,7 @@ def aclnnInplaceAddRmsNormGetWorkspaceSize(
 def aclnnInplaceAddRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm of the sum of two tensors, which are replaced by the result and the sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormGetWorkspaceSize(
@@ -2062,7 +2062,7 @@ def aclnnBatchNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2070,7 +2070,7 @@ def aclnnBatchNormGetWorkspaceSize(
 def aclnnBatchNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """BatchNorm: normalisation of each channel, by the batch's statistics in training, else by running ones.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormBackwardGetWorkspaceSize(
@@ -2090,7 +2090,7 @@ def aclnnBatchNormBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2098,7 +2098,7 @@ def aclnnBatchNormBackwardGetWorkspaceSize(
 def aclnnBatchNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of BatchNorm for its input, weight and bias, each switched by a mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFastBatchNormBackwardGetWorkspaceSize(
@@ -2119,7 +2119,7 @@ def aclnnFastBatchNormBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2129,13 +2129,13 @@ def aclnnFastBatchNormBackward(
 ) -> int:
     """BatchNorm's gradients with a choice of algorithm; every version computes alike here.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCeluGetWorkspaceSize(self: int | None, alpha: int | None, out: int | None) -> tuple[int, int, int]:
     """Continuously differentiable exponential linear unit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2143,13 +2143,13 @@ def aclnnCeluGetWorkspaceSize(self: int | None, alpha: int | None, out: int | No
 def aclnnCelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Continuously differentiable exponential linear unit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCeluGetWorkspaceSize(selfRef: int | None, alpha: int | None) -> tuple[int, int, int]:
     """Continuously differentiable exponential linear unit, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2157,7 +2157,7 @@ def aclnnInplaceCeluGetWorkspaceSize(selfRef: int | None, alpha: int | None) -> 
 def aclnnInplaceCelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Continuously differentiable exponential linear unit, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClippedSwigluGetWorkspaceSize(
@@ -2172,7 +2172,7 @@ def aclnnClippedSwigluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """SwiGLU of clamped halves with a bias, of the first rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2180,7 +2180,7 @@ def aclnnClippedSwigluGetWorkspaceSize(
 def aclnnClippedSwiglu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """SwiGLU of clamped halves with a bias, of the first rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClippedSwigluGradGetWorkspaceSize(
@@ -2196,7 +2196,7 @@ def aclnnClippedSwigluGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of clipped SwiGLU with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2204,7 +2204,7 @@ def aclnnClippedSwigluGradGetWorkspaceSize(
 def aclnnClippedSwigluGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of clipped SwiGLU with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDeepNormGetWorkspaceSize(
@@ -2220,7 +2220,7 @@ def aclnnDeepNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm of a weighted residual sum over its trailing dimensions, with the statistics of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2228,7 +2228,7 @@ def aclnnDeepNormGetWorkspaceSize(
 def aclnnDeepNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm of a weighted residual sum over its trailing dimensions, with the statistics of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDeepNormGradGetWorkspaceSize(
@@ -2246,7 +2246,7 @@ def aclnnDeepNormGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of LayerNorm of a weighted residual sum for its terms, bias and weight.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2254,7 +2254,7 @@ def aclnnDeepNormGradGetWorkspaceSize(
 def aclnnDeepNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of LayerNorm of a weighted residual sum for its terms, bias and weight.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEluGetWorkspaceSize(
@@ -2262,7 +2262,7 @@ def aclnnEluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Exponential linear unit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2270,7 +2270,7 @@ def aclnnEluGetWorkspaceSize(
 def aclnnElu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponential linear unit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceEluGetWorkspaceSize(
@@ -2278,7 +2278,7 @@ def aclnnInplaceEluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Exponential linear unit, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2286,7 +2286,7 @@ def aclnnInplaceEluGetWorkspaceSize(
 def aclnnInplaceElu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponential linear unit, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEluBackwardGetWorkspaceSize(
@@ -2300,7 +2300,7 @@ def aclnnEluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the exponential linear unit, by its argument or by its result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2308,13 +2308,13 @@ def aclnnEluBackwardGetWorkspaceSize(
 def aclnnEluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the exponential linear unit, by its argument or by its result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFastGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """FastGelu: x times the logistic function of 1.702 x.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2322,7 +2322,7 @@ def aclnnFastGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
 def aclnnFastGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """FastGelu: x times the logistic function of 1.702 x.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFastGeluBackwardGetWorkspaceSize(
@@ -2330,7 +2330,7 @@ def aclnnFastGeluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of FastGelu with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2338,7 +2338,7 @@ def aclnnFastGeluBackwardGetWorkspaceSize(
 def aclnnFastGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of FastGelu with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeGluGetWorkspaceSize(
@@ -2346,7 +2346,7 @@ def aclnnGeGluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2354,7 +2354,7 @@ def aclnnGeGluGetWorkspaceSize(
 def aclnnGeGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GeGLU: the first half along a dimension times Gelu of the second half, and that by itself.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeGluV3GetWorkspaceSize(
@@ -2362,7 +2362,7 @@ def aclnnGeGluV3GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2370,7 +2370,7 @@ def aclnnGeGluV3GetWorkspaceSize(
 def aclnnGeGluV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GeGLU: one half along a dimension times Gelu of the other half, and that by itself.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeGluBackwardGetWorkspaceSize(
@@ -2378,7 +2378,7 @@ def aclnnGeGluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of GeGLU with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2386,7 +2386,7 @@ def aclnnGeGluBackwardGetWorkspaceSize(
 def aclnnGeGluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of GeGLU with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeGluV3BackwardGetWorkspaceSize(
@@ -2400,7 +2400,7 @@ def aclnnGeGluV3BackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of GeGLU, of either half, with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2408,13 +2408,13 @@ def aclnnGeGluV3BackwardGetWorkspaceSize(
 def aclnnGeGluV3Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of GeGLU, of either half, with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Gelu, approximated by tanh.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2422,13 +2422,13 @@ def aclnnGeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnGelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gelu, approximated by tanh.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) -> tuple[int, int, int]:
     """Gelu, exact or approximated by tanh.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2436,7 +2436,7 @@ def aclnnGeluV2GetWorkspaceSize(x: int | None, approximate: int, y: int | None) 
 def aclnnGeluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gelu, exact or approximated by tanh.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluBackwardGetWorkspaceSize(
@@ -2444,7 +2444,7 @@ def aclnnGeluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2452,7 +2452,7 @@ def aclnnGeluBackwardGetWorkspaceSize(
 def aclnnGeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Gelu approximated by tanh, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluBackwardV2GetWorkspaceSize(
@@ -2460,7 +2460,7 @@ def aclnnGeluBackwardV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2468,7 +2468,7 @@ def aclnnGeluBackwardV2GetWorkspaceSize(
 def aclnnGeluBackwardV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Gelu with respect to its input, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGemmaRmsNormGetWorkspaceSize(
@@ -2476,7 +2476,7 @@ def aclnnGemmaRmsNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """RMSNorm over the trailing dimensions with a weight of 1 + w, as in Gemma.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2484,13 +2484,13 @@ def aclnnGemmaRmsNormGetWorkspaceSize(
 def aclnnGemmaRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm over the trailing dimensions with a weight of 1 + w, as in Gemma.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGluGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """Gated linear unit: the first half along a dimension times the logistic function of the second half.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2498,7 +2498,7 @@ def aclnnGluGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tup
 def aclnnGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gated linear unit: the first half along a dimension times the logistic function of the second half.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGluBackwardGetWorkspaceSize(
@@ -2506,7 +2506,7 @@ def aclnnGluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the gated linear unit with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2514,7 +2514,7 @@ def aclnnGluBackwardGetWorkspaceSize(
 def aclnnGluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the gated linear unit with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormGetWorkspaceSize(
@@ -2532,7 +2532,7 @@ def aclnnGroupNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2540,7 +2540,7 @@ def aclnnGroupNormGetWorkspaceSize(
 def aclnnGroupNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GroupNorm: normalisation over groups of channels, with the mean and reciprocal deviation of each.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormBackwardGetWorkspaceSize(
@@ -2560,7 +2560,7 @@ def aclnnGroupNormBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2568,7 +2568,7 @@ def aclnnGroupNormBackwardGetWorkspaceSize(
 def aclnnGroupNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of GroupNorm for its input, weight and bias, each switched by a mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormSiluGetWorkspaceSize(
@@ -2583,7 +2583,7 @@ def aclnnGroupNormSiluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GroupNorm followed by SiLU, with the mean and reciprocal deviation of each group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2591,7 +2591,7 @@ def aclnnGroupNormSiluGetWorkspaceSize(
 def aclnnGroupNormSilu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GroupNorm followed by SiLU, with the mean and reciprocal deviation of each group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormSiluV2GetWorkspaceSize(
@@ -2607,7 +2607,7 @@ def aclnnGroupNormSiluV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2615,7 +2615,7 @@ def aclnnGroupNormSiluV2GetWorkspaceSize(
 def aclnnGroupNormSiluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GroupNorm, followed by SiLU on demand, with the mean and reciprocal deviation of each group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormSwishGetWorkspaceSize(
@@ -2633,7 +2633,7 @@ def aclnnGroupNormSwishGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2641,7 +2641,7 @@ def aclnnGroupNormSwishGetWorkspaceSize(
 def aclnnGroupNormSwish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """GroupNorm, followed by Swish on demand, with the mean and reciprocal deviation of each group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupNormSwishGradGetWorkspaceSize(
@@ -2662,7 +2662,7 @@ def aclnnGroupNormSwishGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of GroupNorm followed by Swish for its input, weight and bias.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2670,13 +2670,13 @@ def aclnnGroupNormSwishGradGetWorkspaceSize(
 def aclnnGroupNormSwishGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of GroupNorm followed by Swish for its input, weight and bias.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
     """Zero instead of what is close to it.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2684,7 +2684,7 @@ def aclnnHardshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: in
 def aclnnHardshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Zero instead of what is close to it.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardshrinkBackwardGetWorkspaceSize(
@@ -2692,7 +2692,7 @@ def aclnnHardshrinkBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Hardshrink with respect to its input, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2700,13 +2700,13 @@ def aclnnHardshrinkBackwardGetWorkspaceSize(
 def aclnnHardshrinkBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Hardshrink with respect to its input, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardsigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Piecewise linear logistic function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2714,13 +2714,13 @@ def aclnnHardsigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple
 def aclnnHardsigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Piecewise linear logistic function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceHardsigmoidGetWorkspaceSize(self: int | None) -> tuple[int, int, int]:
     """Piecewise linear logistic function, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2728,7 +2728,7 @@ def aclnnInplaceHardsigmoidGetWorkspaceSize(self: int | None) -> tuple[int, int,
 def aclnnInplaceHardsigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Piecewise linear logistic function, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardsigmoidBackwardGetWorkspaceSize(
@@ -2736,7 +2736,7 @@ def aclnnHardsigmoidBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the piecewise linear logistic function, with type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2746,13 +2746,13 @@ def aclnnHardsigmoidBackward(
 ) -> int:
     """Gradient of the piecewise linear logistic function, with type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardswishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2760,13 +2760,13 @@ def aclnnHardswishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[i
 def aclnnHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, int]:
     """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2774,7 +2774,7 @@ def aclnnInplaceHardswishGetWorkspaceSize(self: int | None) -> tuple[int, int, i
 def aclnnInplaceHardswish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hardswish: x clipped off below -3, x (x + 3) / 6 up to 3, x above, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardswishBackwardGetWorkspaceSize(
@@ -2782,7 +2782,7 @@ def aclnnHardswishBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Hardswish with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2790,7 +2790,7 @@ def aclnnHardswishBackwardGetWorkspaceSize(
 def aclnnHardswishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Hardswish with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardswishBackwardV2GetWorkspaceSize(
@@ -2798,7 +2798,7 @@ def aclnnHardswishBackwardV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Hardswish with respect to its input, 0 and 1 at -3 and 3.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2808,7 +2808,7 @@ def aclnnHardswishBackwardV2(
 ) -> int:
     """Gradient of Hardswish with respect to its input, 0 and 1 at -3 and 3.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardtanhBackwardGetWorkspaceSize(
@@ -2816,7 +2816,7 @@ def aclnnHardtanhBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the clamp between two bounds with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2824,7 +2824,7 @@ def aclnnHardtanhBackwardGetWorkspaceSize(
 def aclnnHardtanhBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the clamp between two bounds with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInstanceNormGetWorkspaceSize(
@@ -2839,7 +2839,7 @@ def aclnnInstanceNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2847,7 +2847,7 @@ def aclnnInstanceNormGetWorkspaceSize(
 def aclnnInstanceNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """InstanceNorm: normalisation of each sample's channels, with the mean and variance of each.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLayerNormGetWorkspaceSize(
@@ -2862,7 +2862,7 @@ def aclnnLayerNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm over the trailing dimensions, with the mean and reciprocal standard deviation of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2870,7 +2870,7 @@ def aclnnLayerNormGetWorkspaceSize(
 def aclnnLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm over the trailing dimensions, with the mean and reciprocal standard deviation of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLayerNormWithImplModeGetWorkspaceSize(
@@ -2886,7 +2886,7 @@ def aclnnLayerNormWithImplModeGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm with a choice of precision; every mode computes alike here.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2896,7 +2896,7 @@ def aclnnLayerNormWithImplMode(
 ) -> int:
     """LayerNorm with a choice of precision; every mode computes alike here.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFastLayerNormGetWorkspaceSize(
@@ -2911,7 +2911,7 @@ def aclnnFastLayerNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """LayerNorm whose sums a device may take in another order; computed like the others here.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2919,7 +2919,7 @@ def aclnnFastLayerNormGetWorkspaceSize(
 def aclnnFastLayerNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """LayerNorm whose sums a device may take in another order; computed like the others here.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLayerNormBackwardGetWorkspaceSize(
@@ -2937,7 +2937,7 @@ def aclnnLayerNormBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of LayerNorm for its input, weight and bias, each switched by a mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2945,7 +2945,7 @@ def aclnnLayerNormBackwardGetWorkspaceSize(
 def aclnnLayerNormBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of LayerNorm for its input, weight and bias, each switched by a mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeakyReluGetWorkspaceSize(
@@ -2953,7 +2953,7 @@ def aclnnLeakyReluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Rectified linear unit with a slope for negative arguments.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2961,13 +2961,13 @@ def aclnnLeakyReluGetWorkspaceSize(
 def aclnnLeakyRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Rectified linear unit with a slope for negative arguments.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLeakyReluGetWorkspaceSize(selfRef: int | None, negativeSlope: int | None) -> tuple[int, int, int]:
     """Rectified linear unit with a slope for negative arguments, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2975,7 +2975,7 @@ def aclnnInplaceLeakyReluGetWorkspaceSize(selfRef: int | None, negativeSlope: in
 def aclnnInplaceLeakyRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Rectified linear unit with a slope for negative arguments, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeakyReluBackwardGetWorkspaceSize(
@@ -2983,7 +2983,7 @@ def aclnnLeakyReluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the leaky rectified linear unit, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -2991,13 +2991,13 @@ def aclnnLeakyReluBackwardGetWorkspaceSize(
 def aclnnLeakyReluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the leaky rectified linear unit, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithm of the logistic function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3005,7 +3005,7 @@ def aclnnLogSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[
 def aclnnLogSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithm of the logistic function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSigmoidForwardGetWorkspaceSize(
@@ -3013,7 +3013,7 @@ def aclnnLogSigmoidForwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Logarithm of the logistic function, with a buffer that is not used.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3021,7 +3021,7 @@ def aclnnLogSigmoidForwardGetWorkspaceSize(
 def aclnnLogSigmoidForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithm of the logistic function, with a buffer that is not used.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSigmoidBackwardGetWorkspaceSize(
@@ -3029,7 +3029,7 @@ def aclnnLogSigmoidBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the logarithm of the logistic function with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3037,13 +3037,13 @@ def aclnnLogSigmoidBackwardGetWorkspaceSize(
 def aclnnLogSigmoidBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the logarithm of the logistic function with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Mish: x times the hyperbolic tangent of Softplus.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3051,13 +3051,13 @@ def aclnnMishGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnMish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Mish: x times the hyperbolic tangent of Softplus.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMishGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Mish: x times the hyperbolic tangent of Softplus, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3065,7 +3065,7 @@ def aclnnInplaceMishGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceMish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Mish: x times the hyperbolic tangent of Softplus, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMishBackwardGetWorkspaceSize(
@@ -3073,7 +3073,7 @@ def aclnnMishBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Mish with respect to its input, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3081,13 +3081,13 @@ def aclnnMishBackwardGetWorkspaceSize(
 def aclnnMishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Mish with respect to its input, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPreluGetWorkspaceSize(self: int | None, weight: int | None, out: int | None) -> tuple[int, int, int]:
     """Rectified linear unit with learned slopes for negative arguments.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3095,7 +3095,7 @@ def aclnnPreluGetWorkspaceSize(self: int | None, weight: int | None, out: int | 
 def aclnnPrelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Rectified linear unit with learned slopes for negative arguments.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPreluBackwardGetWorkspaceSize(
@@ -3103,7 +3103,7 @@ def aclnnPreluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of the rectified linear unit with learned slopes, with respect to its input and the slopes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3111,7 +3111,7 @@ def aclnnPreluBackwardGetWorkspaceSize(
 def aclnnPreluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of the rectified linear unit with learned slopes, with respect to its input and the slopes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRmsNormGetWorkspaceSize(
@@ -3119,7 +3119,7 @@ def aclnnRmsNormGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """RMSNorm over the trailing dimensions, with the reciprocal root mean square of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3127,7 +3127,7 @@ def aclnnRmsNormGetWorkspaceSize(
 def aclnnRmsNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm over the trailing dimensions, with the reciprocal root mean square of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRmsNormGradGetWorkspaceSize(
@@ -3135,7 +3135,7 @@ def aclnnRmsNormGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of RMSNorm for its input and weight.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3143,13 +3143,13 @@ def aclnnRmsNormGradGetWorkspaceSize(
 def aclnnRmsNormGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of RMSNorm for its input and weight.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Scaled exponential linear unit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3157,13 +3157,13 @@ def aclnnSeluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnSelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Scaled exponential linear unit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSeluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Scaled exponential linear unit, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3171,7 +3171,7 @@ def aclnnInplaceSeluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceSelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Scaled exponential linear unit, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSeluBackwardGetWorkspaceSize(
@@ -3179,7 +3179,7 @@ def aclnnSeluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the scaled exponential linear unit by its result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3187,13 +3187,13 @@ def aclnnSeluBackwardGetWorkspaceSize(
 def aclnnSeluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the scaled exponential linear unit by its result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The logistic function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3201,13 +3201,13 @@ def aclnnSigmoidGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int
 def aclnnSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The logistic function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSigmoidGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """The logistic function, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3215,7 +3215,7 @@ def aclnnInplaceSigmoidGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, 
 def aclnnInplaceSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The logistic function, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSigmoidBackwardGetWorkspaceSize(
@@ -3223,7 +3223,7 @@ def aclnnSigmoidBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the logistic function by its result, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3231,13 +3231,13 @@ def aclnnSigmoidBackwardGetWorkspaceSize(
 def aclnnSigmoidBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the logistic function by its result, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSiluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Silu (Swish with beta 1): x times its logistic function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3245,7 +3245,7 @@ def aclnnSiluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnSilu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Silu (Swish with beta 1): x times its logistic function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSiluBackwardGetWorkspaceSize(
@@ -3253,7 +3253,7 @@ def aclnnSiluBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Silu (Swish with beta 1) with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3261,13 +3261,13 @@ def aclnnSiluBackwardGetWorkspaceSize(
 def aclnnSiluBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Silu (Swish with beta 1) with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """Exponentials along a dimension, divided by their sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3275,7 +3275,7 @@ def aclnnSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) ->
 def aclnnSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponentials along a dimension, divided by their sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftmaxBackwardGetWorkspaceSize(
@@ -3283,7 +3283,7 @@ def aclnnSoftmaxBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of softmax by its result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3291,13 +3291,13 @@ def aclnnSoftmaxBackwardGetWorkspaceSize(
 def aclnnSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of softmax by its result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """Logarithm of softmax along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3305,7 +3305,7 @@ def aclnnLogSoftmaxGetWorkspaceSize(self: int | None, dim: int, out: int | None)
 def aclnnLogSoftmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithm of softmax along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSoftmaxBackwardGetWorkspaceSize(
@@ -3313,7 +3313,7 @@ def aclnnLogSoftmaxBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the logarithm of softmax by its result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3321,7 +3321,7 @@ def aclnnLogSoftmaxBackwardGetWorkspaceSize(
 def aclnnLogSoftmaxBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the logarithm of softmax by its result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftplusGetWorkspaceSize(
@@ -3329,7 +3329,7 @@ def aclnnSoftplusGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Softplus, linear above a threshold.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3337,7 +3337,7 @@ def aclnnSoftplusGetWorkspaceSize(
 def aclnnSoftplus(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Softplus, linear above a threshold.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftplusBackwardGetWorkspaceSize(
@@ -3345,7 +3345,7 @@ def aclnnSoftplusBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Softplus with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3353,13 +3353,13 @@ def aclnnSoftplusBackwardGetWorkspaceSize(
 def aclnnSoftplusBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Softplus with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: int | None) -> tuple[int, int, int]:
     """What is close to 0 becomes it, the rest comes as much closer.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3367,7 +3367,7 @@ def aclnnSoftshrinkGetWorkspaceSize(self: int | None, lambd: int | None, out: in
 def aclnnSoftshrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """What is close to 0 becomes it, the rest comes as much closer.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnShrinkGetWorkspaceSize(
@@ -3375,7 +3375,7 @@ def aclnnShrinkGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """What is close to 0 becomes it, the rest comes closer by a number of its own.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3383,7 +3383,7 @@ def aclnnShrinkGetWorkspaceSize(
 def aclnnShrink(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """What is close to 0 becomes it, the rest comes closer by a number of its own.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftshrinkBackwardGetWorkspaceSize(
@@ -3391,7 +3391,7 @@ def aclnnSoftshrinkBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Softshrink with respect to its input, with broadcasting and type promotion.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3399,13 +3399,13 @@ def aclnnSoftshrinkBackwardGetWorkspaceSize(
 def aclnnSoftshrinkBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Softshrink with respect to its input, with broadcasting and type promotion.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSquaredReluGetWorkspaceSize(input: int | None, out: int | None) -> tuple[int, int, int]:
     """Square of the rectified linear unit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3413,13 +3413,13 @@ def aclnnSquaredReluGetWorkspaceSize(input: int | None, out: int | None) -> tupl
 def aclnnSquaredRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Square of the rectified linear unit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwiGluGetWorkspaceSize(x: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
     """SwiGLU: Silu of the first half along a dimension times the second half.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3427,7 +3427,7 @@ def aclnnSwiGluGetWorkspaceSize(x: int | None, dim: int, out: int | None) -> tup
 def aclnnSwiGlu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """SwiGLU: Silu of the first half along a dimension times the second half.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwiGluGradGetWorkspaceSize(
@@ -3435,7 +3435,7 @@ def aclnnSwiGluGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of SwiGLU with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3443,13 +3443,13 @@ def aclnnSwiGluGradGetWorkspaceSize(
 def aclnnSwiGluGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of SwiGLU with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwishGetWorkspaceSize(self: int | None, betaOptional: int | None, out: int | None) -> tuple[int, int, int]:
     """Swish: x times the logistic function of beta x.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3457,7 +3457,7 @@ def aclnnSwishGetWorkspaceSize(self: int | None, betaOptional: int | None, out: 
 def aclnnSwish(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Swish: x times the logistic function of beta x.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwishBackwardGetWorkspaceSize(
@@ -3465,7 +3465,7 @@ def aclnnSwishBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of Swish with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3473,13 +3473,13 @@ def aclnnSwishBackwardGetWorkspaceSize(
 def aclnnSwishBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of Swish with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Rectified linear unit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3487,13 +3487,13 @@ def aclnnReluGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Rectified linear unit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceReluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Rectified linear unit, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3501,7 +3501,7 @@ def aclnnInplaceReluGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Rectified linear unit, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThresholdGetWorkspaceSize(
@@ -3509,7 +3509,7 @@ def aclnnThresholdGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """A number instead of what is not above a threshold.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3517,7 +3517,7 @@ def aclnnThresholdGetWorkspaceSize(
 def aclnnThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """A number instead of what is not above a threshold.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceThresholdGetWorkspaceSize(
@@ -3525,7 +3525,7 @@ def aclnnInplaceThresholdGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """A number instead of what is not above a threshold, its result written back into its argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3533,7 +3533,7 @@ def aclnnInplaceThresholdGetWorkspaceSize(
 def aclnnInplaceThreshold(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """A number instead of what is not above a threshold, its result written back into its argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThresholdBackwardGetWorkspaceSize(
@@ -3541,7 +3541,7 @@ def aclnnThresholdBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of ReLU and Threshold with respect to their input, with broadcasting.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3549,7 +3549,7 @@ def aclnnThresholdBackwardGetWorkspaceSize(
 def aclnnThresholdBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of ReLU and Threshold with respect to their input, with broadcasting.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddGetWorkspaceSize(
@@ -3557,7 +3557,7 @@ def aclnnAddGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3565,13 +3565,13 @@ def aclnnAddGetWorkspaceSize(
 def aclnnAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddGetWorkspaceSize(selfRef: int | None, other: int | None, alpha: int | None) -> tuple[int, int, int]:
     """Add two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3579,7 +3579,7 @@ def aclnnInplaceAddGetWorkspaceSize(selfRef: int | None, other: int | None, alph
 def aclnnInplaceAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddsGetWorkspaceSize(
@@ -3587,7 +3587,7 @@ def aclnnAddsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a tensor and a scalar.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3595,13 +3595,13 @@ def aclnnAddsGetWorkspaceSize(
 def aclnnAdds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a tensor and a scalar.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddsGetWorkspaceSize(selfRef: int | None, other: int | None, alpha: int | None) -> tuple[int, int, int]:
     """Add a tensor and a scalar, into the tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3609,7 +3609,7 @@ def aclnnInplaceAddsGetWorkspaceSize(selfRef: int | None, other: int | None, alp
 def aclnnInplaceAdds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a tensor and a scalar, into the tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSubGetWorkspaceSize(
@@ -3617,7 +3617,7 @@ def aclnnSubGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Subtract two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3625,13 +3625,13 @@ def aclnnSubGetWorkspaceSize(
 def aclnnSub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSubGetWorkspaceSize(selfRef: int | None, other: int | None, alpha: int | None) -> tuple[int, int, int]:
     """Subtract two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3639,7 +3639,7 @@ def aclnnInplaceSubGetWorkspaceSize(selfRef: int | None, other: int | None, alph
 def aclnnInplaceSub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSubsGetWorkspaceSize(
@@ -3647,7 +3647,7 @@ def aclnnSubsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Subtract a tensor and a scalar.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3655,13 +3655,13 @@ def aclnnSubsGetWorkspaceSize(
 def aclnnSubs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a tensor and a scalar.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSubsGetWorkspaceSize(selfRef: int | None, other: int | None, alpha: int | None) -> tuple[int, int, int]:
     """Subtract a tensor and a scalar, into the tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3669,7 +3669,7 @@ def aclnnInplaceSubsGetWorkspaceSize(selfRef: int | None, other: int | None, alp
 def aclnnInplaceSubs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a tensor and a scalar, into the tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddReluGetWorkspaceSize(
@@ -3677,7 +3677,7 @@ def aclnnAddReluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add two tensors, then apply ReLU.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3685,7 +3685,7 @@ def aclnnAddReluGetWorkspaceSize(
 def aclnnAddRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two tensors, then apply ReLU.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddReluGetWorkspaceSize(
@@ -3693,7 +3693,7 @@ def aclnnInplaceAddReluGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add two tensors, then apply ReLU, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3701,13 +3701,13 @@ def aclnnInplaceAddReluGetWorkspaceSize(
 def aclnnInplaceAddRelu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two tensors, then apply ReLU, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMulGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3715,13 +3715,13 @@ def aclnnMulGetWorkspaceSize(self: int | None, other: int | None, out: int | Non
 def aclnnMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMulGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Multiply two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3729,13 +3729,13 @@ def aclnnInplaceMulGetWorkspaceSize(selfRef: int | None, other: int | None) -> t
 def aclnnInplaceMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMulsGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply a tensor by a scalar.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3743,13 +3743,13 @@ def aclnnMulsGetWorkspaceSize(self: int | None, other: int | None, out: int | No
 def aclnnMuls(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply a tensor by a scalar.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMulsGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Multiply a tensor by a scalar, into the tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3757,27 +3757,27 @@ def aclnnInplaceMulsGetWorkspaceSize(selfRef: int | None, other: int | None) -> 
 def aclnnInplaceMuls(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply a tensor by a scalar, into the tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDivGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Divide two tensors; integers as float32.
+    """Divide two tensors; integers in float32.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Divide two tensors; integers as float32.
+    """Divide two tensors; integers in float32.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceDivGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Divide two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3785,27 +3785,27 @@ def aclnnInplaceDivGetWorkspaceSize(selfRef: int | None, other: int | None) -> t
 def aclnnInplaceDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Divide two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDivsGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Divide a tensor by a scalar; integers as float32.
+    """Divide a tensor by a scalar; integers in float32.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDivs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Divide a tensor by a scalar; integers as float32.
+    """Divide a tensor by a scalar; integers in float32.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceDivsGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Divide a tensor by a scalar, into the tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3813,29 +3813,29 @@ def aclnnInplaceDivsGetWorkspaceSize(selfRef: int | None, other: int | None) -> 
 def aclnnInplaceDivs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Divide a tensor by a scalar, into the tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPowTensorScalarGetWorkspaceSize(
     self: int | None, exponent: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Powers of a tensor.
+    """Raise a tensor to a power.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPowTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of a tensor.
+    """Raise a tensor to a power.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplacePowTensorScalarGetWorkspaceSize(selfRef: int | None, exponent: int | None) -> tuple[int, int, int]:
-    """Powers of a tensor, in place.
+    """Raise a tensor to a power, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3843,47 +3843,47 @@ def aclnnInplacePowTensorScalarGetWorkspaceSize(selfRef: int | None, exponent: i
 def aclnnInplacePowTensorScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Powers of a tensor, in place.
+    """Raise a tensor to a power, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPowScalarTensorGetWorkspaceSize(
     self: int | None, exponent: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Powers of a number.
+    """Raise a number to the powers in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPowScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of a number.
+    """Raise a number to the powers in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPowTensorTensorGetWorkspaceSize(
     self: int | None, exponent: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Powers of a tensor by another.
+    """Raise a tensor to the powers in another tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPowTensorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of a tensor by another.
+    """Raise a tensor to the powers in another tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplacePowTensorTensorGetWorkspaceSize(selfRef: int | None, exponent: int | None) -> tuple[int, int, int]:
-    """Powers of a tensor by another, in place.
+    """Raise a tensor to the powers in another tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3891,25 +3891,25 @@ def aclnnInplacePowTensorTensorGetWorkspaceSize(selfRef: int | None, exponent: i
 def aclnnInplacePowTensorTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Powers of a tensor by another, in place.
+    """Raise a tensor to the powers in another tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRsubGetWorkspaceSize(
     self: int | None, other: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Subtract a tensor from another.
+    """Subtract a tensor from another tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRsub(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract a tensor from another.
+    """Subtract a tensor from another tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddV3GetWorkspaceSize(
@@ -3917,7 +3917,7 @@ def aclnnAddV3GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add multiples of a tensor to a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3925,7 +3925,7 @@ def aclnnAddV3GetWorkspaceSize(
 def aclnnAddV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add multiples of a tensor to a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddV3GetWorkspaceSize(
@@ -3933,7 +3933,7 @@ def aclnnInplaceAddV3GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add multiples of a tensor to a number, in place of the tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3941,7 +3941,7 @@ def aclnnInplaceAddV3GetWorkspaceSize(
 def aclnnInplaceAddV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add multiples of a tensor to a number, in place of the tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRsubsGetWorkspaceSize(
@@ -3949,7 +3949,7 @@ def aclnnRsubsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Subtract a tensor from a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -3957,35 +3957,35 @@ def aclnnRsubsGetWorkspaceSize(
 def aclnnRsubs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a tensor from a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaximumGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """The greater of two tensors; NaN if one is.
+    """Elementwise maximum of two tensors; NaN if either element is NaN.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaximum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The greater of two tensors; NaN if one is.
+    """Elementwise maximum of two tensors; NaN if either element is NaN.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMinimumGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """The less of two tensors; NaN if one is.
+    """Elementwise minimum of two tensors; NaN if either element is NaN.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMinimum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The less of two tensors; NaN if one is.
+    """Elementwise minimum of two tensors; NaN if either element is NaN.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRemainderTensorScalarGetWorkspaceSize(
@@ -3993,7 +3993,7 @@ def aclnnRemainderTensorScalarGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Remainders by a scalar, of its sign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4003,13 +4003,13 @@ def aclnnRemainderTensorScalar(
 ) -> int:
     """Remainders by a scalar, of its sign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRemainderTensorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Remainders by a scalar, of its sign, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4019,7 +4019,7 @@ def aclnnInplaceRemainderTensorScalar(
 ) -> int:
     """Remainders by a scalar, of its sign, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRemainderTensorTensorGetWorkspaceSize(
@@ -4027,7 +4027,7 @@ def aclnnRemainderTensorTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Remainders by a tensor, of its sign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4037,13 +4037,13 @@ def aclnnRemainderTensorTensor(
 ) -> int:
     """Remainders by a tensor, of its sign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRemainderTensorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Remainders by a tensor, of its sign, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4053,15 +4053,15 @@ def aclnnInplaceRemainderTensorTensor(
 ) -> int:
     """Remainders by a tensor, of its sign, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRemainderScalarTensorGetWorkspaceSize(
     self: int | None, other: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Remainders of a number, of the divisor's sign.
+    """Remainders of a number divided by a tensor, with the divisor's sign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4069,15 +4069,15 @@ def aclnnRemainderScalarTensorGetWorkspaceSize(
 def aclnnRemainderScalarTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Remainders of a number, of the divisor's sign.
+    """Remainders of a number divided by a tensor, with the divisor's sign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFmodScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Remainders by a scalar, of the sign of self.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4085,13 +4085,13 @@ def aclnnFmodScalarGetWorkspaceSize(self: int | None, other: int | None, out: in
 def aclnnFmodScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Remainders by a scalar, of the sign of self.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFmodScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Remainders by a scalar, of the sign of selfRef, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4099,13 +4099,13 @@ def aclnnInplaceFmodScalarGetWorkspaceSize(selfRef: int | None, other: int | Non
 def aclnnInplaceFmodScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Remainders by a scalar, of the sign of selfRef, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFmodTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Remainders by a tensor, of the sign of self.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4113,13 +4113,13 @@ def aclnnFmodTensorGetWorkspaceSize(self: int | None, other: int | None, out: in
 def aclnnFmodTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Remainders by a tensor, of the sign of self.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFmodTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Remainders by a tensor, of the sign of selfRef, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4127,13 +4127,13 @@ def aclnnInplaceFmodTensorGetWorkspaceSize(selfRef: int | None, other: int | Non
 def aclnnInplaceFmodTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Remainders by a tensor, of the sign of selfRef, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Quotients by a tensor, rounded down.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4141,13 +4141,13 @@ def aclnnFloorDivideGetWorkspaceSize(self: int | None, other: int | None, out: i
 def aclnnFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a tensor, rounded down.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFloorDivideGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Quotients by a tensor, rounded down, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4155,13 +4155,13 @@ def aclnnInplaceFloorDivideGetWorkspaceSize(selfRef: int | None, other: int | No
 def aclnnInplaceFloorDivide(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a tensor, rounded down, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFloorDividesGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Quotients by a number, rounded down.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4169,13 +4169,13 @@ def aclnnFloorDividesGetWorkspaceSize(self: int | None, other: int | None, out: 
 def aclnnFloorDivides(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a number, rounded down.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFloorDividesGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Quotients by a number, rounded down, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4185,7 +4185,7 @@ def aclnnInplaceFloorDivides(
 ) -> int:
     """Quotients by a number, rounded down, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDivModGetWorkspaceSize(
@@ -4193,7 +4193,7 @@ def aclnnDivModGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Quotients by a tensor, rounded on demand.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4201,13 +4201,13 @@ def aclnnDivModGetWorkspaceSize(
 def aclnnDivMod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a tensor, rounded on demand.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceDivModGetWorkspaceSize(selfRef: int | None, other: int | None, mode: int) -> tuple[int, int, int]:
     """Quotients by a tensor, rounded on demand, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4215,7 +4215,7 @@ def aclnnInplaceDivModGetWorkspaceSize(selfRef: int | None, other: int | None, m
 def aclnnInplaceDivMod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a tensor, rounded on demand, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDivModsGetWorkspaceSize(
@@ -4223,7 +4223,7 @@ def aclnnDivModsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Quotients by a number, rounded on demand.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4231,13 +4231,13 @@ def aclnnDivModsGetWorkspaceSize(
 def aclnnDivMods(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a number, rounded on demand.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceDivModsGetWorkspaceSize(selfRef: int | None, other: int | None, mode: int) -> tuple[int, int, int]:
     """Quotients by a number, rounded on demand, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4245,13 +4245,13 @@ def aclnnInplaceDivModsGetWorkspaceSize(selfRef: int | None, other: int | None, 
 def aclnnInplaceDivMods(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients by a number, rounded on demand, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCastGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Convert a tensor to another data type.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4259,27 +4259,27 @@ def aclnnCastGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> 
 def aclnnCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Convert a tensor to another data type.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCopyGetWorkspaceSize(selfRef: int | None, src: int | None) -> tuple[int, int, int]:
-    """Copy a tensor into another, of any data type and strides.
+    """Copy a tensor into another tensor of any data type and strides.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy a tensor into another, of any data type and strides.
+    """Copy a tensor into another tensor of any data type and strides.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFillScalarGetWorkspaceSize(selfRef: int | None, value: int | None) -> tuple[int, int, int]:
     """Fill a tensor with a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4287,27 +4287,27 @@ def aclnnInplaceFillScalarGetWorkspaceSize(selfRef: int | None, value: int | Non
 def aclnnInplaceFillScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFillTensorGetWorkspaceSize(selfRef: int | None, value: int | None) -> tuple[int, int, int]:
-    """Fill a tensor with the number in another.
+    """Fill a tensor with the number in another tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a tensor with the number in another.
+    """Fill a tensor with the number in another tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceOneGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Fill a tensor with ones.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4315,13 +4315,13 @@ def aclnnInplaceOneGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceOne(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with ones.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceZeroGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Fill a tensor with zeros.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4329,13 +4329,13 @@ def aclnnInplaceZeroGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceZero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with zeros.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTriuGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
     """Keep the part of matrices on and above a diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4343,13 +4343,13 @@ def aclnnTriuGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) 
 def aclnnTriu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Keep the part of matrices on and above a diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceTriuGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tuple[int, int, int]:
     """Keep the part of matrices on and above a diagonal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4357,13 +4357,13 @@ def aclnnInplaceTriuGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tupl
 def aclnnInplaceTriu(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Keep the part of matrices on and above a diagonal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTrilGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
     """Keep the part of matrices on and below a diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4371,13 +4371,13 @@ def aclnnTrilGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) 
 def aclnnTril(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Keep the part of matrices on and below a diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceTrilGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tuple[int, int, int]:
     """Keep the part of matrices on and below a diagonal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4385,13 +4385,13 @@ def aclnnInplaceTrilGetWorkspaceSize(selfRef: int | None, diagonal: int) -> tupl
 def aclnnInplaceTril(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Keep the part of matrices on and below a diagonal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The mean of each channel.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4399,13 +4399,13 @@ def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) ->
 def aclnnGlobalAveragePool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The mean of each channel.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGlobalMaxPoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The greatest of each channel.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4413,7 +4413,7 @@ def aclnnGlobalMaxPoolGetWorkspaceSize(self: int | None, out: int | None) -> tup
 def aclnnGlobalMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The greatest of each channel.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReduceLogSumGetWorkspaceSize(
@@ -4421,7 +4421,7 @@ def aclnnReduceLogSumGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Logarithms of sums over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4429,7 +4429,7 @@ def aclnnReduceLogSumGetWorkspaceSize(
 def aclnnReduceLogSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithms of sums over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReduceSumGetWorkspaceSize(
@@ -4437,7 +4437,7 @@ def aclnnReduceSumGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Sum over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4445,7 +4445,7 @@ def aclnnReduceSumGetWorkspaceSize(
 def aclnnReduceSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sum over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMeanGetWorkspaceSize(
@@ -4453,7 +4453,7 @@ def aclnnMeanGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Mean over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4461,7 +4461,7 @@ def aclnnMeanGetWorkspaceSize(
 def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Mean over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMeanV2GetWorkspaceSize(
@@ -4469,7 +4469,7 @@ def aclnnMeanV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Mean over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4477,7 +4477,7 @@ def aclnnMeanV2GetWorkspaceSize(
 def aclnnMeanV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Mean over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReduceNansumGetWorkspaceSize(
@@ -4485,7 +4485,7 @@ def aclnnReduceNansumGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Sum over some dimensions, ignoring NaN.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4493,83 +4493,83 @@ def aclnnReduceNansumGetWorkspaceSize(
 def aclnnReduceNansum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sum over some dimensions, ignoring NaN.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLinalgVectorNormGetWorkspaceSize(
     self: int | None, ord: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
 ) -> tuple[int, int, int]:
-    """The norm of the vectors along some dimensions.
+    """Vector norm over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLinalgVectorNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The norm of the vectors along some dimensions.
+    """Vector norm over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAnyGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Whether any element is not zero.
+    """Test whether any element is nonzero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAny(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Whether any element is not zero.
+    """Test whether any element is nonzero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAllGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Whether all elements are not zero.
+    """Test whether all elements are nonzero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Whether all elements are not zero.
+    """Test whether all elements are nonzero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSumExpGetWorkspaceSize(
     self: int | None, dim: int | None, keepDim: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Logarithms of sums of exponentials.
+    """Logarithm of the sum of exponentials over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogSumExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of sums of exponentials.
+    """Logarithm of the sum of exponentials over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNormGetWorkspaceSize(
     self: int | None, pScalar: int | None, dim: int | None, keepdim: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Norms of the vectors along some dimensions.
+    """Vector norm over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Norms of the vectors along some dimensions.
+    """Vector norm over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnStdGetWorkspaceSize(
@@ -4577,7 +4577,7 @@ def aclnnStdGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Standard deviations over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4585,7 +4585,7 @@ def aclnnStdGetWorkspaceSize(
 def aclnnStd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Standard deviations over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnVarCorrectionGetWorkspaceSize(
@@ -4593,7 +4593,7 @@ def aclnnVarCorrectionGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Variances over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4601,7 +4601,7 @@ def aclnnVarCorrectionGetWorkspaceSize(
 def aclnnVarCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Variances over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnVarGetWorkspaceSize(
@@ -4609,7 +4609,7 @@ def aclnnVarGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Variances over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4617,7 +4617,7 @@ def aclnnVarGetWorkspaceSize(
 def aclnnVar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Variances over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnStdMeanCorrectionGetWorkspaceSize(
@@ -4625,7 +4625,7 @@ def aclnnStdMeanCorrectionGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Standard deviations and means over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4633,7 +4633,7 @@ def aclnnStdMeanCorrectionGetWorkspaceSize(
 def aclnnStdMeanCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Standard deviations and means over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnVarMeanGetWorkspaceSize(
@@ -4641,7 +4641,7 @@ def aclnnVarMeanGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Variances and means over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4649,13 +4649,13 @@ def aclnnVarMeanGetWorkspaceSize(
 def aclnnVarMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Variances and means over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnProdGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Product of all elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4663,7 +4663,7 @@ def aclnnProdGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> 
 def aclnnProd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Product of all elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnProdDimGetWorkspaceSize(
@@ -4671,7 +4671,7 @@ def aclnnProdDimGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Products along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4679,13 +4679,13 @@ def aclnnProdDimGetWorkspaceSize(
 def aclnnProdDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Products along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Least element.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4693,13 +4693,13 @@ def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Least element.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Greatest element.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4707,41 +4707,41 @@ def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Greatest element.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Where the greatest elements along a dimension are; the first of equals.
+    """Indices of the greatest elements along a dimension; the first of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where the greatest elements along a dimension are; the first of equals.
+    """Indices of the greatest elements along a dimension; the first of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Where the least elements along a dimension are; the first of equals.
+    """Indices of the least elements along a dimension; the first of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where the least elements along a dimension are; the first of equals.
+    """Indices of the least elements along a dimension; the first of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
     """Greatest elements over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4749,13 +4749,13 @@ def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, o
 def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Greatest elements over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
     """Least elements over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4763,55 +4763,55 @@ def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, o
 def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Least elements over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxV2GetWorkspaceSize(
     self: int | None, dims: int | None, keepDims: int, noopWithEmptyDims: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Greatest elements over some dimensions.
+    """Maximum over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements over some dimensions.
+    """Maximum over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxDimGetWorkspaceSize(
     self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
 ) -> tuple[int, int, int]:
-    """Greatest elements along a dimension, and where they are; the first of equals.
+    """Greatest elements along a dimension and their indices; the first of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements along a dimension, and where they are; the first of equals.
+    """Greatest elements along a dimension and their indices; the first of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMinDimGetWorkspaceSize(
     self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
 ) -> tuple[int, int, int]:
-    """Least elements along a dimension, and where they are; the first of equals.
+    """Least elements along a dimension and their indices; the first of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least elements along a dimension, and where they are; the first of equals.
+    """Least elements along a dimension and their indices; the first of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAminmaxGetWorkspaceSize(
@@ -4819,7 +4819,7 @@ def aclnnAminmaxGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Least and greatest elements over some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4827,7 +4827,7 @@ def aclnnAminmaxGetWorkspaceSize(
 def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Least and greatest elements over some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAminmaxDimGetWorkspaceSize(
@@ -4835,7 +4835,7 @@ def aclnnAminmaxDimGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Least and greatest elements along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4843,103 +4843,103 @@ def aclnnAminmaxDimGetWorkspaceSize(
 def aclnnAminmaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Least and greatest elements along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAminmaxAllGetWorkspaceSize(self: int | None, minOut: int | None, maxOut: int | None) -> tuple[int, int, int]:
-    """Least and greatest of all elements.
+    """Minimum and maximum of all elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAminmaxAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least and greatest of all elements.
+    """Minimum and maximum of all elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tuple[int, int, int]:
-    """The middle element of all, the lower of two; NaN if there is one, or no element.
+    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The middle element of all, the lower of two; NaN if there is one, or no element.
+    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMedianDimGetWorkspaceSize(
     self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
+    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN if there is one; where they are.
+    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The middle element of all, the lower of two; NaN if all are, or no element.
+    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The middle element of all, the lower of two; NaN if all are, or no element.
+    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNanMedianDimGetWorkspaceSize(
     self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
+    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Middle elements along a dimension, the lower of two, NaN if all are; where they are.
+    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKthvalueGetWorkspaceSize(
     self: int | None, k: int, dim: int, keepdim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.
+    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The k-th of the elements along a dimension from the least on, NaN the greatest; where they are.
+    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnExpSegsumGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Exponentials of the sums of all segments along the last dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4947,13 +4947,13 @@ def aclnnExpSegsumGetWorkspaceSize(self: int | None, out: int | None) -> tuple[i
 def aclnnExpSegsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponentials of the sums of all segments along the last dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Running sums along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4961,7 +4961,7 @@ def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int
 def aclnnCumsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running sums along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCumsumV2GetWorkspaceSize(
@@ -4969,7 +4969,7 @@ def aclnnCumsumV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Running sums along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4977,7 +4977,7 @@ def aclnnCumsumV2GetWorkspaceSize(
 def aclnnCumsumV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running sums along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCumprodGetWorkspaceSize(
@@ -4985,7 +4985,7 @@ def aclnnCumprodGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Running products along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -4993,13 +4993,13 @@ def aclnnCumprodGetWorkspaceSize(
 def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running products along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCumprodGetWorkspaceSize(input: int | None, axis: int | None) -> tuple[int, int, int]:
     """Running products along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5007,45 +5007,45 @@ def aclnnInplaceCumprodGetWorkspaceSize(input: int | None, axis: int | None) -> 
 def aclnnInplaceCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Running products along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCummaxGetWorkspaceSize(
     self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Running greatest elements along a dimension, and where they are; the last of equals.
+    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCummax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running greatest elements along a dimension, and where they are; the last of equals.
+    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCumminGetWorkspaceSize(
     self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Running least elements along a dimension, and where they are; the last of equals.
+    """Cumulative least elements along a dimension and their indices; the last of equal elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCummin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running least elements along a dimension, and where they are; the last of equals.
+    """Cumulative least elements along a dimension and their indices; the last of equal elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAbsGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Absolute value.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5053,27 +5053,27 @@ def aclnnAbsGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnAbs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Absolute value.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRealGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Real parts of complex numbers.
+    """Real part.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Real parts of complex numbers.
+    """Real part.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCeilGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Round up to an integer.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5081,13 +5081,13 @@ def aclnnCeilGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnCeil(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round up to an integer.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCeilGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Round up to an integer, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5095,13 +5095,13 @@ def aclnnInplaceCeilGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceCeil(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round up to an integer, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFloorGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Round down to an integer.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5109,13 +5109,13 @@ def aclnnFloorGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 def aclnnFloor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round down to an integer.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFloorGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Round down to an integer, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5123,41 +5123,41 @@ def aclnnInplaceFloorGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, in
 def aclnnInplaceFloor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round down to an integer, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRoundGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Round to the next integer.
+    """Round to the nearest integer, ties to even.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Round to the next integer.
+    """Round to the nearest integer, ties to even.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRoundGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Round to the next integer, in place.
+    """Round to the nearest integer, ties to even, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceRound(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Round to the next integer, in place.
+    """Round to the nearest integer, ties to even, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int | None) -> tuple[int, int, int]:
     """Round to decimals.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5165,13 +5165,13 @@ def aclnnRoundDecimalsGetWorkspaceSize(self: int | None, decimals: int, out: int
 def aclnnRoundDecimals(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round to decimals.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRoundDecimalsGetWorkspaceSize(selfRef: int | None, decimals: int) -> tuple[int, int, int]:
     """Round to decimals, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5181,27 +5181,27 @@ def aclnnInplaceRoundDecimals(
 ) -> int:
     """Round to decimals, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAngleV2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Angles of numbers: 0 or pi for real ones.
+    """Argument (phase angle); 0 or pi for real numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAngleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Angles of numbers: 0 or pi for real ones.
+    """Argument (phase angle); 0 or pi for real numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTruncGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Round towards zero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5209,13 +5209,13 @@ def aclnnTruncGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 def aclnnTrunc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round towards zero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceTruncGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Round towards zero, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5223,13 +5223,13 @@ def aclnnInplaceTruncGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, in
 def aclnnInplaceTrunc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Round towards zero, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSignGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Signs.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5237,13 +5237,13 @@ def aclnnSignGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Signs.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFracGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Fractions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5251,13 +5251,13 @@ def aclnnFracGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnFrac(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fractions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFracGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Fractions, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5265,27 +5265,27 @@ def aclnnInplaceFracGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceFrac(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fractions, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseNotGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The other value of each bit; of BOOL not self.
+    """Bitwise not; logical not for BOOL.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnBitwiseNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The other value of each bit; of BOOL not self.
+    """Bitwise not; logical not for BOOL.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNegGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Negate.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5293,13 +5293,13 @@ def aclnnNegGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Negate.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNegGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Negate, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5307,13 +5307,13 @@ def aclnnInplaceNegGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Negate, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnExpGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Exponentials.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5321,13 +5321,13 @@ def aclnnExpGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponentials.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceExpGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Exponentials, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5335,69 +5335,69 @@ def aclnnInplaceExpGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponentials, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnExpm1GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exponentials less one, accurate near zero.
+    """Exponential minus one, accurate near zero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials less one, accurate near zero.
+    """Exponential minus one, accurate near zero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceExpm1GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Exponentials less one, accurate near zero, in place.
+    """Exponential minus one, accurate near zero, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials less one, accurate near zero, in place.
+    """Exponential minus one, accurate near zero, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Square roots.
+    """Square root.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Square roots.
+    """Square root.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSqrtGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Square roots, in place.
+    """Square root, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Square roots, in place.
+    """Square root, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSquareGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Squares.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5405,153 +5405,153 @@ def aclnnSquareGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int,
 def aclnnSquare(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Squares.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRsqrtGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Reciprocals of square roots.
+    """Reciprocal square root.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRsqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reciprocals of square roots.
+    """Reciprocal square root.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRsqrtGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Reciprocals of square roots, in place.
+    """Reciprocal square root, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceRsqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reciprocals of square roots, in place.
+    """Reciprocal square root, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Natural logarithms.
+    """Natural logarithm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Natural logarithms.
+    """Natural logarithm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLogGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Natural logarithms, in place.
+    """Natural logarithm, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Natural logarithms, in place.
+    """Natural logarithm, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLog2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 2.
+    """Logarithm to base 2.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 2.
+    """Logarithm to base 2.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLog2GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 2, in place.
+    """Logarithm to base 2, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 2, in place.
+    """Logarithm to base 2, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLog10GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 10.
+    """Logarithm to base 10.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 10.
+    """Logarithm to base 10.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLog10GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 10, in place.
+    """Logarithm to base 10, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 10, in place.
+    """Logarithm to base 10, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLog1pGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms of 1 + x, accurate near zero.
+    """Logarithm of 1 + x, accurate near zero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of 1 + x, accurate near zero.
+    """Logarithm of 1 + x, accurate near zero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLog1pGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Logarithms of 1 + x, accurate near zero, in place.
+    """Logarithm of 1 + x, accurate near zero, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of 1 + x, accurate near zero, in place.
+    """Logarithm of 1 + x, accurate near zero, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Sines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5559,13 +5559,13 @@ def aclnnSinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Sines, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5573,13 +5573,13 @@ def aclnnInplaceSinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sines, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Cosines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5587,13 +5587,13 @@ def aclnnCosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Cosines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Cosines, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5601,13 +5601,13 @@ def aclnnInplaceCosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Cosines, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Tangents.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5615,13 +5615,13 @@ def aclnnTanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, in
 def aclnnTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tangents.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceTanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Tangents, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5629,13 +5629,13 @@ def aclnnInplaceTanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]
 def aclnnInplaceTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tangents, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAsinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Arcsines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5643,13 +5643,13 @@ def aclnnAsinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arcsines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAsinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Arcsines, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5657,13 +5657,13 @@ def aclnnInplaceAsinGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arcsines, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAcosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Arccosines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5671,13 +5671,13 @@ def aclnnAcosGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arccosines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAcosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Arccosines, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5685,13 +5685,13 @@ def aclnnInplaceAcosGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arccosines, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAtanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Arctangents.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5699,13 +5699,13 @@ def aclnnAtanGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arctangents.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAtanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Arctangents, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5713,153 +5713,153 @@ def aclnnInplaceAtanGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Arctangents, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSinhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic sines.
+    """Hyperbolic sine.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic sines.
+    """Hyperbolic sine.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSinhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Hyperbolic sines, in place.
+    """Hyperbolic sine, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic sines, in place.
+    """Hyperbolic sine, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCoshGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic cosines.
+    """Hyperbolic cosine.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic cosines.
+    """Hyperbolic cosine.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceCoshGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Hyperbolic cosines, in place.
+    """Hyperbolic cosine, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic cosines, in place.
+    """Hyperbolic cosine, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAsinhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic sines.
+    """Inverse hyperbolic sine.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAsinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic sines.
+    """Inverse hyperbolic sine.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAsinhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic sines, in place.
+    """Inverse hyperbolic sine, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceAsinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic sines, in place.
+    """Inverse hyperbolic sine, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAcoshGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic cosines.
+    """Inverse hyperbolic cosine.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAcosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic cosines.
+    """Inverse hyperbolic cosine.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAcoshGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic cosines, in place.
+    """Inverse hyperbolic cosine, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceAcosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic cosines, in place.
+    """Inverse hyperbolic cosine, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAtanhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic tangents.
+    """Inverse hyperbolic tangent.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic tangents.
+    """Inverse hyperbolic tangent.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAtanhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Inverse hyperbolic tangents, in place.
+    """Inverse hyperbolic tangent, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceAtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse hyperbolic tangents, in place.
+    """Inverse hyperbolic tangent, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnExp2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Powers of 2.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5867,13 +5867,13 @@ def aclnnExp2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, i
 def aclnnExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Powers of 2.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceExp2GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Powers of 2, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -5881,147 +5881,147 @@ def aclnnInplaceExp2GetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int
 def aclnnInplaceExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Powers of 2, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSincGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Normalised sinc.
+    """Normalized sinc.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSinc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normalised sinc.
+    """Normalized sinc.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceSincGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Normalised sinc, in place.
+    """Normalized sinc, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceSinc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normalised sinc, in place.
+    """Normalized sinc, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnErfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The error function.
+    """Error function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The error function.
+    """Error function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceErfGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """The error function, in place.
+    """Error function, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The error function, in place.
+    """Error function, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnErfcGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The complement of the error function.
+    """Complementary error function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The complement of the error function.
+    """Complementary error function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceErfcGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """The complement of the error function, in place.
+    """Complementary error function, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The complement of the error function, in place.
+    """Complementary error function, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnErfinvGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse of the error function.
+    """Inverse error function.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnErfinv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse of the error function.
+    """Inverse error function.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceErfinvGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Inverse of the error function, in place.
+    """Inverse error function, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceErfinv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse of the error function, in place.
+    """Inverse error function, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTanhGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic tangents.
+    """Hyperbolic tangent.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic tangents.
+    """Hyperbolic tangent.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceTanhGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Hyperbolic tangents, in place.
+    """Hyperbolic tangent, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic tangents, in place.
+    """Hyperbolic tangent, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNanToNumGetWorkspaceSize(
@@ -6029,7 +6029,7 @@ def aclnnNanToNumGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Replace NaN and infinities by numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6037,7 +6037,7 @@ def aclnnNanToNumGetWorkspaceSize(
 def aclnnNanToNum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Replace NaN and infinities by numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNanToNumGetWorkspaceSize(
@@ -6045,7 +6045,7 @@ def aclnnInplaceNanToNumGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Replace NaN and infinities by numbers, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6053,29 +6053,29 @@ def aclnnInplaceNanToNumGetWorkspaceSize(
 def aclnnInplaceNanToNum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Replace NaN and infinities by numbers, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTanhBackwardGetWorkspaceSize(
     gradOutput: int | None, output: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of the hyperbolic tangent, by its result.
+    """Gradient of the hyperbolic tangent, computed from its result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTanhBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the hyperbolic tangent, by its result.
+    """Gradient of the hyperbolic tangent, computed from its result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReciprocalGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Reciprocals.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6083,13 +6083,13 @@ def aclnnReciprocalGetWorkspaceSize(self: int | None, out: int | None) -> tuple[
 def aclnnReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Reciprocals.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceReciprocalGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
     """Reciprocals, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6097,69 +6097,69 @@ def aclnnInplaceReciprocalGetWorkspaceSize(selfRef: int | None) -> tuple[int, in
 def aclnnInplaceReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Reciprocals, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogicalNotGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Tell zeros from other numbers.
+    """Logical not: test elements for zero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell zeros from other numbers.
+    """Logical not: test elements for zero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLogicalNotGetWorkspaceSize(selfRef: int | None) -> tuple[int, int, int]:
-    """Tell zeros from other numbers, in place.
+    """Logical not: test elements for zero, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell zeros from other numbers, in place.
+    """Logical not: test elements for zero, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogitGetWorkspaceSize(input: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
-    """Logarithms of odds.
+    """Logit: the logarithm of the odds.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of odds.
+    """Logit: the logarithm of the odds.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogitGradGetWorkspaceSize(x: int | None, dy: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
-    """Gradient of logarithms of odds.
+    """Gradient of the logit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogitGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of logarithms of odds.
+    """Gradient of the logit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Greatest common divisors of integers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6167,125 +6167,125 @@ def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | Non
 def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Greatest common divisors of integers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers of two parts.
+    """Complex numbers from real and imaginary parts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers of two parts.
+    """Complex numbers from real and imaginary parts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers of absolute values and angles.
+    """Complex numbers from absolute values and angles.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPolar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers of absolute values and angles.
+    """Complex numbers from absolute values and angles.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAtan2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Angles of points.
+    """Four-quadrant arctangent.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Angles of points.
+    """Four-quadrant arctangent.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAtan2GetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Angles of points, in place.
+    """Four-quadrant arctangent, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Angles of points, in place.
+    """Four-quadrant arctangent, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogAddExpGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms of sums.
+    """Logarithm of the sum of exponentials of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogAddExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of sums.
+    """Logarithm of the sum of exponentials of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogAddExp2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """The same to base 2.
+    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogAddExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The same to base 2.
+    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnXLogYTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products with logarithms.
+    """Products with the logarithm of a second tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products with logarithms.
+    """Products with the logarithm of a second tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceXLogYTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Products with logarithms, in place.
+    """Products with the logarithm of a second tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products with logarithms, in place.
+    """Products with the logarithm of a second tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Products with the logarithm of a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6293,13 +6293,13 @@ def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, o
 def aclnnXLogYScalarOther(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Products with the logarithm of a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceXLogYScalarOtherGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Products with the logarithm of a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6309,27 +6309,27 @@ def aclnnInplaceXLogYScalarOther(
 ) -> int:
     """Products with the logarithm of a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnXLogYScalarSelfGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products of a number with logarithms.
+    """Products of a number with the logarithm of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnXLogYScalarSelf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products of a number with logarithms.
+    """Products of a number with the logarithm of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeftShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
     """Shift bits to the left.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6337,13 +6337,13 @@ def aclnnLeftShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out:
 def aclnnLeftShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Shift bits to the left.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeftShiftsGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
     """Shift bits to the left by a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6351,27 +6351,27 @@ def aclnnLeftShiftsGetWorkspaceSize(self: int | None, shiftBits: int | None, out
 def aclnnLeftShifts(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Shift bits to the left by a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRightShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
-    """Shift bits to the right; the sign stays.
+    """Shift bits to the right, preserving the sign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRightShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shift bits to the right; the sign stays.
+    """Shift bits to the right, preserving the sign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6379,13 +6379,13 @@ def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceEqTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6393,13 +6393,13 @@ def aclnnInplaceEqTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: greater.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6407,13 +6407,13 @@ def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: greater.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceGtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: greater, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6421,13 +6421,13 @@ def aclnnInplaceGtTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: greater, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: greater or equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6435,13 +6435,13 @@ def aclnnGeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: greater or equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceGeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: greater or equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6449,13 +6449,13 @@ def aclnnInplaceGeTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: greater or equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: less.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6463,13 +6463,13 @@ def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: less.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: less, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6477,13 +6477,13 @@ def aclnnInplaceLtTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: less, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: less or equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6491,13 +6491,13 @@ def aclnnLeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: less or equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: less or equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6505,13 +6505,13 @@ def aclnnInplaceLeTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: less or equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare two tensors: not equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6519,13 +6519,13 @@ def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: not equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare two tensors: not equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6533,13 +6533,13 @@ def aclnnInplaceNeTensorGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare two tensors: not equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEqScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6547,13 +6547,13 @@ def aclnnEqScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceEqScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6561,13 +6561,13 @@ def aclnnInplaceEqScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: not equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6575,13 +6575,13 @@ def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: not equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: not equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6589,13 +6589,13 @@ def aclnnInplaceNeScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: not equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: greater.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6603,13 +6603,13 @@ def aclnnGtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: greater.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceGtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: greater, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6617,13 +6617,13 @@ def aclnnInplaceGtScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: greater, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6631,13 +6631,13 @@ def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6645,13 +6645,13 @@ def aclnnInplaceLtScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: greater or equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6659,13 +6659,13 @@ def aclnnGeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: greater or equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceGeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: greater or equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6673,13 +6673,13 @@ def aclnnInplaceGeScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: greater or equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less or equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6687,13 +6687,13 @@ def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int 
 def aclnnLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less or equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Compare a tensor with a number: less or equal, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6701,13 +6701,13 @@ def aclnnInplaceLeScalarGetWorkspaceSize(selfRef: int | None, other: int | None)
 def aclnnInplaceLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Compare a tensor with a number: less or equal, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Tell finite numbers from others.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6715,13 +6715,13 @@ def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
 def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tell finite numbers from others.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Find infinities of either sign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6729,13 +6729,13 @@ def aclnnIsInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, 
 def aclnnIsInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Find infinities of either sign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Find positive infinities.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6743,13 +6743,13 @@ def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
 def aclnnIsPosInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Find positive infinities.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsNegInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """Find negative infinities.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6757,159 +6757,159 @@ def aclnnIsNegInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[in
 def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Find negative infinities.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Find numbers whose sign bit is set.
+    """Test elements for a set sign bit.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSignbit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find numbers whose sign bit is set.
+    """Test elements for a set sign bit.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsCloseGetWorkspaceSize(
     self: int | None, other: int | None, rtol: float, atol: float, equal_nan: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Tell which elements of two tensors are close to one another.
+    """Test elementwise whether two tensors are equal within tolerances.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIsClose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell which elements of two tensors are close to one another.
+    """Test elementwise whether two tensors are equal within tolerances.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEqualGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Tell whether two tensors are equal.
+    """Test whether two tensors are equal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnEqual(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell whether two tensors are equal.
+    """Test whether two tensors are equal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsInTensorScalarGetWorkspaceSize(
     element: int | None, testElement: int | None, assumeUnique: int, invert: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Find the elements that are a number.
+    """Compare elements with a number for equality.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIsInTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find the elements that are a number.
+    """Compare elements with a number for equality.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIsInScalarTensorGetWorkspaceSize(
     element: int | None, testElements: int | None, assumeUnique: int, invert: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Tell whether a number is among the elements.
+    """Test whether a number is among the elements of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIsInScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell whether a number is among the elements.
+    """Test whether a number is among the elements of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogicalAndGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """And of what is not zero.
+    """Logical and; nonzero elements count as true.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """And of what is not zero.
+    """Logical and; nonzero elements count as true.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLogicalAndGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """And of what is not zero, in place.
+    """Logical and; nonzero elements count as true, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """And of what is not zero, in place.
+    """Logical and; nonzero elements count as true, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Or of what is not zero.
+    """Logical or; nonzero elements count as true.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Or of what is not zero.
+    """Logical or; nonzero elements count as true.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLogicalOrGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Or of what is not zero, in place.
+    """Logical or; nonzero elements count as true, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Or of what is not zero, in place.
+    """Logical or; nonzero elements count as true, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogicalXorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exclusive or of what is not zero.
+    """Logical exclusive or; nonzero elements count as true.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogicalXor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exclusive or of what is not zero.
+    """Logical exclusive or; nonzero elements count as true.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseAndTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """And of the bits of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6917,13 +6917,13 @@ def aclnnBitwiseAndTensorGetWorkspaceSize(self: int | None, other: int | None, o
 def aclnnBitwiseAndTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """And of the bits of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """And of the bits of two tensors, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6933,13 +6933,13 @@ def aclnnInplaceBitwiseAndTensor(
 ) -> int:
     """And of the bits of two tensors, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """And of the bits of a tensor and a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6947,13 +6947,13 @@ def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, o
 def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """And of the bits of a tensor and a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """And of the bits of a tensor and a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6963,13 +6963,13 @@ def aclnnInplaceBitwiseAndScalar(
 ) -> int:
     """And of the bits of a tensor and a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseOrTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Or of the bits of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6977,13 +6977,13 @@ def aclnnBitwiseOrTensorGetWorkspaceSize(self: int | None, other: int | None, ou
 def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Or of the bits of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Or of the bits of two tensors, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -6993,13 +6993,13 @@ def aclnnInplaceBitwiseOrTensor(
 ) -> int:
     """Or of the bits of two tensors, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Or of the bits of a tensor and a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7007,13 +7007,13 @@ def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, ou
 def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Or of the bits of a tensor and a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Or of the bits of a tensor and a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7023,13 +7023,13 @@ def aclnnInplaceBitwiseOrScalar(
 ) -> int:
     """Or of the bits of a tensor and a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseXorTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Exclusive or of the bits of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7037,13 +7037,13 @@ def aclnnBitwiseXorTensorGetWorkspaceSize(self: int | None, other: int | None, o
 def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exclusive or of the bits of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Exclusive or of the bits of two tensors, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7053,13 +7053,13 @@ def aclnnInplaceBitwiseXorTensor(
 ) -> int:
     """Exclusive or of the bits of two tensors, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
     """Exclusive or of the bits of a tensor and a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7067,13 +7067,13 @@ def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, o
 def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exclusive or of the bits of a tensor and a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
     """Exclusive or of the bits of a tensor and a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7083,7 +7083,7 @@ def aclnnInplaceBitwiseXorScalar(
 ) -> int:
     """Exclusive or of the bits of a tensor and a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicBlockQuantGetWorkspaceSize(
@@ -7096,17 +7096,17 @@ def aclnnDynamicBlockQuantGetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise each block of a matrix by its largest number.
+    """Quantize each block of a matrix by its maximum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicBlockQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise each block of a matrix by its largest number.
+    """Quantize each block of a matrix by its maximum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicBlockQuantV2GetWorkspaceSize(
@@ -7120,9 +7120,9 @@ def aclnnDynamicBlockQuantV2GetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise each block of a matrix by its largest number.
+    """Quantize each block of a matrix by its maximum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7130,9 +7130,9 @@ def aclnnDynamicBlockQuantV2GetWorkspaceSize(
 def aclnnDynamicBlockQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise each block of a matrix by its largest number.
+    """Quantize each block of a matrix by its maximum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
@@ -7147,9 +7147,9 @@ def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise each block of groups of rows by its largest number.
+    """Quantize each block of groups of rows by its maximum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7157,9 +7157,9 @@ def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
 def aclnnGroupedDynamicBlockQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise each block of groups of rows by its largest number.
+    """Quantize each block of groups of rows by its maximum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
@@ -7175,9 +7175,9 @@ def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise each block of groups of rows by its largest number.
+    """Quantize each block of groups of rows by its maximum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7185,25 +7185,25 @@ def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
 def aclnnGroupedDynamicBlockQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise each block of groups of rows by its largest number.
+    """Quantize each block of groups of rows by its maximum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIouGetWorkspaceSize(
     bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
 ) -> tuple[int, int, int]:
-    """How far boxes overlap others.
+    """Intersection over union (IoU) or over foreground (IoF) of boxes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIou(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """How far boxes overlap others.
+    """Intersection over union (IoU) or over foreground (IoF) of boxes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCIoUGetWorkspaceSize(
@@ -7215,25 +7215,25 @@ def aclnnCIoUGetWorkspaceSize(
     overlap: int | None,
     atanSub: int | None,
 ) -> tuple[int, int, int]:
-    """How far boxes overlap others of their column, less for distance and for unlike ratios of sides.
+    """Complete intersection over union (CIoU) of boxes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCIoU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """How far boxes overlap others of their column, less for distance and for unlike ratios of sides.
+    """Complete intersection over union (CIoU) of boxes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMaskedScatterGetWorkspaceSize(
     selfRef: int | None, mask: int | None, source: int | None
 ) -> tuple[int, int, int]:
-    """Replace the elements where a mask is true by those of another tensor in turn, in place.
+    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7241,39 +7241,39 @@ def aclnnInplaceMaskedScatterGetWorkspaceSize(
 def aclnnInplaceMaskedScatter(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace the elements where a mask is true by those of another tensor in turn, in place.
+    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTakeGetWorkspaceSize(self: int | None, index: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select elements by their places in a tensor seen as one row.
+    """Select elements by flat indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTake(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements by their places in a tensor seen as one row.
+    """Select elements by flat indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplacePutGetWorkspaceSize(
     selfRef: int | None, index: int | None, source: int | None, accumulate: int
 ) -> tuple[int, int, int]:
-    """Replace elements by their places in a tensor seen as one row, or add to them, in place.
+    """Replace elements at flat indices, or add to them, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplacePut(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements by their places in a tensor seen as one row, or add to them, in place.
+    """Replace elements at flat indices, or add to them, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceFillDiagonalGetWorkspaceSize(
@@ -7281,7 +7281,7 @@ def aclnnInplaceFillDiagonalGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a diagonal with a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7291,27 +7291,27 @@ def aclnnInplaceFillDiagonal(
 ) -> int:
     """Fill a diagonal with a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaskedSelectGetWorkspaceSize(self: int | None, mask: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select the elements where a mask is true; the view of out takes their number.
+    """Select the elements where a mask is true; the size of out becomes their number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaskedSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select the elements where a mask is true; the view of out takes their number.
+    """Select the elements where a mask is true; the size of out becomes their number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
     """The greatest elements of tensors, which broadcast to one shape; NaN if one is.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7319,13 +7319,13 @@ def aclnnMaxNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int
 def aclnnMaxN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The greatest elements of tensors, which broadcast to one shape; NaN if one is.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMinNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
     """The least elements of tensors, which broadcast to one shape; NaN if one is.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7333,7 +7333,7 @@ def aclnnMinNGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int
 def aclnnMinN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """The least elements of tensors, which broadcast to one shape; NaN if one is.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnChunkCatGetWorkspaceSize(
@@ -7341,7 +7341,7 @@ def aclnnChunkCatGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Cut tensors into equal chunks of rows, the last filled with zeros, and join the chunks of each place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7349,49 +7349,49 @@ def aclnnChunkCatGetWorkspaceSize(
 def aclnnChunkCat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Cut tensors into equal chunks of rows, the last filled with zeros, and join the chunks of each place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSumGetWorkspaceSize(tensors: int | None, out: int | None) -> tuple[int, int, int]:
-    """Add tensors, which broadcast to one shape.
+    """Add several tensors with broadcasting.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add tensors, which broadcast to one shape.
+    """Add several tensors with broadcasting.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCatGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
-    """Join tensors along a dimension.
+    """Concatenate tensors along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Join tensors along a dimension.
+    """Concatenate tensors along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnStackGetWorkspaceSize(tensors: int | None, dim: int, out: int | None) -> tuple[int, int, int]:
-    """Join tensors along a new dimension.
+    """Stack tensors along a new dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Join tensors along a new dimension.
+    """Stack tensors along a new dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnStridedSliceGetWorkspaceSize(
@@ -7406,33 +7406,33 @@ def aclnnStridedSliceGetWorkspaceSize(
     shrinkAxisMask: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Take slices along several dimensions; masks open them, leave dimensions out, add some or remove them.
+    """Take strided slices along several dimensions, with TensorFlow's masks.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnStridedSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take slices along several dimensions; masks open them, leave dimensions out, add some or remove them.
+    """Take strided slices along several dimensions, with TensorFlow's masks.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConfusionTransposeGetWorkspaceSize(
     x: int | None, perm: int | None, shape: int | None, transposeFirst: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Put dimensions into another order and group them anew.
+    """Permute dimensions and reshape.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnConfusionTranspose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put dimensions into another order and group them anew.
+    """Permute dimensions and reshape.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSplitTensorGetWorkspaceSize(
@@ -7440,7 +7440,7 @@ def aclnnSplitTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Split a tensor along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7448,7 +7448,7 @@ def aclnnSplitTensorGetWorkspaceSize(
 def aclnnSplitTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Split a tensor along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSplitWithSizeGetWorkspaceSize(
@@ -7456,7 +7456,7 @@ def aclnnSplitWithSizeGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Split a tensor along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7464,7 +7464,7 @@ def aclnnSplitWithSizeGetWorkspaceSize(
 def aclnnSplitWithSize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Split a tensor along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddcmulGetWorkspaceSize(
@@ -7472,7 +7472,7 @@ def aclnnAddcmulGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a product of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7480,7 +7480,7 @@ def aclnnAddcmulGetWorkspaceSize(
 def aclnnAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddcmulGetWorkspaceSize(
@@ -7488,7 +7488,7 @@ def aclnnInplaceAddcmulGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a product of two tensors, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7496,7 +7496,7 @@ def aclnnInplaceAddcmulGetWorkspaceSize(
 def aclnnInplaceAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two tensors, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddcdivGetWorkspaceSize(
@@ -7504,7 +7504,7 @@ def aclnnAddcdivGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a quotient of two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7512,7 +7512,7 @@ def aclnnAddcdivGetWorkspaceSize(
 def aclnnAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a quotient of two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddcdivGetWorkspaceSize(
@@ -7520,7 +7520,7 @@ def aclnnInplaceAddcdivGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a quotient of two tensors, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7528,7 +7528,7 @@ def aclnnInplaceAddcdivGetWorkspaceSize(
 def aclnnInplaceAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a quotient of two tensors, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLerpsGetWorkspaceSize(
@@ -7536,7 +7536,7 @@ def aclnnLerpsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Interpolate between two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7544,13 +7544,13 @@ def aclnnLerpsGetWorkspaceSize(
 def aclnnLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
     """Interpolate between two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7558,7 +7558,7 @@ def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weig
 def aclnnInplaceLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLerpGetWorkspaceSize(
@@ -7566,7 +7566,7 @@ def aclnnLerpGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Interpolate between two tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7574,13 +7574,13 @@ def aclnnLerpGetWorkspaceSize(
 def aclnnLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceLerpGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
     """Interpolate between two tensors, into the first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7588,113 +7588,113 @@ def aclnnInplaceLerpGetWorkspaceSize(selfRef: int | None, end: int | None, weigh
 def aclnnInplaceLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two tensors, into the first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampGetWorkspaceSize(
     self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound a tensor from below, above or both.
+    """Clamp a tensor between optional bounds.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnClamp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from below, above or both.
+    """Clamp a tensor between optional bounds.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampMinGetWorkspaceSize(self: int | None, clipValueMin: int | None, out: int | None) -> tuple[int, int, int]:
-    """Bound a tensor from below.
+    """Clamp a tensor from below.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnClampMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from below.
+    """Clamp a tensor from below.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampMaxGetWorkspaceSize(self: int | None, clipValueMax: int | None, out: int | None) -> tuple[int, int, int]:
-    """Bound a tensor from above.
+    """Clamp a tensor from above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from above.
+    """Clamp a tensor from above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceClampMaxGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
-    """Bound a tensor from above, in place.
+    """Clamp a tensor from above, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from above, in place.
+    """Clamp a tensor from above, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHardtanhGetWorkspaceSize(
     self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound a tensor from below and above.
+    """Clamp a tensor from below and above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from below and above.
+    """Clamp a tensor from below and above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceHardtanhGetWorkspaceSize(
     selfRef: int | None, clipValueMin: int | None, clipValueMax: int | None
 ) -> tuple[int, int, int]:
-    """Bound a tensor from below and above, in place.
+    """Clamp a tensor from below and above, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound a tensor from below and above, in place.
+    """Clamp a tensor from below and above, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampTensorGetWorkspaceSize(
     self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each element from below, above or both.
+    """Clamp each element between optional tensors of bounds.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnClampTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound each element from below, above or both.
+    """Clamp each element between optional tensors of bounds.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampMinTensorGetWorkspaceSize(
@@ -7702,7 +7702,7 @@ def aclnnClampMinTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Bound each element from below.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7710,13 +7710,13 @@ def aclnnClampMinTensorGetWorkspaceSize(
 def aclnnClampMinTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Bound each element from below.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceClampMinTensorGetWorkspaceSize(selfRef: int | None, clipValueMin: int | None) -> tuple[int, int, int]:
     """Bound each element from below, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7726,7 +7726,7 @@ def aclnnInplaceClampMinTensor(
 ) -> int:
     """Bound each element from below, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClampMaxTensorGetWorkspaceSize(
@@ -7734,7 +7734,7 @@ def aclnnClampMaxTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Bound each element from above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7742,13 +7742,13 @@ def aclnnClampMaxTensorGetWorkspaceSize(
 def aclnnClampMaxTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Bound each element from above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceClampMaxTensorGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
     """Bound each element from above, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7758,47 +7758,47 @@ def aclnnInplaceClampMaxTensor(
 ) -> int:
     """Bound each element from above, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSWhereGetWorkspaceSize(
     condition: int | None, self: int | None, other: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Choose between two tensors by a third.
+    """Select elements from two tensors by a condition.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSWhere(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose between two tensors by a third.
+    """Select elements from two tensors by a condition.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaskedScaleGetWorkspaceSize(
     self: int | None, mask: int | None, scale: float, y: int | None
 ) -> tuple[int, int, int]:
-    """Scale what a mask keeps.
+    """Multiply by a mask and a scale.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaskedScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale what a mask keeps.
+    """Multiply by a mask and a scale.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
     selfRef: int | None, mask: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """Overwrite a tensor where a mask is true.
+    """Fill elements with a value where a mask is true.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7806,17 +7806,17 @@ def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
 def aclnnInplaceMaskedFillScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Overwrite a tensor where a mask is true.
+    """Fill elements with a value where a mask is true.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMaskedFillTensorGetWorkspaceSize(
     selfRef: int | None, mask: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """Overwrite a tensor where a mask is true.
+    """Fill elements with a value where a mask is true.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7824,9 +7824,9 @@ def aclnnInplaceMaskedFillTensorGetWorkspaceSize(
 def aclnnInplaceMaskedFillTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Overwrite a tensor where a mask is true.
+    """Fill elements with a value where a mask is true.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnArangeGetWorkspaceSize(
@@ -7834,7 +7834,7 @@ def aclnnArangeGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a vector with equally spaced numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7842,7 +7842,7 @@ def aclnnArangeGetWorkspaceSize(
 def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a vector with equally spaced numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRangeGetWorkspaceSize(
@@ -7850,7 +7850,7 @@ def aclnnRangeGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a vector with equally spaced numbers up to a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7858,45 +7858,45 @@ def aclnnRangeGetWorkspaceSize(
 def aclnnRange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a vector with equally spaced numbers up to a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLinspaceGetWorkspaceSize(
     start: int | None, end: int | None, steps: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Fill a vector with numbers from one to another.
+    """Fill a vector with evenly spaced numbers, both ends included.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with numbers from one to another.
+    """Fill a vector with evenly spaced numbers, both ends included.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLogSpaceGetWorkspaceSize(
     start: int | None, end: int | None, steps: int, base: float, result: int | None
 ) -> tuple[int, int, int]:
-    """Fill a vector with powers whose exponents go from one number to another.
+    """Fill a vector with logarithmically spaced numbers, both ends included.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with powers whose exponents go from one number to another.
+    """Fill a vector with logarithmically spaced numbers, both ends included.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
     """Fill a matrix with ones on its diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -7904,55 +7904,55 @@ def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int,
 def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a matrix with ones on its diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutGenMaskGetWorkspaceSize(
     shape: int | None, prob: float, seed: int, offset: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Draw the mask of a dropout.
+    """Generate a dropout mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutGenMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Draw the mask of a dropout.
+    """Generate a dropout mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutGenMaskV2GetWorkspaceSize(
     shape: int | None, prob: float, seed: int, offset: int, probDataType: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Draw the mask of a dropout.
+    """Generate a dropout mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutGenMaskV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Draw the mask of a dropout.
+    """Generate a dropout mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutDoMaskGetWorkspaceSize(
     self: int | None, mask: int | None, prob: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Apply the mask of a dropout.
+    """Apply a dropout mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutDoMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Apply the mask of a dropout.
+    """Apply a dropout mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutV3GetWorkspaceSize(
@@ -7964,65 +7964,65 @@ def aclnnDropoutV3GetWorkspaceSize(
     out: int | None,
     maskOut: int | None,
 ) -> tuple[int, int, int]:
-    """Dropout, with its mask.
+    """Dropout, which also writes its mask.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Dropout, with its mask.
+    """Dropout, which also writes its mask.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutGetWorkspaceSize(
     input: int | None, p: float, train: int, seed: int, offset: int, out: int | None, maskOut: int | None
 ) -> tuple[int, int, int]:
-    """Dropout in training, with its mask, which stays as it is where nothing is drawn.
+    """Dropout in training, which also writes its mask if it draws one.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropout(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Dropout in training, with its mask, which stays as it is where nothing is drawn.
+    """Dropout in training, which also writes its mask if it draws one.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutBackwardGetWorkspaceSize(
     gradOutput: int | None, mask: int | None, scale: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of a dropout.
+    """Gradient of dropout.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of a dropout.
+    """Gradient of dropout.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutV3GradGetWorkspaceSize(
     gradY: int | None, mask: int | None, scale: float, gradX: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of a dropout; what is not finite is NaN where the mask has no bit.
+    """Gradient of dropout; nonfinite elements that are masked become NaN.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutV3Grad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of a dropout; what is not finite is NaN where the mask has no bit.
+    """Gradient of dropout; nonfinite elements that are masked become NaN.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNormalGetWorkspaceSize(
@@ -8030,7 +8030,7 @@ def aclnnInplaceNormalGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with normally distributed numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8038,55 +8038,55 @@ def aclnnInplaceNormalGetWorkspaceSize(
 def aclnnInplaceNormal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with normally distributed numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNormalTensorTensorGetWorkspaceSize(
     mean: int | None, std: int | None, seed: int, offset: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Normally distributed numbers, each of its own mean and standard deviation.
+    """Normally distributed numbers with elementwise mean and standard deviation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNormalTensorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normally distributed numbers, each of its own mean and standard deviation.
+    """Normally distributed numbers with elementwise mean and standard deviation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNormalTensorFloatGetWorkspaceSize(
     mean: int | None, std: float, seed: int, offset: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Normally distributed numbers, each of its own mean.
+    """Normally distributed numbers with elementwise mean.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNormalTensorFloat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normally distributed numbers, each of its own mean.
+    """Normally distributed numbers with elementwise mean.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNormalFloatTensorGetWorkspaceSize(
     mean: float, std: int | None, seed: int, offset: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Normally distributed numbers, each of its own standard deviation.
+    """Normally distributed numbers with elementwise standard deviation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNormalFloatTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normally distributed numbers, each of its own standard deviation.
+    """Normally distributed numbers with elementwise standard deviation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNormalFloatFloatGetWorkspaceSize(
@@ -8094,7 +8094,7 @@ def aclnnNormalFloatFloatGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Normally distributed numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8102,7 +8102,7 @@ def aclnnNormalFloatFloatGetWorkspaceSize(
 def aclnnNormalFloatFloat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Normally distributed numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceUniformGetWorkspaceSize(
@@ -8110,7 +8110,7 @@ def aclnnInplaceUniformGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with uniformly distributed numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8118,7 +8118,7 @@ def aclnnInplaceUniformGetWorkspaceSize(
 def aclnnInplaceUniform(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with uniformly distributed numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBernoulliGetWorkspaceSize(
@@ -8126,7 +8126,7 @@ def aclnnBernoulliGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Ones and zeros.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8134,7 +8134,7 @@ def aclnnBernoulliGetWorkspaceSize(
 def aclnnBernoulli(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Ones and zeros.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBernoulliTensorGetWorkspaceSize(
@@ -8142,7 +8142,7 @@ def aclnnBernoulliTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Ones and zeros, each of its own probability.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8150,7 +8150,7 @@ def aclnnBernoulliTensorGetWorkspaceSize(
 def aclnnBernoulliTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Ones and zeros, each of its own probability.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBernoulliGetWorkspaceSize(
@@ -8158,7 +8158,7 @@ def aclnnInplaceBernoulliGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with ones and zeros.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8166,7 +8166,7 @@ def aclnnInplaceBernoulliGetWorkspaceSize(
 def aclnnInplaceBernoulli(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with ones and zeros.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBernoulliTensorGetWorkspaceSize(
@@ -8174,7 +8174,7 @@ def aclnnInplaceBernoulliTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with ones and zeros, each of its own probability.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8184,7 +8184,7 @@ def aclnnInplaceBernoulliTensor(
 ) -> int:
     """Fill a tensor with ones and zeros, each of its own probability.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSimThreadExponentialGetWorkspaceSize(
@@ -8192,7 +8192,7 @@ def aclnnSimThreadExponentialGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with exponentially distributed numbers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8202,7 +8202,7 @@ def aclnnSimThreadExponential(
 ) -> int:
     """Fill a tensor with exponentially distributed numbers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRandomGetWorkspaceSize(
@@ -8210,7 +8210,7 @@ def aclnnInplaceRandomGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with random integers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8218,15 +8218,15 @@ def aclnnInplaceRandomGetWorkspaceSize(
 def aclnnInplaceRandom(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Fill a tensor with random integers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRandomWithoutFromToGetWorkspaceSize(
     selfRef: int | None, seed: int, offset: int
 ) -> tuple[int, int, int]:
-    """Fill a tensor with random integers from 0 to the last before which its type has gaps.
+    """Fill a tensor with random integers from 0 to the largest exact one of its data type.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8234,39 +8234,39 @@ def aclnnInplaceRandomWithoutFromToGetWorkspaceSize(
 def aclnnInplaceRandomWithoutFromTo(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill a tensor with random integers from 0 to the last before which its type has gaps.
+    """Fill a tensor with random integers from 0 to the largest exact one of its data type.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRandpermGetWorkspaceSize(n: int, seed: int, offset: int, out: int | None) -> tuple[int, int, int]:
-    """The integers below n in random order.
+    """Random permutation of the integers below n.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRandperm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The integers below n in random order.
+    """Random permutation of the integers below n.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMultinomialGetWorkspaceSize(
     self: int | None, numsamples: int, replacement: int, seed: int, offset: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Places drawn with the probabilities that are there, of each row.
+    """Indices drawn from the multinomial distribution of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMultinomial(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Places drawn with the probabilities that are there, of each row.
+    """Indices drawn from the multinomial distribution of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRReluWithNoiseGetWorkspaceSize(
@@ -8279,25 +8279,25 @@ def aclnnRReluWithNoiseGetWorkspaceSize(
     offset: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Randomized leaky ReLU, with the slopes that were drawn.
+    """Randomized leaky ReLU, which also writes its slopes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRReluWithNoise(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Randomized leaky ReLU, with the slopes that were drawn.
+    """Randomized leaky ReLU, which also writes its slopes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRReluWithNoiseGetWorkspaceSize(
     selfRef: int | None, noise: int | None, lower: int | None, upper: int | None, training: int, seed: int, offset: int
 ) -> tuple[int, int, int]:
-    """Randomized leaky ReLU, with the slopes that were drawn.
+    """Randomized leaky ReLU, which also writes its slopes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8305,9 +8305,9 @@ def aclnnInplaceRReluWithNoiseGetWorkspaceSize(
 def aclnnInplaceRReluWithNoise(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Randomized leaky ReLU, with the slopes that were drawn.
+    """Randomized leaky ReLU, which also writes its slopes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutGenMaskV2TensorGetWorkspaceSize(
@@ -8319,9 +8319,9 @@ def aclnnDropoutGenMaskV2TensorGetWorkspaceSize(
     probDataType: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Draw the mask of a dropout, with the seed in a tensor.
+    """Generate a dropout mask, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8329,9 +8329,9 @@ def aclnnDropoutGenMaskV2TensorGetWorkspaceSize(
 def aclnnDropoutGenMaskV2Tensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Draw the mask of a dropout, with the seed in a tensor.
+    """Generate a dropout mask, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDropoutV3TensorGetWorkspaceSize(
@@ -8344,17 +8344,17 @@ def aclnnDropoutV3TensorGetWorkspaceSize(
     out: int | None,
     maskOut: int | None,
 ) -> tuple[int, int, int]:
-    """Dropout, with its mask, with the seed in a tensor.
+    """Dropout, which also writes its mask, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDropoutV3Tensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Dropout, with its mask, with the seed in a tensor.
+    """Dropout, which also writes its mask, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceNormalTensorGetWorkspaceSize(
@@ -8362,7 +8362,7 @@ def aclnnInplaceNormalTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with normally distributed numbers, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8372,7 +8372,7 @@ def aclnnInplaceNormalTensor(
 ) -> int:
     """Fill a tensor with normally distributed numbers, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceUniformTensorGetWorkspaceSize(
@@ -8380,7 +8380,7 @@ def aclnnInplaceUniformTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with uniformly distributed numbers, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8390,7 +8390,7 @@ def aclnnInplaceUniformTensor(
 ) -> int:
     """Fill a tensor with uniformly distributed numbers, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRandomTensorGetWorkspaceSize(
@@ -8398,7 +8398,7 @@ def aclnnInplaceRandomTensorGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Fill a tensor with random integers, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8408,15 +8408,15 @@ def aclnnInplaceRandomTensor(
 ) -> int:
     """Fill a tensor with random integers, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(
     selfRef: int | None, seedTensor: int | None, offsetTensor: int | None, offset: int
 ) -> tuple[int, int, int]:
-    """Fill a tensor with random integers from 0 to the last before which its type has gaps, with the seed in a tensor.
+    """Fill a tensor with random integers from 0 to the largest exact one of its data type, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8424,9 +8424,9 @@ def aclnnInplaceRandomWithoutFromToTensorGetWorkspaceSize(
 def aclnnInplaceRandomWithoutFromToTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill a tensor with random integers from 0 to the last before which its type has gaps, with the seed in a tensor.
+    """Fill a tensor with random integers from 0 to the largest exact one of its data type, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMultinomialTensorGetWorkspaceSize(
@@ -8438,17 +8438,17 @@ def aclnnMultinomialTensorGetWorkspaceSize(
     offset: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Places drawn with the probabilities that are there, of each row, with the seed in a tensor.
+    """Indices drawn from the multinomial distribution of each row, with the seed in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMultinomialTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Places drawn with the probabilities that are there, of each row, with the seed in a tensor.
+    """Indices drawn from the multinomial distribution of each row, with the seed in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMmGetWorkspaceSize(
@@ -8456,7 +8456,7 @@ def aclnnMmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Multiply two matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8464,7 +8464,7 @@ def aclnnMmGetWorkspaceSize(
 def aclnnMm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulGetWorkspaceSize(
@@ -8472,7 +8472,7 @@ def aclnnMatmulGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Multiply matrices or vectors; leading dimensions broadcast.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8480,7 +8480,7 @@ def aclnnMatmulGetWorkspaceSize(
 def aclnnMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply matrices or vectors; leading dimensions broadcast.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchMatMulGetWorkspaceSize(
@@ -8488,7 +8488,7 @@ def aclnnBatchMatMulGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Multiply two batches of matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8496,31 +8496,31 @@ def aclnnBatchMatMulGetWorkspaceSize(
 def aclnnBatchMatMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply two batches of matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulWeightNzGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
-    """Multiply a matrix and a weight that is laid out.
+    """Multiply a matrix by a weight stored in blocks.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulWeightNz(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply a matrix and a weight that is laid out.
+    """Multiply a matrix by a weight stored in blocks.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchMatMulWeightNzGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
-    """Multiply a batch of matrices and weights that are laid out.
+    """Multiply a batch of matrices by weights stored in blocks.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8528,9 +8528,9 @@ def aclnnBatchMatMulWeightNzGetWorkspaceSize(
 def aclnnBatchMatMulWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply a batch of matrices and weights that are laid out.
+    """Multiply a batch of matrices by weights stored in blocks.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddmmGetWorkspaceSize(
@@ -8544,7 +8544,7 @@ def aclnnAddmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a product of two matrices to a multiple of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8552,7 +8552,7 @@ def aclnnAddmmGetWorkspaceSize(
 def aclnnAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two matrices to a multiple of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddmmGetWorkspaceSize(
@@ -8560,7 +8560,7 @@ def aclnnInplaceAddmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8568,7 +8568,7 @@ def aclnnInplaceAddmmGetWorkspaceSize(
 def aclnnInplaceAddmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of two matrices to a multiple of a tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddmmWeightNzGetWorkspaceSize(
@@ -8580,17 +8580,17 @@ def aclnnAddmmWeightNzGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.
+    """Add a multiple of a product with a weight stored in blocks to a multiple of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAddmmWeightNz(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of a matrix and a weight that is laid out to a multiple of a tensor.
+    """Add a multiple of a product with a weight stored in blocks to a multiple of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGemmGetWorkspaceSize(
@@ -8604,17 +8604,17 @@ def aclnnGemmGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.
+    """Add a multiple of a product of two matrices, optionally transposed, to a multiple of a third.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGemm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two matrices, either of them transposed, to a multiple of a third.
+    """Add a multiple of a product of two matrices, optionally transposed, to a multiple of a third.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBaddbmmGetWorkspaceSize(
@@ -8628,7 +8628,7 @@ def aclnnBaddbmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add multiples of products of two batches of matrices to a multiple of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8636,7 +8636,7 @@ def aclnnBaddbmmGetWorkspaceSize(
 def aclnnBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add multiples of products of two batches of matrices to a multiple of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceBaddbmmGetWorkspaceSize(
@@ -8644,7 +8644,7 @@ def aclnnInplaceBaddbmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8652,7 +8652,7 @@ def aclnnInplaceBaddbmmGetWorkspaceSize(
 def aclnnInplaceBaddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add multiples of products of two batches of matrices to a multiple of a tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddbmmGetWorkspaceSize(
@@ -8666,7 +8666,7 @@ def aclnnAddbmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8674,7 +8674,7 @@ def aclnnAddbmmGetWorkspaceSize(
 def aclnnAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddbmmGetWorkspaceSize(
@@ -8682,7 +8682,7 @@ def aclnnInplaceAddbmmGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8690,7 +8690,7 @@ def aclnnInplaceAddbmmGetWorkspaceSize(
 def aclnnInplaceAddbmm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of the sum of products of two batches of matrices to a multiple of a tensor, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMvGetWorkspaceSize(
@@ -8698,7 +8698,7 @@ def aclnnMvGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Multiply a matrix and a vector.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8706,7 +8706,7 @@ def aclnnMvGetWorkspaceSize(
 def aclnnMv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply a matrix and a vector.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddmvGetWorkspaceSize(
@@ -8720,7 +8720,7 @@ def aclnnAddmvGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add a multiple of a product of a matrix and a vector to a multiple of a vector.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8728,7 +8728,7 @@ def aclnnAddmvGetWorkspaceSize(
 def aclnnAddmv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a multiple of a product of a matrix and a vector to a multiple of a vector.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddrGetWorkspaceSize(
@@ -8739,77 +8739,77 @@ def aclnnAddrGetWorkspaceSize(
     alphaOptional: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
+    """Add a multiple of the outer product of two vectors to a multiple of a matrix.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix.
+    """Add a multiple of the outer product of two vectors to a multiple of a matrix.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceAddrGetWorkspaceSize(
     selfRef: int | None, vec1: int | None, vec2: int | None, betaOptional: int | None, alphaOptional: int | None
 ) -> tuple[int, int, int]:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
+    """Add a multiple of the outer product of two vectors to a multiple of a matrix, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceAddr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of the products of all pairs of two vectors' elements to one of a matrix, in place.
+    """Add a multiple of the outer product of two vectors to a multiple of a matrix, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGerGetWorkspaceSize(self: int | None, vec2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Multiply all pairs of two vectors' elements.
+    """Outer product of two vectors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGer(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply all pairs of two vectors' elements.
+    """Outer product of two vectors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDotGetWorkspaceSize(self: int | None, tensor: int | None, out: int | None) -> tuple[int, int, int]:
-    """Multiply two vectors.
+    """Dot product of two vectors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply two vectors.
+    """Dot product of two vectors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLinalgCrossGetWorkspaceSize(
     self: int | None, other: int | None, dim: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Cross products of vectors along a dimension of three.
+    """Cross products of vectors along a dimension of size 3.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLinalgCross(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cross products of vectors along a dimension of three.
+    """Cross products of vectors along a dimension of size 3.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTransposeBatchMatMulGetWorkspaceSize(
@@ -8824,9 +8824,9 @@ def aclnnTransposeBatchMatMulGetWorkspaceSize(
     batchSplitFactor: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply batches of matrices whose dimensions lie in other orders.
+    """Batched matrix product with permuted dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8834,9 +8834,9 @@ def aclnnTransposeBatchMatMulGetWorkspaceSize(
 def aclnnTransposeBatchMatMul(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply batches of matrices whose dimensions lie in other orders.
+    """Batched matrix product with permuted dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
@@ -8850,9 +8850,9 @@ def aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
     antiquantGroupSize: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8860,9 +8860,9 @@ def aclnnWeightQuantBatchMatmulV2GetWorkspaceSize(
 def aclnnWeightQuantBatchMatmulV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(
@@ -8877,9 +8877,9 @@ def aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(
     innerPrecise: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -8887,67 +8887,111 @@ def aclnnWeightQuantBatchMatmulV3GetWorkspaceSize(
 def aclnnWeightQuantBatchMatmulV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply by a weight of few bits, which is scaled as a whole, by columns or by groups of rows.
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclnnWeightQuantBatchMatmulNzGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    antiquantScale: int | None,
+    antiquantOffsetOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    biasOptional: int | None,
+    antiquantGroupSize: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnWeightQuantBatchMatmulNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Matrix product with a quantized weight, scaled as a whole, per column or per group of rows.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnConvertWeightToINT4PackGetWorkspaceSize(
+    weight: int | None, weightInt4Pack: int | None
+) -> tuple[int, int, int]:
+    """Pack numbers of four bits that have an element each.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvertWeightToINT4Pack(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Pack numbers of four bits that have an element each.
+
+    Phase two: queue the computation.
     """
 
 def aclnnTransMatmulWeightGetWorkspaceSize(mmWeightRef: int | None) -> tuple[int, int, int]:
-    """Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.
+    """Convert a weight to the device's preferred layout; here the memory is unchanged.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTransMatmulWeight(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Lay a weight out as a device prefers it, which is as it lies: the memory stays what it is.
+    """Convert a weight to the device's preferred layout; here the memory is unchanged.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNpuFormatCastGetWorkspaceSize(srcTensor: int | None, dstTensor: int | None) -> tuple[int, int, int]:
-    """Copy a weight to memory with another format's label; the elements keep their order.
+    """Copy a weight into a tensor of another storage format; here the elements keep their order.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNpuFormatCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy a weight to memory with another format's label; the elements keep their order.
+    """Copy a weight into a tensor of another storage format; here the elements keep their order.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluMulGetWorkspaceSize(
     input: int | None, approximateOptional: str | bytes | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Gelu of the first half of the columns, multiplied by the second.
+    """GELU of the first half of the columns, multiplied by the second half.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu of the first half of the columns, multiplied by the second.
+    """GELU of the first half of the columns, multiplied by the second half.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFatreluMulGetWorkspaceSize(input: int | None, threshold: int | None, out: int | None) -> tuple[int, int, int]:
-    """The first half of the columns, 0 below a threshold, multiplied by the second.
+    """FATReLU of the first half of the columns, multiplied by the second half.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnFatreluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The first half of the columns, 0 below a threshold, multiplied by the second.
+    """FATReLU of the first half of the columns, multiplied by the second half.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGeluQuantGetWorkspaceSize(
@@ -8961,17 +9005,17 @@ def aclnnGeluQuantGetWorkspaceSize(
     y: int | None,
     outScaleOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gelu with a quantised result.
+    """GELU with a quantized result.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGeluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gelu with a quantised result.
+    """GELU with a quantized result.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulGetWorkspaceSize(
@@ -8986,17 +9030,17 @@ def aclnnGroupedMatmulGetWorkspaceSize(
     splitItem: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulV2GetWorkspaceSize(
@@ -9012,17 +9056,17 @@ def aclnnGroupedMatmulV2GetWorkspaceSize(
     groupType: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulV3GetWorkspaceSize(
@@ -9038,17 +9082,17 @@ def aclnnGroupedMatmulV3GetWorkspaceSize(
     groupType: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulV4GetWorkspaceSize(
@@ -9072,17 +9116,17 @@ def aclnnGroupedMatmulV4GetWorkspaceSize(
     activationFeatureOutOptional: int | None,
     dynQuantScaleOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulV5GetWorkspaceSize(
@@ -9107,17 +9151,17 @@ def aclnnGroupedMatmulV5GetWorkspaceSize(
     activationFeatureOutOptional: int | None,
     dynQuantScaleOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
@@ -9143,9 +9187,9 @@ def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
     activationFeatureOutOptional: int | None,
     dynQuantScaleOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9153,9 +9197,9 @@ def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
 def aclnnGroupedMatmulWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply pairs of matrices, which may be parts of one.
+    """Grouped matrix products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnClippedSwigluV2GetWorkspaceSize(
@@ -9169,17 +9213,17 @@ def aclnnClippedSwigluV2GetWorkspaceSize(
     clampMode: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU of clamped halves, of the first rows.
+    """SwiGLU of clamped halves, for the first rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnClippedSwigluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU of clamped halves, of the first rows.
+    """SwiGLU of clamped halves, for the first rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
@@ -9194,9 +9238,9 @@ def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
     outputScale: int | None,
     outputOffset: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9204,9 +9248,9 @@ def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
 def aclnnGroupedMatmulSwigluQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
@@ -9221,9 +9265,9 @@ def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
     outputScale: int | None,
     outputOffset: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9231,9 +9275,9 @@ def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
 def aclnnGroupedMatmulSwigluQuantWeightNZ(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
@@ -9253,9 +9297,9 @@ def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
     output: int | None,
     outputScale: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9263,9 +9307,9 @@ def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
 def aclnnGroupedMatmulSwigluQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
@@ -9285,9 +9329,9 @@ def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
     output: int | None,
     outputScale: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9295,9 +9339,9 @@ def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
 def aclnnGroupedMatmulSwigluQuantWeightNzV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, gate the products by SwiGLU and quantise each row.
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
@@ -9318,9 +9362,9 @@ def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
     groupListType: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+    """Grouped product of INT8 rows, scattered and summed by token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9328,9 +9372,9 @@ def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
 def aclnnGroupedMatmulFinalizeRoutingWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+    """Grouped product of INT8 rows, scattered and summed by token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
@@ -9355,9 +9399,9 @@ def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
     tuningConfigOptional: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+    """Grouped product of INT8 rows, scattered and summed by token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9365,9 +9409,9 @@ def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
 def aclnnGroupedMatmulFinalizeRoutingWeightNzV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8, which experts have, and add the products up for their tokens.
+    """Grouped product of INT8 rows, scattered and summed by token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
@@ -9391,9 +9435,9 @@ def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
     groupListType: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9401,9 +9445,9 @@ def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
 def aclnnGroupedMatmulFinalizeRoutingV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
@@ -9428,9 +9472,9 @@ def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
     tuningConfigOptional: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9438,9 +9482,9 @@ def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
 def aclnnGroupedMatmulFinalizeRoutingV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply groups of rows of INT8 by weights of four bits, and add the products up for their tokens.
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulAddGetWorkspaceSize(
@@ -9452,17 +9496,17 @@ def aclnnGroupedMatmulAddGetWorkspaceSize(
     transposeWeight: int,
     groupType: int,
 ) -> tuple[int, int, int]:
-    """Add to each of several sums the product of a group of rows, the first factor transposed.
+    """Grouped product with the first factor transposed, accumulated in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to each of several sums the product of a group of rows, the first factor transposed.
+    """Grouped product with the first factor transposed, accumulated in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatmulAddV2GetWorkspaceSize(
@@ -9475,17 +9519,17 @@ def aclnnGroupedMatmulAddV2GetWorkspaceSize(
     groupType: int,
     groupListType: int,
 ) -> tuple[int, int, int]:
-    """Add to each of several sums the product of a group of rows, the first factor transposed.
+    """Grouped product with the first factor transposed, accumulated in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupedMatmulAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to each of several sums the product of a group of rows, the first factor transposed.
+    """Grouped product with the first factor transposed, accumulated in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedBiasAddGradGetWorkspaceSize(
@@ -9493,7 +9537,7 @@ def aclnnGroupedBiasAddGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add up the rows of each group, as the gradient of a bias for each group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9501,7 +9545,7 @@ def aclnnGroupedBiasAddGradGetWorkspaceSize(
 def aclnnGroupedBiasAddGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add up the rows of each group, as the gradient of a bias for each group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedBiasAddGradV2GetWorkspaceSize(
@@ -9509,7 +9553,7 @@ def aclnnGroupedBiasAddGradV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add up the rows of each group, as the gradient of a bias for each group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9519,37 +9563,37 @@ def aclnnGroupedBiasAddGradV2(
 ) -> int:
     """Add up the rows of each group, as the gradient of a bias for each group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
-    """Factor matrices into orthogonal ones and upper triangles.
+    """QR decomposition.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Factor matrices into orthogonal ones and upper triangles.
+    """QR decomposition.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSvdGetWorkspaceSize(
     input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
 ) -> tuple[int, int, int]:
-    """Factor matrices into orthogonal ones and singular values.
+    """Singular value decomposition (SVD).
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Factor matrices into orthogonal ones and singular values.
+    """Singular value decomposition (SVD).
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTriangularSolveGetWorkspaceSize(
@@ -9557,7 +9601,7 @@ def aclnnTriangularSolveGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Solve systems of linear equations with triangular matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9565,27 +9609,27 @@ def aclnnTriangularSolveGetWorkspaceSize(
 def aclnnTriangularSolve(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Solve systems of linear equations with triangular matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInverseGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverses of matrices.
+    """Inverse of square matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInverse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverses of matrices.
+    """Inverse of square matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSlogdetGetWorkspaceSize(self: int | None, signOut: int | None, logOut: int | None) -> tuple[int, int, int]:
     """Signs of determinants, and logarithms of their absolute values.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9593,15 +9637,15 @@ def aclnnSlogdetGetWorkspaceSize(self: int | None, signOut: int | None, logOut: 
 def aclnnSlogdet(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Signs of determinants, and logarithms of their absolute values.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
     features: int | None, labels: int | None, loss: int | None, backprop: int | None
 ) -> tuple[int, int, int]:
-    """Cross-entropy of rows' softmax with given probabilities, and its gradient.
+    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9609,9 +9653,9 @@ def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
 def aclnnSoftmaxCrossEntropyWithLogits(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Cross-entropy of rows' softmax with given probabilities, and its gradient.
+    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNLLLossGetWorkspaceSize(
@@ -9623,17 +9667,17 @@ def aclnnNLLLossGetWorkspaceSize(
     out: int | None,
     totalWeightOut: int | None,
 ) -> tuple[int, int, int]:
-    """Negative log-likelihood of the samples' classes, weighted.
+    """Weighted negative log-likelihood of class indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNLLLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Negative log-likelihood of the samples' classes, weighted.
+    """Weighted negative log-likelihood of class indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNLLLossBackwardGetWorkspaceSize(
@@ -9648,7 +9692,7 @@ def aclnnNLLLossBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the negative log-likelihood.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9656,7 +9700,7 @@ def aclnnNLLLossBackwardGetWorkspaceSize(
 def aclnnNLLLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the negative log-likelihood.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNLLLoss2dGetWorkspaceSize(
@@ -9668,17 +9712,17 @@ def aclnnNLLLoss2dGetWorkspaceSize(
     out: int | None,
     totalWeight: int | None,
 ) -> tuple[int, int, int]:
-    """Negative log-likelihood of the pixels' classes, weighted.
+    """Weighted negative log-likelihood of class indices per pixel.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNLLLoss2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Negative log-likelihood of the pixels' classes, weighted.
+    """Weighted negative log-likelihood of class indices per pixel.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNLLLoss2dBackwardGetWorkspaceSize(
@@ -9693,7 +9737,7 @@ def aclnnNLLLoss2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the negative log-likelihood of pixels.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9701,95 +9745,95 @@ def aclnnNLLLoss2dBackwardGetWorkspaceSize(
 def aclnnNLLLoss2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of the negative log-likelihood of pixels.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMseLossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Squared differences of two tensors, their mean or sum.
+    """Squared error, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMseLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Squared differences of two tensors, their mean or sum.
+    """Squared error, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMseLossBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of mse_loss for its first argument.
+    """Gradient of mse_loss with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMseLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of mse_loss for its first argument.
+    """Gradient of mse_loss with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnL1LossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Distances of two tensors' elements, their mean or sum.
+    """Absolute error, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of two tensors' elements, their mean or sum.
+    """Absolute error, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnL1LossBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of l1_loss for its first argument.
+    """Gradient of l1_loss with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnL1LossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of l1_loss for its first argument.
+    """Gradient of l1_loss with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSmoothL1LossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, beta: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Distances of two tensors' elements, squared where they are small, their mean or sum.
+    """Smooth L1 loss, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSmoothL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of two tensors' elements, squared where they are small, their mean or sum.
+    """Smooth L1 loss, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSmoothL1LossBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, beta: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of smooth_l1_loss for its first argument.
+    """Gradient of smooth_l1_loss with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9797,33 +9841,33 @@ def aclnnSmoothL1LossBackwardGetWorkspaceSize(
 def aclnnSmoothL1LossBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of smooth_l1_loss for its first argument.
+    """Gradient of smooth_l1_loss with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftMarginLossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Logistic losses of numbers and signs, their mean or sum.
+    """Soft margin loss, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSoftMarginLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logistic losses of numbers and signs, their mean or sum.
+    """Soft margin loss, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSoftMarginLossBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of soft_margin_loss for its first argument.
+    """Gradient of soft_margin_loss with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9831,25 +9875,25 @@ def aclnnSoftMarginLossBackwardGetWorkspaceSize(
 def aclnnSoftMarginLossBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of soft_margin_loss for its first argument.
+    """Gradient of soft_margin_loss with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBinaryCrossEntropyGetWorkspaceSize(
     self: int | None, target: int | None, weightOptional: int | None, reduction: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Cross entropies of probabilities, their mean or sum.
+    """Binary cross-entropy, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnBinaryCrossEntropy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cross entropies of probabilities, their mean or sum.
+    """Binary cross-entropy, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
@@ -9860,9 +9904,9 @@ def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
     reduction: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of binary_cross_entropy for its first argument.
+    """Gradient of binary_cross_entropy with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9870,9 +9914,9 @@ def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
 def aclnnBinaryCrossEntropyBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of binary_cross_entropy for its first argument.
+    """Gradient of binary_cross_entropy with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
@@ -9883,9 +9927,9 @@ def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
     reduction: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Cross entropies of the logistic function of numbers, their mean or sum.
+    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9893,9 +9937,9 @@ def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
 def aclnnBinaryCrossEntropyWithLogits(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Cross entropies of the logistic function of numbers, their mean or sum.
+    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
@@ -9907,9 +9951,9 @@ def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
     reduction: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of binary_cross_entropy_with_logits for its first argument.
+    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9917,49 +9961,49 @@ def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
 def aclnnBinaryCrossEntropyWithLogitsBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of binary_cross_entropy_with_logits for its first argument.
+    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKlDivGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Kullback-Leibler divergences of logarithms of probabilities from probabilities, their mean or sum.
+    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnKlDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Kullback-Leibler divergences of logarithms of probabilities from probabilities, their mean or sum.
+    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKlDivBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of kl_div for its first argument.
+    """Gradient of kl_div with respect to its first argument.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of kl_div for its first argument.
+    """Gradient of kl_div with respect to its first argument.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKlDivTargetBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of kl_div for its second argument.
+    """Gradient of kl_div with respect to target.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9967,17 +10011,17 @@ def aclnnKlDivTargetBackwardGetWorkspaceSize(
 def aclnnKlDivTargetBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of kl_div for its second argument.
+    """Gradient of kl_div with respect to target.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMultilabelMarginLossGetWorkspaceSize(
     self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
 ) -> tuple[int, int, int]:
-    """Margins of the samples' classes before all others, each sample of several classes.
+    """Multi-label margin loss.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -9985,9 +10029,9 @@ def aclnnMultilabelMarginLossGetWorkspaceSize(
 def aclnnMultilabelMarginLoss(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Margins of the samples' classes before all others, each sample of several classes.
+    """Multi-label margin loss.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCtcLossGetWorkspaceSize(
@@ -10000,17 +10044,17 @@ def aclnnCtcLossGetWorkspaceSize(
     negLogLikelihoodOut: int | None,
     logAlphaOut: int | None,
 ) -> tuple[int, int, int]:
-    """Connectionist temporal classification: how unlikely sequences of labels are.
+    """Connectionist temporal classification (CTC) loss.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Connectionist temporal classification: how unlikely sequences of labels are.
+    """Connectionist temporal classification (CTC) loss.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCtcLossBackwardGetWorkspaceSize(
@@ -10025,17 +10069,17 @@ def aclnnCtcLossBackwardGetWorkspaceSize(
     zeroInfinity: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of connectionist temporal classification.
+    """Gradient of the CTC loss.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of connectionist temporal classification.
+    """Gradient of the CTC loss.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCrossEntropyLossGetWorkspaceSize(
@@ -10052,17 +10096,17 @@ def aclnnCrossEntropyLossGetWorkspaceSize(
     zlossOut: int | None,
     lseForZlossOut: int | None,
 ) -> tuple[int, int, int]:
-    """Cross entropy of scores and classes, weighted and smoothed.
+    """Cross-entropy of logits and class indices, with weights and label smoothing.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCrossEntropyLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cross entropy of scores and classes, weighted and smoothed.
+    """Cross-entropy of logits and class indices, with weights and label smoothing.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCrossEntropyLossGradGetWorkspaceSize(
@@ -10078,9 +10122,9 @@ def aclnnCrossEntropyLossGradGetWorkspaceSize(
     lseSquareScaleForZloss: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of the cross entropy of scores and classes.
+    """Gradient of the cross-entropy with respect to the logits.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10088,9 +10132,9 @@ def aclnnCrossEntropyLossGradGetWorkspaceSize(
 def aclnnCrossEntropyLossGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of the cross entropy of scores and classes.
+    """Gradient of the cross-entropy with respect to the logits.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
@@ -10106,9 +10150,9 @@ def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
     maskedTargetOut: int | None,
     vocabParallelLogitsOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Scores of a part of a vocabulary: the largest, sums of exponentials, those of targets.
+    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10116,9 +10160,9 @@ def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
 def aclnnFusedLinearOnlineMaxSum(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Scores of a part of a vocabulary: the largest, sums of exponentials, those of targets.
+    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
@@ -10132,9 +10176,9 @@ def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
     lossOut: int | None,
     softMaxOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Losses from what the parts of a vocabulary have found, and shares of all words.
+    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10142,9 +10186,9 @@ def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
 def aclnnFusedCrossEntropyLossWithMaxSum(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Losses from what the parts of a vocabulary have found, and shares of all words.
+    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
@@ -10160,9 +10204,9 @@ def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
     inputGradOut: int | None,
     weightGradOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of the cross entropy of a part of a vocabulary with respect to rows and weights.
+    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10170,9 +10214,9 @@ def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
 def aclnnFusedLinearCrossEntropyLossGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of the cross entropy of a part of a vocabulary with respect to rows and weights.
+    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
@@ -10180,7 +10224,7 @@ def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Softmax of scaled and masked scores.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10190,7 +10234,7 @@ def aclnnScaledMaskedSoftmax(
 ) -> int:
     """Softmax of scaled and masked scores.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
@@ -10198,7 +10242,7 @@ def aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of the softmax of scaled and masked scores.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10208,7 +10252,7 @@ def aclnnScaledMaskedSoftmaxBackward(
 ) -> int:
     """Gradient of the softmax of scaled and masked scores.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
@@ -10219,9 +10263,9 @@ def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
     innerPrecisionMode: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Softmax of scaled scores of windows with masks and biases added.
+    """Softmax of scaled window attention scores, with masks and relative position biases.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10229,25 +10273,25 @@ def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
 def aclnnMaskedSoftmaxWithRelPosBias(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Softmax of scaled scores of windows with masks and biases added.
+    """Softmax of scaled window attention scores, with masks and relative position biases.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnModulateGetWorkspaceSize(
     self: int | None, scaleOptional: int | None, shiftOptional: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Scale and shift sequences, each sample by vectors of its own.
+    """Scale and shift sequences by vectors per sample.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnModulate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale and shift sequences, each sample by vectors of its own.
+    """Scale and shift sequences by vectors per sample.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormStatsGetWorkspaceSize(
@@ -10255,7 +10299,7 @@ def aclnnBatchNormStatsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Mean and reciprocal standard deviation of each channel.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10263,7 +10307,7 @@ def aclnnBatchNormStatsGetWorkspaceSize(
 def aclnnBatchNormStats(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Mean and reciprocal standard deviation of each channel.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormElemtGetWorkspaceSize(
@@ -10275,17 +10319,17 @@ def aclnnBatchNormElemtGetWorkspaceSize(
     eps: float,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Normalise channels by statistics that are given.
+    """Normalize channels by given statistics.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnBatchNormElemt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normalise channels by statistics that are given.
+    """Normalize channels by given statistics.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormElemtBackwardGetWorkspaceSize(
@@ -10299,9 +10343,9 @@ def aclnnBatchNormElemtBackwardGetWorkspaceSize(
     counter: int | None,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of normalised channels with respect to the input, from sums over all ranks.
+    """Gradient of the normalization with respect to the input, from sums over all ranks.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10309,9 +10353,9 @@ def aclnnBatchNormElemtBackwardGetWorkspaceSize(
 def aclnnBatchNormElemtBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of normalised channels with respect to the input, from sums over all ranks.
+    """Gradient of the normalization with respect to the input, from sums over all ranks.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormReduceBackwardGetWorkspaceSize(
@@ -10328,9 +10372,9 @@ def aclnnBatchNormReduceBackwardGetWorkspaceSize(
     gradWeight: int | None,
     gradBias: int | None,
 ) -> tuple[int, int, int]:
-    """The sums of each channel that its gradients are made of.
+    """Sums per channel for the gradients.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10338,9 +10382,9 @@ def aclnnBatchNormReduceBackwardGetWorkspaceSize(
 def aclnnBatchNormReduceBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """The sums of each channel that its gradients are made of.
+    """Sums per channel for the gradients.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(
@@ -10357,7 +10401,7 @@ def aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10367,13 +10411,13 @@ def aclnnBatchNormGatherStatsWithCounts(
 ) -> int:
     """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBatchNormReduceGetWorkspaceSize(x: int | None, sum: int | None, squareSum: int | None) -> tuple[int, int, int]:
     """Sums of each channel's elements and of their squares.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10381,7 +10425,7 @@ def aclnnBatchNormReduceGetWorkspaceSize(x: int | None, sum: int | None, squareS
 def aclnnBatchNormReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sums of each channel's elements and of their squares.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSyncBatchNormGatherStatsGetWorkspaceSize(
@@ -10397,7 +10441,7 @@ def aclnnSyncBatchNormGatherStatsGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10407,45 +10451,45 @@ def aclnnSyncBatchNormGatherStats(
 ) -> int:
     """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnOneHotGetWorkspaceSize(
     self: int | None, numClasses: int, onValue: int | None, offValue: int | None, axis: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Vectors with one number where a class is, another elsewhere.
+    """One-hot encoding of class indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnOneHot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Vectors with one number where a class is, another elsewhere.
+    """One-hot encoding of class indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
-    """Look up rows of a table.
+    """Look up rows of an embedding table.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnEmbedding(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Look up rows of a table.
+    """Look up rows of an embedding table.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEmbeddingDenseBackwardGetWorkspaceSize(
     grad: int | None, indices: int | None, numWeights: int, paddingIdx: int, scaleGradByFreq: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of a table of which rows were looked up.
+    """Gradient of an embedding lookup with respect to the table.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10453,9 +10497,9 @@ def aclnnEmbeddingDenseBackwardGetWorkspaceSize(
 def aclnnEmbeddingDenseBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of a table of which rows were looked up.
+    """Gradient of an embedding lookup with respect to the table.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEmbeddingBagGetWorkspaceSize(
@@ -10473,181 +10517,181 @@ def aclnnEmbeddingBagGetWorkspaceSize(
     bagSize: int | None,
     maxIndices: int | None,
 ) -> tuple[int, int, int]:
-    """Sums, means or maxima of rows of a table, bag by bag.
+    """Sums, means or maxima over bags of embedding rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnEmbeddingBag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sums, means or maxima of rows of a table, bag by bag.
+    """Sums, means or maxima over bags of embedding rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnEmbeddingRenormGetWorkspaceSize(
     selfRef: int | None, indices: int | None, maxNorm: float, normType: float
 ) -> tuple[int, int, int]:
-    """Shorten rows of a table that are too long, in place.
+    """Limit the norm of rows of an embedding table, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnEmbeddingRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shorten rows of a table that are too long, in place.
+    """Limit the norm of rows of an embedding table, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexGetWorkspaceSize(self: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select elements by tensors of indices, or rows by a mask.
+    """Select elements by index tensors or masks.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements by tensors of indices, or rows by a mask.
+    """Select elements by index tensors or masks.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexPutImplGetWorkspaceSize(
     selfRef: int | None, indices: int | None, values: int | None, accumulate: int, unsafe: int
 ) -> tuple[int, int, int]:
-    """Replace elements selected by tensors of indices, or add to them, in place.
+    """Replace elements selected by index tensors, or add to them, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexPutImpl(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements selected by tensors of indices, or add to them, in place.
+    """Replace elements selected by index tensors, or add to them, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexSelectGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Select rows along a dimension.
+    """Select slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select rows along a dimension.
+    """Select slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGatherV2GetWorkspaceSize(
     self: int | None, dim: int, index: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Select rows along a dimension by indices of any shape.
+    """Select slices along a dimension by indices of any shape.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGatherV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select rows along a dimension by indices of any shape.
+    """Select slices along a dimension by indices of any shape.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGatherV3GetWorkspaceSize(
     self: int | None, dim: int, index: int | None, batchDims: int, mode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Select rows along a dimension by indices, in each batch by its own.
+    """Select slices along a dimension by batched indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGatherV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select rows along a dimension by indices, in each batch by its own.
+    """Select slices along a dimension by batched indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select elements along a dimension.
+    """Gather elements along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGather(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements along a dimension.
+    """Gather elements along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, src: int | None, reduce: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Replace elements along a dimension.
+    """Scatter values along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements along a dimension.
+    """Scatter values along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceScatterGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int
 ) -> tuple[int, int, int]:
-    """Replace elements along a dimension, in place.
+    """Scatter values along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements along a dimension, in place.
+    """Scatter values along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterValueGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, value: int | None, reduce: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Replace elements along a dimension by a number.
+    """Scatter a number along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterValue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements along a dimension by a number.
+    """Scatter a number along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceScatterValueGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, value: int | None, reduce: int
 ) -> tuple[int, int, int]:
-    """Replace elements along a dimension by a number, in place.
+    """Scatter a number along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10655,49 +10699,49 @@ def aclnnInplaceScatterValueGetWorkspaceSize(
 def aclnnInplaceScatterValue(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace elements along a dimension by a number, in place.
+    """Scatter a number along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterAddGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, src: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add to elements along a dimension.
+    """Scatter-add values along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to elements along a dimension.
+    """Scatter-add values along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterReduceGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Reduce values that go to the same element along a dimension.
+    """Reduce values with equal indices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reduce values that go to the same element along a dimension.
+    """Reduce values with equal indices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceScatterReduceGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int
 ) -> tuple[int, int, int]:
-    """Reduce values that go to the same element along a dimension, in place.
+    """Reduce values with equal indices along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10705,65 +10749,65 @@ def aclnnInplaceScatterReduceGetWorkspaceSize(
 def aclnnInplaceScatterReduce(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Reduce values that go to the same element along a dimension, in place.
+    """Reduce values with equal indices along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexAddGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add to rows along a dimension.
+    """Add to slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to rows along a dimension.
+    """Add to slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexAddV2GetWorkspaceSize(
     self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, mode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Add to rows along a dimension.
+    """Add to slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to rows along a dimension.
+    """Add to slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexFillTensorGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Fill rows along a dimension with a number.
+    """Fill slices along a dimension with a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill rows along a dimension with a number.
+    """Fill slices along a dimension with a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceIndexFillTensorGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """Fill rows along a dimension with a number, in place.
+    """Fill slices along a dimension with a number, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -10771,101 +10815,101 @@ def aclnnInplaceIndexFillTensorGetWorkspaceSize(
 def aclnnInplaceIndexFillTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill rows along a dimension with a number, in place.
+    """Fill slices along a dimension with a number, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexFillGetWorkspaceSize(
     self: int | None, dim: int, index: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Fill rows along a dimension with a number; indices outside are skipped.
+    """Fill slices along a dimension with a number; indices out of range are skipped.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill rows along a dimension with a number; indices outside are skipped.
+    """Fill slices along a dimension with a number; indices out of range are skipped.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceIndexFillGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, value: int | None
 ) -> tuple[int, int, int]:
-    """Fill rows along a dimension with a number, in place; indices outside are skipped.
+    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill rows along a dimension with a number, in place; indices outside are skipped.
+    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIndexCopyGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, source: int | None, outRef: int | None
 ) -> tuple[int, int, int]:
-    """Replace rows along a dimension.
+    """Replace slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace rows along a dimension.
+    """Replace slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceIndexCopyGetWorkspaceSize(
     selfRef: int | None, dim: int, index: int | None, source: int | None
 ) -> tuple[int, int, int]:
-    """Replace rows along a dimension, in place.
+    """Replace slices along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace rows along a dimension, in place.
+    """Replace slices along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Where a tensor is not zero; the view of out takes their number.
+    """Indices of nonzero elements; the first dimension of out becomes their number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where a tensor is not zero; the view of out takes their number.
+    """Indices of nonzero elements; the first dimension of out becomes their number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Where a tensor is not zero; the view of out takes their number.
+    """Indices of nonzero elements; the first dimension of out becomes their number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where a tensor is not zero; the view of out takes their number.
+    """Indices of nonzero elements; the first dimension of out becomes their number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCoalesceSparseGetWorkspaceSize(
@@ -10876,111 +10920,111 @@ def aclnnCoalesceSparseGetWorkspaceSize(
     newIndicesOut: int | None,
     newValuesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up the values of a sparse tensor that have the same coordinates.
+    """Sum the values of a sparse tensor with equal coordinates.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCoalesceSparse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up the values of a sparse tensor that have the same coordinates.
+    """Sum the values of a sparse tensor with equal coordinates.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSortGetWorkspaceSize(
     self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """Sort along a dimension; equal elements keep their order, NaN is the greatest.
+    """Sort along a dimension; stable, NaN ranks greatest.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sort along a dimension; equal elements keep their order, NaN is the greatest.
+    """Sort along a dimension; stable, NaN ranks greatest.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTopkGetWorkspaceSize(
     self: int | None, k: int, dim: int, largest: int, sorted: int, valuesOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """The greatest or least elements along a dimension, sorted.
+    """Largest or smallest k elements along a dimension, and their indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The greatest or least elements along a dimension, sorted.
+    """Largest or smallest k elements along a dimension, and their indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnArgsortGetWorkspaceSize(self: int | None, dim: int, descending: int, out: int | None) -> tuple[int, int, int]:
-    """Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.
+    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnArgsort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find the indices that sort along a dimension; equal elements keep their order, NaN is the greatest.
+    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSearchSortedGetWorkspaceSize(
     sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Where numbers would stand in an ordered sequence.
+    """Find the insertion indices of elements in a sorted sequence.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSearchSorted(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where numbers would stand in an ordered sequence.
+    """Find the insertion indices of elements in a sorted sequence.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSearchSortedsGetWorkspaceSize(
     sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Where a number would stand in an ordered sequence.
+    """Find the insertion index of a number in a sorted sequence.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Where a number would stand in an ordered sequence.
+    """Find the insertion index of a number in a sorted sequence.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBucketizeGetWorkspaceSize(
     self: int | None, boundaries: int | None, outInt32: int, right: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Which of the intervals between boundaries numbers are in.
+    """Find the buckets, delimited by boundaries, of elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnBucketize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Which of the intervals between boundaries numbers are in.
+    """Find the buckets, delimited by boundaries, of elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
@@ -10991,9 +11035,9 @@ def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
     expertIdxOut: int | None,
     rowIdxOut: int | None,
 ) -> tuple[int, int, int]:
-    """Choose the experts with the greatest shares in the softmax of scores.
+    """Select the top k experts by the softmax of the scores.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11001,9 +11045,9 @@ def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
 def aclnnMoeGatingTopKSoftmax(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Choose the experts with the greatest shares in the softmax of scores.
+    """Select the top k experts by the softmax of the scores.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
@@ -11016,9 +11060,9 @@ def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
     expertIdxOut: int | None,
     softmaxResultOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Choose the experts with the greatest scores, before or after the softmax of them.
+    """Select the top k experts by score, before or after the softmax.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11026,9 +11070,9 @@ def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
 def aclnnMoeGatingTopKSoftmaxV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Choose the experts with the greatest scores, before or after the softmax of them.
+    """Select the top k experts by score, before or after the softmax.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeGatingTopKGetWorkspaceSize(
@@ -11047,17 +11091,17 @@ def aclnnMoeGatingTopKGetWorkspaceSize(
     expertIdxOut: int | None,
     outOut: int | None,
 ) -> tuple[int, int, int]:
-    """Choose experts from the groups with the greatest scores.
+    """Select the top k experts from the best groups.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose experts from the groups with the greatest scores.
+    """Select the top k experts from the best groups.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeGatingTopKV2GetWorkspaceSize(
@@ -11078,17 +11122,17 @@ def aclnnMoeGatingTopKV2GetWorkspaceSize(
     expertIdxOut: int | None,
     outOut: int | None,
 ) -> tuple[int, int, int]:
-    """Choose experts from the groups with the greatest scores, or from a table.
+    """Select the top k experts from the best groups, or from a table.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeGatingTopKV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose experts from the groups with the greatest scores, or from a table.
+    """Select the top k experts from the best groups, or from a table.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
@@ -11101,9 +11145,9 @@ def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
     eps: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.
+    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11111,25 +11155,25 @@ def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
 def aclnnMoeGatingTopKBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of the weights of chosen experts with respect to all scores, through the sigmoid.
+    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyTopKTopPGetWorkspaceSize(
     logits: int | None, p: int | None, k: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Leave the most probable of each row's logits.
+    """Top-k and top-p filtering of logits.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnApplyTopKTopP(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Leave the most probable of each row's logits.
+    """Top-k and top-p filtering of logits.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTopKTopPSampleGetWorkspaceSize(
@@ -11143,17 +11187,17 @@ def aclnnTopKTopPSampleGetWorkspaceSize(
     logitsSelectIdx: int | None,
     logitsTopKPSelect: int | None,
 ) -> tuple[int, int, int]:
-    """Choose one of each row's most probable words.
+    """Sample a token from each row by top-k and top-p.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTopKTopPSample(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose one of each row's most probable words.
+    """Sample a token from each row by top-k and top-p.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTopKTopPSampleV2GetWorkspaceSize(
@@ -11173,17 +11217,17 @@ def aclnnTopKTopPSampleV2GetWorkspaceSize(
     logitsIdx: int | None,
     logitsSortMasked: int | None,
 ) -> tuple[int, int, int]:
-    """Choose one of each row's most probable words.
+    """Sample a token from each row by top-k and top-p.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTopKTopPSampleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose one of each row's most probable words.
+    """Sample a token from each row by top-k and top-p.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenPermuteGetWorkspaceSize(
@@ -11194,25 +11238,25 @@ def aclnnMoeTokenPermuteGetWorkspaceSize(
     permuteTokensOut: int | None,
     sortedIndicesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of its tokens, one expert's after another's.
+    """Permute tokens, sorted by expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Give each expert the rows of its tokens, one expert's after another's.
+    """Permute tokens, sorted by expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenPermuteGradGetWorkspaceSize(
     permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of permuted tokens: the sum over each token's rows.
+    """Gradient of token permutation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11220,9 +11264,9 @@ def aclnnMoeTokenPermuteGradGetWorkspaceSize(
 def aclnnMoeTokenPermuteGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of permuted tokens: the sum over each token's rows.
+    """Gradient of token permutation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenUnpermuteGetWorkspaceSize(
@@ -11233,17 +11277,17 @@ def aclnnMoeTokenUnpermuteGetWorkspaceSize(
     restoreShapeOptional: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights.
+    """Unpermute tokens: sum the weighted rows of each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up what a token's experts answered, by weights.
+    """Unpermute tokens: sum the weighted rows of each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
@@ -11256,9 +11300,9 @@ def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
     permutedTokensGradOut: int | None,
     probsGradOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of tokens that were added up.
+    """Gradients of token unpermutation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11266,9 +11310,9 @@ def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
 def aclnnMoeTokenUnpermuteGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of tokens that were added up.
+    """Gradients of token unpermutation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeUpdateExpertGetWorkspaceSize(
@@ -11283,17 +11327,17 @@ def aclnnMoeUpdateExpertGetWorkspaceSize(
     balancedExpertIds: int | None,
     balancedActiveMask: int | None,
 ) -> tuple[int, int, int]:
-    """Choose instances of experts by rank or token, and leave out experts of little weight.
+    """Select expert instances by rank or token, and drop experts of low weight.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeUpdateExpert(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose instances of experts by rank or token, and leave out experts of little weight.
+    """Select expert instances by rank or token, and drop experts of low weight.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeDispatchGetWorkspaceSize(
@@ -11323,9 +11367,9 @@ def aclnnMoeDistributeDispatchGetWorkspaceSize(
     tpRecvCounts: int | None,
     expandScales: int | None,
 ) -> tuple[int, int, int]:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11333,9 +11377,9 @@ def aclnnMoeDistributeDispatchGetWorkspaceSize(
 def aclnnMoeDistributeDispatch(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
@@ -11366,9 +11410,9 @@ def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
     tpRecvCountsOut: int | None,
     expandScalesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11376,9 +11420,9 @@ def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
 def aclnnMoeDistributeDispatchV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
@@ -11413,9 +11457,9 @@ def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
     tpRecvCountsOut: int | None,
     expandScalesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11423,9 +11467,9 @@ def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
 def aclnnMoeDistributeDispatchV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
@@ -11461,9 +11505,9 @@ def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
     tpRecvCountsOut: int | None,
     expandScalesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11471,9 +11515,9 @@ def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
 def aclnnMoeDistributeDispatchV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Send each token to its experts, which lie on the ranks of a group, and get the rows of one's own.
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineGetWorkspaceSize(
@@ -11504,9 +11548,9 @@ def aclnnMoeDistributeCombineGetWorkspaceSize(
     groupListType: int,
     x: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11514,9 +11558,9 @@ def aclnnMoeDistributeCombineGetWorkspaceSize(
 def aclnnMoeDistributeCombine(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineV2GetWorkspaceSize(
@@ -11549,9 +11593,9 @@ def aclnnMoeDistributeCombineV2GetWorkspaceSize(
     commAlg: str | bytes | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11559,9 +11603,9 @@ def aclnnMoeDistributeCombineV2GetWorkspaceSize(
 def aclnnMoeDistributeCombineV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineV3GetWorkspaceSize(
@@ -11602,9 +11646,9 @@ def aclnnMoeDistributeCombineV3GetWorkspaceSize(
     constExpertNum: int,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11612,9 +11656,9 @@ def aclnnMoeDistributeCombineV3GetWorkspaceSize(
 def aclnnMoeDistributeCombineV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineV4GetWorkspaceSize(
@@ -11656,9 +11700,9 @@ def aclnnMoeDistributeCombineV4GetWorkspaceSize(
     constExpertNum: int,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11666,9 +11710,9 @@ def aclnnMoeDistributeCombineV4GetWorkspaceSize(
 def aclnnMoeDistributeCombineV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer to each token.
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
@@ -11706,9 +11750,9 @@ def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
     rstdOut: int | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11716,9 +11760,9 @@ def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
 def aclnnMoeDistributeCombineAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
@@ -11764,9 +11808,9 @@ def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
     rstdOut: int | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11774,33 +11818,33 @@ def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
 def aclnnMoeDistributeCombineAddRmsNormV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up by weights what experts on the ranks of a group answer, with a residual; norm it.
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDistributeBarrierGetWorkspaceSize(
     xRef: int | None, group: str | bytes | None, worldSize: int
 ) -> tuple[int, int, int]:
-    """Wait until every rank of a group has come so far.
+    """Barrier: wait until every rank of a group reaches it.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDistributeBarrier(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Wait until every rank of a group has come so far.
+    """Barrier: wait until every rank of a group reaches it.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDistributeBarrierV2GetWorkspaceSize(
     xRef: int | None, timeOut: int | None, elasticInfo: int | None, group: str | bytes | None, worldSize: int
 ) -> tuple[int, int, int]:
-    """Wait until every rank of a group has come so far.
+    """Barrier: wait until every rank of a group reaches it.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11808,101 +11852,101 @@ def aclnnDistributeBarrierV2GetWorkspaceSize(
 def aclnnDistributeBarrierV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Wait until every rank of a group has come so far.
+    """Barrier: wait until every rank of a group reaches it.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCdistGetWorkspaceSize(
     x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Distances of each row of one matrix from each of another.
+    """Pairwise distances between the rows of two matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of each row of one matrix from each of another.
+    """Pairwise distances between the rows of two matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCdistBackwardGetWorkspaceSize(
     grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of distances with respect to the first rows.
+    """Gradient of pairwise distances with respect to the first rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of distances with respect to the first rows.
+    """Gradient of pairwise distances with respect to the first rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
-    """Distances of a matrix's rows from one another.
+    """Pairwise distances between the rows of a matrix.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of a matrix's rows from one another.
+    """Pairwise distances between the rows of a matrix.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Distances of a matrix's rows from one another.
+    """Pairwise distances between the rows of a matrix.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Distances of a matrix's rows from one another.
+    """Pairwise distances between the rows of a matrix.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRenormGetWorkspaceSize(
     self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Scale slices down to a norm.
+    """Limit the norm of slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale slices down to a norm.
+    """Limit the norm of slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceRenormGetWorkspaceSize(
     selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
 ) -> tuple[int, int, int]:
-    """Scale slices down to a norm.
+    """Limit the norm of slices along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale slices down to a norm.
+    """Limit the norm of slices along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeInitRoutingGetWorkspaceSize(
@@ -11914,17 +11958,17 @@ def aclnnMoeInitRoutingGetWorkspaceSize(
     expandedRowIdxOut: int | None,
     expandedExpertIdxOut: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of its tokens, numbered by columns.
+    """Sort tokens by expert, with rows numbered by columns.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeInitRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Give each expert the rows of its tokens, numbered by columns.
+    """Sort tokens by expert, with rows numbered by columns.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeInitRoutingV2GetWorkspaceSize(
@@ -11941,17 +11985,17 @@ def aclnnMoeInitRoutingV2GetWorkspaceSize(
     expertTokensCountOrCumsumOut: int | None,
     expertTokensBeforeCapacityOut: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of its tokens, or as many for each.
+    """Sort tokens by expert, optionally with a fixed capacity per expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeInitRoutingV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Give each expert the rows of its tokens, or as many for each.
+    """Sort tokens by expert, optionally with a fixed capacity per expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
@@ -11972,9 +12016,9 @@ def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
     expertTokensBeforeCapacityOutOptional: int | None,
     dynamicQuantScaleOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of its tokens as integers, or as many for each.
+    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -11982,9 +12026,9 @@ def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
 def aclnnMoeInitRoutingQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Give each expert the rows of its tokens as integers, or as many for each.
+    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeInitRoutingV3GetWorkspaceSize(
@@ -12006,25 +12050,25 @@ def aclnnMoeInitRoutingV3GetWorkspaceSize(
     expertTokensCountOrCumsumOut: int | None,
     expandedScaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert of a range the rows of its tokens, or as many for each.
+    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeInitRoutingV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Give each expert of a range the rows of its tokens, or as many for each.
+    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeComputeExpertTokensGetWorkspaceSize(
     sortedExperts: int | None, numExperts: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Find where the rows of each expert end.
+    """Cumulative number of rows of each expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12032,9 +12076,9 @@ def aclnnMoeComputeExpertTokensGetWorkspaceSize(
 def aclnnMoeComputeExpertTokens(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Find where the rows of each expert end.
+    """Cumulative number of rows of each expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeReRoutingGetWorkspaceSize(
@@ -12048,41 +12092,41 @@ def aclnnMoeReRoutingGetWorkspaceSize(
     permuteTokenIdxOut: int | None,
     expertTokenNumOut: int | None,
 ) -> tuple[int, int, int]:
-    """Put tokens of several ranks, which each rank has in order of experts, in that order.
+    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeReRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put tokens of several ranks, which each rank has in order of experts, in that order.
+    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMhcSinkhornGetWorkspaceSize(
     x: int | None, eps: float, numIters: int, output: int | None, normOut: int | None, sumOut: int | None
 ) -> tuple[int, int, int]:
-    """Scale the exponentials of matrices until their rows and columns add up to 1.
+    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMhcSinkhorn(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale the exponentials of matrices until their rows and columns add up to 1.
+    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMhcSinkhornBackwardGetWorkspaceSize(
     gradOutput: int | None, normOut: int | None, sumOut: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of Sinkhorn's scaling with respect to its input.
+    """Gradient of the Sinkhorn normalization with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12090,9 +12134,9 @@ def aclnnMhcSinkhornBackwardGetWorkspaceSize(
 def aclnnMhcSinkhornBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of Sinkhorn's scaling with respect to its input.
+    """Gradient of the Sinkhorn normalization with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMhcPreGetWorkspaceSize(
@@ -12112,7 +12156,7 @@ def aclnnMhcPreGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Decide how streams enter a layer, take what it answers, and mix.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12120,7 +12164,36 @@ def aclnnMhcPreGetWorkspaceSize(
 def aclnnMhcPre(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Decide how streams enter a layer, take what it answers, and mix.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPreV2GetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    bias: int | None,
+    gammaOptional: int | None,
+    normEps: float,
+    hcEps: float,
+    opImplMode: int,
+    hIn: int | None,
+    hPost: int | None,
+    hRes: int | None,
+    invRmsOptional: int | None,
+    hMixOptional: int | None,
+    hPreOptional: int | None,
+) -> tuple[int, int, int]:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPreV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase two: queue the computation.
     """
 
 def aclnnMhcPreBackwardGetWorkspaceSize(
@@ -12143,33 +12216,33 @@ def aclnnMhcPreBackwardGetWorkspaceSize(
     gradBias: int | None,
     gradGamma: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of what decides how streams enter a layer.
+    """Gradients of aclnnMhcPre.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMhcPreBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of what decides how streams enter a layer.
+    """Gradients of aclnnMhcPre.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMhcPostGetWorkspaceSize(
     x: int | None, hRes: int | None, hOut: int | None, hPost: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Mix streams, and add what a layer answered to each.
+    """Mix the streams, and add the layer's output to each.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMhcPost(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mix streams, and add what a layer answered to each.
+    """Mix the streams, and add the layer's output to each.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMhcPostBackwardGetWorkspaceSize(
@@ -12183,17 +12256,17 @@ def aclnnMhcPostBackwardGetWorkspaceSize(
     gradHOut: int | None,
     gradHPost: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of mixing streams and adding what a layer answered.
+    """Gradients of aclnnMhcPost.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMhcPostBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of mixing streams and adding what a layer answered.
+    """Gradients of aclnnMhcPost.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
@@ -12206,9 +12279,9 @@ def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
     permuteProbsOutOptional: int | None,
     sortedIndicesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Give each expert the rows of the tokens that a map assigns to it.
+    """Permute tokens by a routing map, sorted by expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12216,9 +12289,9 @@ def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
 def aclnnMoeTokenPermuteWithRoutingMap(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Give each expert the rows of the tokens that a map assigns to it.
+    """Permute tokens by a routing map, sorted by expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
@@ -12232,9 +12305,9 @@ def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
     tokenGradOut: int | None,
     probsGradOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of tokens that a map assigned to experts.
+    """Gradients of token permutation by a routing map.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12242,9 +12315,9 @@ def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
 def aclnnMoeTokenPermuteWithRoutingMapGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of tokens that a map assigned to experts.
+    """Gradients of token permutation by a routing map.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
@@ -12259,9 +12332,9 @@ def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
     permuteTokenId: int | None,
     permuteProbs: int | None,
 ) -> tuple[int, int, int]:
-    """Add up what the experts answered that a map assigned to a token.
+    """Unpermute tokens by a routing map: sum the weighted rows of each token.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12269,9 +12342,9 @@ def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
 def aclnnMoeTokenUnpermuteWithRoutingMap(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up what the experts answered that a map assigned to a token.
+    """Unpermute tokens by a routing map: sum the weighted rows of each token.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
@@ -12286,9 +12359,9 @@ def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
     permutedTokensGradOut: int | None,
     probsGradOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of rows that were added up by a map.
+    """Gradients of token unpermutation by a routing map.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12296,25 +12369,25 @@ def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
 def aclnnMoeTokenUnpermuteWithRoutingMapGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of rows that were added up by a map.
+    """Gradients of token unpermutation by a routing map.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUniqueGetWorkspaceSize(
     self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
 ) -> tuple[int, int, int]:
-    """Each number once, in order, and which of them each element is.
+    """Unique elements in ascending order, with inverse indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Each number once, in order, and which of them each element is.
+    """Unique elements in ascending order, with inverse indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUnique2GetWorkspaceSize(
@@ -12326,17 +12399,17 @@ def aclnnUnique2GetWorkspaceSize(
     inverseOut: int | None,
     countsOut: int | None,
 ) -> tuple[int, int, int]:
-    """Each number once, in order, which of them each element is, and how often each is there.
+    """Unique elements in ascending order, with inverse indices and counts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Each number once, in order, which of them each element is, and how often each is there.
+    """Unique elements in ascending order, with inverse indices and counts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUniqueDimGetWorkspaceSize(
@@ -12348,17 +12421,17 @@ def aclnnUniqueDimGetWorkspaceSize(
     inverseOut: int | None,
     countsOut: int | None,
 ) -> tuple[int, int, int]:
-    """Each slice along a dimension once, in order, which of them each is, and how often each is there.
+    """Unique slices along a dimension in ascending order, with inverse indices and counts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUniqueDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Each slice along a dimension once, in order, which of them each is, and how often each is there.
+    """Unique slices along a dimension in ascending order, with inverse indices and counts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUniqueConsecutiveGetWorkspaceSize(
@@ -12370,77 +12443,77 @@ def aclnnUniqueConsecutiveGetWorkspaceSize(
     inverseOut: int | None,
     countsOut: int | None,
 ) -> tuple[int, int, int]:
-    """The first of equal elements or slices beside one another, which of them each is, and how many there are.
+    """Elements or slices without consecutive repetitions, with inverse indices and counts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUniqueConsecutive(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The first of equal elements or slices beside one another, which of them each is, and how many there are.
+    """Elements or slices without consecutive repetitions, with inverse indices and counts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBincountGetWorkspaceSize(
     self: int | None, weights: int | None, minlength: int, out: int | None
 ) -> tuple[int, int, int]:
-    """How often each number from 0 on occurs, or the sum of its weights.
+    """Count the occurrences of each nonnegative integer, or sum their weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnBincount(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """How often each number from 0 on occurs, or the sum of its weights.
+    """Count the occurrences of each nonnegative integer, or sum their weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnHistcGetWorkspaceSize(
     self: int | None, bins: int, min: int | None, max: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """A histogram.
+    """Histogram.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnHistc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A histogram.
+    """Histogram.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTraceGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The sum of a matrix's diagonal.
+    """Trace: the sum of a matrix's diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTrace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The sum of a matrix's diagonal.
+    """Trace: the sum of a matrix's diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPermuteGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
-    """Put the dimensions into another order.
+    """Permute the dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put the dimensions into another order.
+    """Permute the dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSliceGetWorkspaceSize(
@@ -12448,7 +12521,7 @@ def aclnnSliceGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Take a slice along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12456,13 +12529,13 @@ def aclnnSliceGetWorkspaceSize(
 def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Take a slice along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDiagGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
     """Take a diagonal of a matrix, or make a matrix of a diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12470,13 +12543,13 @@ def aclnnDiagGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) 
 def aclnnDiag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Take a diagonal of a matrix, or make a matrix of a diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDiagFlatGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
     """Make a matrix of a diagonal.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12484,7 +12557,7 @@ def aclnnDiagFlatGetWorkspaceSize(self: int | None, diagonal: int, out: int | No
 def aclnnDiagFlat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Make a matrix of a diagonal.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSliceV2GetWorkspaceSize(
@@ -12492,7 +12565,7 @@ def aclnnSliceV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Take slices along dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12500,13 +12573,13 @@ def aclnnSliceV2GetWorkspaceSize(
 def aclnnSliceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Take slices along dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlipGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
     """Reverse some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12514,29 +12587,29 @@ def aclnnFlipGetWorkspaceSize(self: int | None, dims: int | None, out: int | Non
 def aclnnFlip(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Reverse some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRollGetWorkspaceSize(
     self: int | None, shifts: int | None, dims: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Shift elements along some dimensions, those that leave an end to the other.
+    """Roll elements along some dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRoll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shift elements along some dimensions, those that leave an end to the other.
+    """Roll elements along some dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatGetWorkspaceSize(self: int | None, repeats: int | None, out: int | None) -> tuple[int, int, int]:
     """Copy a tensor several times along each dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12544,7 +12617,7 @@ def aclnnRepeatGetWorkspaceSize(self: int | None, repeats: int | None, out: int 
 def aclnnRepeat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Copy a tensor several times along each dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
@@ -12552,7 +12625,7 @@ def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Copy each element several times along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12562,15 +12635,15 @@ def aclnnRepeatInterleaveIntWithDim(
 ) -> int:
     """Copy each element several times along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveIntGetWorkspaceSize(
     self: int | None, repeats: int, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Copy each element several times, into one dimension.
+    """Copy each element several times, into a flat tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12578,33 +12651,33 @@ def aclnnRepeatInterleaveIntGetWorkspaceSize(
 def aclnnRepeatInterleaveInt(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Copy each element several times, into one dimension.
+    """Copy each element several times, into a flat tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveGetWorkspaceSize(
     self: int | None, repeats: int | None, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Copy each element as often as a tensor says.
+    """Copy each element by the counts in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRepeatInterleave(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy each element as often as a tensor says.
+    """Copy each element by the counts in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveWithDimGetWorkspaceSize(
     self: int | None, repeats: int | None, dim: int, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Copy each element along a dimension as often as a tensor says.
+    """Copy each element along a dimension by the counts in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12612,17 +12685,17 @@ def aclnnRepeatInterleaveWithDimGetWorkspaceSize(
 def aclnnRepeatInterleaveWithDim(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Copy each element along a dimension as often as a tensor says.
+    """Copy each element along a dimension by the counts in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveTensorGetWorkspaceSize(
     repeats: int | None, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Indices, each as often as a tensor says.
+    """Repeat each index by the counts in a tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12630,9 +12703,9 @@ def aclnnRepeatInterleaveTensorGetWorkspaceSize(
 def aclnnRepeatInterleaveTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Indices, each as often as a tensor says.
+    """Repeat each index by the counts in a tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRepeatInterleaveGradGetWorkspaceSize(
@@ -12640,7 +12713,7 @@ def aclnnRepeatInterleaveGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of repetitions along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12650,69 +12723,69 @@ def aclnnRepeatInterleaveGrad(
 ) -> int:
     """Gradient of repetitions along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConstantPadNdGetWorkspaceSize(
     self: int | None, pad: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad dimensions by a number; negative margins cut.
+    """Pad dimensions with a number; negative padding crops.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad dimensions by a number; negative margins cut.
+    """Pad dimensions with a number; negative padding crops.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
-    """Channels of several groups, in turn from each.
+    """Interleave the channels of several groups.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Channels of several groups, in turn from each.
+    """Interleave the channels of several groups.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUnfoldGradGetWorkspaceSize(
     gradOut: int | None, inputSizes: int | None, dim: int, size: int, step: int, gradIn: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of taking slices of one size, which may overlap, along a dimension.
+    """Gradient of unfolding a dimension into slices of one size, which may overlap.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUnfoldGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of taking slices of one size, which may overlap, along a dimension.
+    """Gradient of unfolding a dimension into slices of one size, which may overlap.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad1dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last dimension by its mirror image.
+    """Pad the last dimension by reflection.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReflectionPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last dimension by its mirror image.
+    """Pad the last dimension by reflection.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad1dBackwardGetWorkspaceSize(
@@ -12720,7 +12793,7 @@ def aclnnReflectionPad1dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of reflection_pad1d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12730,23 +12803,23 @@ def aclnnReflectionPad1dBackward(
 ) -> int:
     """Gradient of reflection_pad1d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad2dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by its mirror image.
+    """Pad the last 2 dimensions by reflection.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReflectionPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by its mirror image.
+    """Pad the last 2 dimensions by reflection.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad2dBackwardGetWorkspaceSize(
@@ -12754,7 +12827,7 @@ def aclnnReflectionPad2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of reflection_pad2d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12764,23 +12837,23 @@ def aclnnReflectionPad2dBackward(
 ) -> int:
     """Gradient of reflection_pad2d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad3dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by its mirror image.
+    """Pad the last 3 dimensions by reflection.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReflectionPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by its mirror image.
+    """Pad the last 3 dimensions by reflection.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReflectionPad3dBackwardGetWorkspaceSize(
@@ -12788,7 +12861,7 @@ def aclnnReflectionPad3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of reflection_pad3d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12798,23 +12871,23 @@ def aclnnReflectionPad3dBackward(
 ) -> int:
     """Gradient of reflection_pad3d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad1dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last dimension by its border.
+    """Pad the last dimension by replication of the border.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReplicationPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last dimension by its border.
+    """Pad the last dimension by replication of the border.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad1dBackwardGetWorkspaceSize(
@@ -12822,7 +12895,7 @@ def aclnnReplicationPad1dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of replication_pad1d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12832,23 +12905,23 @@ def aclnnReplicationPad1dBackward(
 ) -> int:
     """Gradient of replication_pad1d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad2dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by its border.
+    """Pad the last 2 dimensions by replication of the border.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReplicationPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by its border.
+    """Pad the last 2 dimensions by replication of the border.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad2dBackwardGetWorkspaceSize(
@@ -12856,7 +12929,7 @@ def aclnnReplicationPad2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of replication_pad2d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12866,23 +12939,23 @@ def aclnnReplicationPad2dBackward(
 ) -> int:
     """Gradient of replication_pad2d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad3dGetWorkspaceSize(
     self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by its border.
+    """Pad the last 3 dimensions by replication of the border.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnReplicationPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by its border.
+    """Pad the last 3 dimensions by replication of the border.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnReplicationPad3dBackwardGetWorkspaceSize(
@@ -12890,7 +12963,7 @@ def aclnnReplicationPad3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of replication_pad3d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12900,21 +12973,21 @@ def aclnnReplicationPad3dBackward(
 ) -> int:
     """Gradient of replication_pad3d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCircularPad2dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by what is at the other end.
+    """Pad the last 2 dimensions by periodic continuation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCircularPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by what is at the other end.
+    """Pad the last 2 dimensions by periodic continuation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCircularPad2dBackwardGetWorkspaceSize(
@@ -12922,7 +12995,7 @@ def aclnnCircularPad2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of circular_pad2d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12932,21 +13005,21 @@ def aclnnCircularPad2dBackward(
 ) -> int:
     """Gradient of circular_pad2d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCircularPad3dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by what is at the other end.
+    """Pad the last 3 dimensions by periodic continuation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnCircularPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by what is at the other end.
+    """Pad the last 3 dimensions by periodic continuation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnCircularPad3dBackwardGetWorkspaceSize(
@@ -12954,7 +13027,7 @@ def aclnnCircularPad3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of circular_pad3d.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12964,13 +13037,13 @@ def aclnnCircularPad3dBackward(
 ) -> int:
     """Gradient of circular_pad3d.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Copy each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12978,7 +13051,7 @@ def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Copy each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddListGetWorkspaceSize(
@@ -12986,7 +13059,7 @@ def aclnnForeachAddListGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add two lists of tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -12994,7 +13067,7 @@ def aclnnForeachAddListGetWorkspaceSize(
 def aclnnForeachAddList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two lists of tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddListV2GetWorkspaceSize(
@@ -13002,7 +13075,7 @@ def aclnnForeachAddListV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Add two lists of tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13010,13 +13083,13 @@ def aclnnForeachAddListV2GetWorkspaceSize(
 def aclnnForeachAddListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add two lists of tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Add a number to each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13024,13 +13097,13 @@ def aclnnForeachAddScalarGetWorkspaceSize(x: int | None, scalar: int | None, out
 def aclnnForeachAddScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a number to each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Add a number to each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13038,13 +13111,13 @@ def aclnnForeachAddScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 def aclnnForeachAddScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Add a number to each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMulScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply each tensor by a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13052,13 +13125,13 @@ def aclnnForeachMulScalarGetWorkspaceSize(x: int | None, scalar: int | None, out
 def aclnnForeachMulScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply each tensor by a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Multiply each tensor by a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13066,7 +13139,7 @@ def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Multiply each tensor by a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSubListGetWorkspaceSize(
@@ -13074,7 +13147,7 @@ def aclnnForeachSubListGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Subtract two lists of tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13082,7 +13155,7 @@ def aclnnForeachSubListGetWorkspaceSize(
 def aclnnForeachSubList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract two lists of tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSubListV2GetWorkspaceSize(
@@ -13090,7 +13163,7 @@ def aclnnForeachSubListV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Subtract two lists of tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13098,15 +13171,15 @@ def aclnnForeachSubListV2GetWorkspaceSize(
 def aclnnForeachSubListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract two lists of tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcmulScalarGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third.
+    """Add a multiple of the product of two lists to a third list.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13114,17 +13187,17 @@ def aclnnForeachAddcmulScalarGetWorkspaceSize(
 def aclnnForeachAddcmulScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the product of two lists to a third.
+    """Add a multiple of the product of two lists to a third list.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third.
+    """Add a multiple of the product of two lists to a third list.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13132,17 +13205,17 @@ def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
 def aclnnForeachAddcmulScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the product of two lists to a third.
+    """Add a multiple of the product of two lists to a third list.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcdivScalarGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third.
+    """Add a multiple of the quotient of two lists to a third list.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13150,17 +13223,17 @@ def aclnnForeachAddcdivScalarGetWorkspaceSize(
 def aclnnForeachAddcdivScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the quotient of two lists to a third.
+    """Add a multiple of the quotient of two lists to a third list.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcdivScalarV2GetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third.
+    """Add a multiple of the quotient of two lists to a third list.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13168,17 +13241,17 @@ def aclnnForeachAddcdivScalarV2GetWorkspaceSize(
 def aclnnForeachAddcdivScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the quotient of two lists to a third.
+    """Add a multiple of the quotient of two lists to a third list.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcmulScalarListGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third, each by a number of its own.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13186,17 +13259,17 @@ def aclnnForeachAddcmulScalarListGetWorkspaceSize(
 def aclnnForeachAddcmulScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the product of two lists to a third, each by a number of its own.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcdivScalarListGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13204,41 +13277,41 @@ def aclnnForeachAddcdivScalarListGetWorkspaceSize(
 def aclnnForeachAddcdivScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcmulListGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third, each by a number of its own.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachAddcmulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of the product of two lists to a third, each by a number of its own.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddcdivListGetWorkspaceSize(
     x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachAddcdivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of the quotient of two lists to a third, each by a number of its own.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLerpScalarGetWorkspaceSize(
@@ -13246,7 +13319,7 @@ def aclnnForeachLerpScalarGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Interpolate between two lists of tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13254,31 +13327,31 @@ def aclnnForeachLerpScalarGetWorkspaceSize(
 def aclnnForeachLerpScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Interpolate between two lists of tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLerpListGetWorkspaceSize(
     x1: int | None, x2: int | None, weight: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Interpolate between two lists of tensors by a third.
+    """Interpolate between two lists of tensors by a list of weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachLerpList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two lists of tensors by a third.
+    """Interpolate between two lists of tensors by a list of weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachPowScalarAndTensorGetWorkspaceSize(
     scalar: int | None, x: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Powers of a number.
+    """Raise a number to the powers in each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13286,9 +13359,9 @@ def aclnnForeachPowScalarAndTensorGetWorkspaceSize(
 def aclnnForeachPowScalarAndTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Powers of a number.
+    """Raise a number to the powers in each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachRoundOffNumberGetWorkspaceSize(
@@ -13296,7 +13369,7 @@ def aclnnForeachRoundOffNumberGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Round each tensor to integers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13306,7 +13379,7 @@ def aclnnForeachRoundOffNumber(
 ) -> int:
     """Round each tensor to integers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachRoundOffNumberV2GetWorkspaceSize(
@@ -13314,7 +13387,7 @@ def aclnnForeachRoundOffNumberV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Round each tensor to integers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13324,15 +13397,15 @@ def aclnnForeachRoundOffNumberV2(
 ) -> int:
     """Round each tensor to integers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachDivScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Divide each tensor by a number of its own.
+    """Divide each tensor by its own number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13340,15 +13413,15 @@ def aclnnForeachDivScalarListGetWorkspaceSize(
 def aclnnForeachDivScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Divide each tensor by a number of its own.
+    """Divide each tensor by its own number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSqrtGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Square roots of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13356,13 +13429,13 @@ def aclnnForeachSqrtGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Square roots of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachReciprocalGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Reciprocals of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13370,13 +13443,13 @@ def aclnnForeachReciprocalGetWorkspaceSize(x: int | None, out: int | None) -> tu
 def aclnnForeachReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Reciprocals of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachExpGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Exponentials of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13384,13 +13457,13 @@ def aclnnForeachExpGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Exponentials of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAbsGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Absolute values of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13398,13 +13471,13 @@ def aclnnForeachAbsGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachAbs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Absolute values of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachNegGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Negatives of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13412,13 +13485,13 @@ def aclnnForeachNegGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Negatives of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Signs of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13426,13 +13499,13 @@ def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Signs of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAcosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Inverse cosines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13440,13 +13513,13 @@ def aclnnForeachAcosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Inverse cosines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAsinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Inverse sines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13454,13 +13527,13 @@ def aclnnForeachAsinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Inverse sines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAtanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Inverse tangents of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13468,13 +13541,13 @@ def aclnnForeachAtanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Inverse tangents of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachCosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Cosines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13482,13 +13555,13 @@ def aclnnForeachCosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Cosines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachCoshGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Hyperbolic cosines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13496,13 +13569,13 @@ def aclnnForeachCoshGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hyperbolic cosines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachErfGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Error functions of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13510,13 +13583,13 @@ def aclnnForeachErfGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Error functions of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachErfcGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Complementary error functions of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13524,27 +13597,27 @@ def aclnnForeachErfcGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Complementary error functions of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachExpm1GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exponentials less 1 of each tensor.
+    """Exponentials minus 1 of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials less 1 of each tensor.
+    """Exponentials minus 1 of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLogGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithms of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13552,13 +13625,13 @@ def aclnnForeachLogGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithms of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLog10GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithms to base 10 of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13566,13 +13639,13 @@ def aclnnForeachLog10GetWorkspaceSize(x: int | None, out: int | None) -> tuple[i
 def aclnnForeachLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithms to base 10 of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLog1pGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithms of 1 + x of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13580,13 +13653,13 @@ def aclnnForeachLog1pGetWorkspaceSize(x: int | None, out: int | None) -> tuple[i
 def aclnnForeachLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithms of 1 + x of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachLog2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Logarithms to base 2 of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13594,13 +13667,13 @@ def aclnnForeachLog2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Logarithms to base 2 of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSigmoidGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Sigmoids of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13608,13 +13681,13 @@ def aclnnForeachSigmoidGetWorkspaceSize(x: int | None, out: int | None) -> tuple
 def aclnnForeachSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sigmoids of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Sines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13622,13 +13695,13 @@ def aclnnForeachSinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Sines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSinhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Hyperbolic sines of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13636,13 +13709,13 @@ def aclnnForeachSinhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hyperbolic sines of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachTanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Tangents of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13650,13 +13723,13 @@ def aclnnForeachTanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int
 def aclnnForeachTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Tangents of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachTanhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
     """Hyperbolic tangents of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13664,13 +13737,13 @@ def aclnnForeachTanhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[in
 def aclnnForeachTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Hyperbolic tangents of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
     """Products of two lists.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13678,41 +13751,41 @@ def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int
 def aclnnForeachMulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Products of two lists.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMaximumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """The greater of two lists.
+    """Maximum of two lists.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachMaximumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The greater of two lists.
+    """Maximum of two lists.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMinimumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """The less of two lists.
+    """Minimum of two lists.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachMinimumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The less of two lists.
+    """Minimum of two lists.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachPowListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
     """Powers of two lists.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13720,13 +13793,13 @@ def aclnnForeachPowListGetWorkspaceSize(x1: int | None, x2: int | None, out: int
 def aclnnForeachPowList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Powers of two lists.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachDivListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
     """Quotients of two lists.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13734,13 +13807,13 @@ def aclnnForeachDivListGetWorkspaceSize(x1: int | None, x2: int | None, out: int
 def aclnnForeachDivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Quotients of two lists.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSubScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Subtract a number from each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13748,13 +13821,13 @@ def aclnnForeachSubScalarGetWorkspaceSize(x: int | None, scalar: int | None, out
 def aclnnForeachSubScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a number from each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Subtract a number from each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13762,13 +13835,13 @@ def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 def aclnnForeachSubScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Subtract a number from each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachDivScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Divide each tensor by a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13776,13 +13849,13 @@ def aclnnForeachDivScalarGetWorkspaceSize(x: int | None, scalar: int | None, out
 def aclnnForeachDivScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Divide each tensor by a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
     """Divide each tensor by a number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13790,15 +13863,15 @@ def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, o
 def aclnnForeachDivScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Divide each tensor by a number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMaximumScalarGetWorkspaceSize(
     x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from below.
+    """Clamp each tensor from below.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13806,17 +13879,17 @@ def aclnnForeachMaximumScalarGetWorkspaceSize(
 def aclnnForeachMaximumScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from below.
+    """Clamp each tensor from below.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMaximumScalarV2GetWorkspaceSize(
     x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from below.
+    """Clamp each tensor from below.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13824,17 +13897,17 @@ def aclnnForeachMaximumScalarV2GetWorkspaceSize(
 def aclnnForeachMaximumScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from below.
+    """Clamp each tensor from below.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMinimumScalarGetWorkspaceSize(
     x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from above.
+    """Clamp each tensor from above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13842,17 +13915,17 @@ def aclnnForeachMinimumScalarGetWorkspaceSize(
 def aclnnForeachMinimumScalar(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from above.
+    """Clamp each tensor from above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMinimumScalarV2GetWorkspaceSize(
     x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from above.
+    """Clamp each tensor from above.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13860,45 +13933,45 @@ def aclnnForeachMinimumScalarV2GetWorkspaceSize(
 def aclnnForeachMinimumScalarV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from above.
+    """Clamp each tensor from above.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachPowScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Powers of each tensor.
+    """Raise each tensor to a power.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachPowScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of each tensor.
+    """Raise each tensor to a power.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachPowScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Powers of each tensor.
+    """Raise each tensor to a power.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachPowScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of each tensor.
+    """Raise each tensor to a power.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachAddScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add a number of its own to each tensor.
+    """Add its own number to each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13906,17 +13979,17 @@ def aclnnForeachAddScalarListGetWorkspaceSize(
 def aclnnForeachAddScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add a number of its own to each tensor.
+    """Add its own number to each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachSubScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Subtract a number of its own from each tensor.
+    """Subtract its own number from each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13924,17 +13997,17 @@ def aclnnForeachSubScalarListGetWorkspaceSize(
 def aclnnForeachSubScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Subtract a number of its own from each tensor.
+    """Subtract its own number from each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMulScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Multiply each tensor by a number of its own.
+    """Multiply each tensor by its own number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13942,17 +14015,17 @@ def aclnnForeachMulScalarListGetWorkspaceSize(
 def aclnnForeachMulScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply each tensor by a number of its own.
+    """Multiply each tensor by its own number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMaximumScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from below by a number of its own.
+    """Clamp each tensor from below by its own number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13960,17 +14033,17 @@ def aclnnForeachMaximumScalarListGetWorkspaceSize(
 def aclnnForeachMaximumScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from below by a number of its own.
+    """Clamp each tensor from below by its own number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachMinimumScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Bound each tensor from above by a number of its own.
+    """Clamp each tensor from above by its own number.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13978,17 +14051,17 @@ def aclnnForeachMinimumScalarListGetWorkspaceSize(
 def aclnnForeachMinimumScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each tensor from above by a number of its own.
+    """Clamp each tensor from above by its own number.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachPowScalarListGetWorkspaceSize(
     x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Powers of each tensor with an exponent of its own.
+    """Raise each tensor to its own power.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -13996,45 +14069,45 @@ def aclnnForeachPowScalarListGetWorkspaceSize(
 def aclnnForeachPowScalarList(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Powers of each tensor with an exponent of its own.
+    """Raise each tensor to its own power.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """The norm of each tensor.
+    """Norm of each tensor.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The norm of each tensor.
+    """Norm of each tensor.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachZeroInplaceGetWorkspaceSize(x: int | None) -> tuple[int, int, int]:
-    """Set each tensor to zeros.
+    """Set each tensor to zero.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnForeachZeroInplace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Set each tensor to zeros.
+    """Set each tensor to zero.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(
     scaledGrads: int | None, foundInf: int | None, inScale: int | None
 ) -> tuple[int, int, int]:
-    """Multiply gradients by a number, in place, and tell whether any was infinite or NaN.
+    """Unscale gradients in place, and report infinities and NaN.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14042,9 +14115,9 @@ def aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(
 def aclnnForeachNonFiniteCheckAndUnscale(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply gradients by a number, in place, and tell whether any was infinite or NaN.
+    """Unscale gradients in place, and report infinities and NaN.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyAdamGetWorkspaceSize(
@@ -14061,17 +14134,17 @@ def aclnnApplyAdamGetWorkspaceSize(
     useLocking: int,
     useNesterov: int,
 ) -> tuple[int, int, int]:
-    """A step of Adam, the state and the parameters in place, by numbers in tensors.
+    """Adam step, in place, with hyperparameters in tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnApplyAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of Adam, the state and the parameters in place, by numbers in tensors.
+    """Adam step, in place, with hyperparameters in tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyAdamWGetWorkspaceSize(
@@ -14090,17 +14163,17 @@ def aclnnApplyAdamWGetWorkspaceSize(
     amsgrad: int,
     maximize: int,
 ) -> tuple[int, int, int]:
-    """A step of AdamW, the state and the parameters in place, by numbers in tensors.
+    """AdamW step, in place, with hyperparameters in tensors.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnApplyAdamW(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of AdamW, the state and the parameters in place, by numbers in tensors.
+    """AdamW step, in place, with hyperparameters in tensors.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyAdamWV2GetWorkspaceSize(
@@ -14118,17 +14191,17 @@ def aclnnApplyAdamWV2GetWorkspaceSize(
     amsgrad: int,
     maximize: int,
 ) -> tuple[int, int, int]:
-    """A step of AdamW, the state and the parameters in place.
+    """AdamW step, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of AdamW, the state and the parameters in place.
+    """AdamW step, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedAdamGetWorkspaceSize(
@@ -14148,17 +14221,17 @@ def aclnnFusedAdamGetWorkspaceSize(
     amsgrad: int,
     maximize: int,
 ) -> tuple[int, int, int]:
-    """A step of Adam for lists of parameters, these and the state in place.
+    """Fused Adam step for lists of parameters, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnFusedAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of Adam for lists of parameters, these and the state in place.
+    """Fused Adam step for lists of parameters, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedSgdGetWorkspaceSize(
@@ -14174,17 +14247,17 @@ def aclnnFusedSgdGetWorkspaceSize(
     maximize: int,
     isFirstStep: int,
 ) -> tuple[int, int, int]:
-    """A step of gradient descent for lists of parameters, these and the momentum in place.
+    """Fused SGD step for lists of parameters, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnFusedSgd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of gradient descent for lists of parameters, these and the momentum in place.
+    """Fused SGD step for lists of parameters, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAmpUpdateScaleGetWorkspaceSize(
@@ -14197,17 +14270,17 @@ def aclnnAmpUpdateScaleGetWorkspaceSize(
     updatedScale: int | None,
     updatedGrowthTracker: int | None,
 ) -> tuple[int, int, int]:
-    """The scale of losses for the next step, less after infinite gradients, more after many finite ones.
+    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAmpUpdateScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The scale of losses for the next step, less after infinite gradients, more after many finite ones.
+    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConvolutionGetWorkspaceSize(
@@ -14223,17 +14296,17 @@ def aclnnConvolutionGetWorkspaceSize(
     output: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Convolve, or convolve transposed, in one to three dimensions.
+    """Convolution or transposed convolution in one to three dimensions.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnConvolution(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Convolve, or convolve transposed, in one to three dimensions.
+    """Convolution or transposed convolution in one to three dimensions.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConvolutionBackwardGetWorkspaceSize(
@@ -14255,7 +14328,7 @@ def aclnnConvolutionBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of a convolution with respect to its input, its weight and its bias.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14265,7 +14338,7 @@ def aclnnConvolutionBackward(
 ) -> int:
     """Gradients of a convolution with respect to its input, its weight and its bias.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIm2colGetWorkspaceSize(
@@ -14276,17 +14349,17 @@ def aclnnIm2colGetWorkspaceSize(
     stride: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """The windows of planes, as columns.
+    """Windows of planes as columns (im2col).
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIm2col(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The windows of planes, as columns.
+    """Windows of planes as columns (im2col).
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIm2colBackwardGetWorkspaceSize(
@@ -14298,17 +14371,17 @@ def aclnnIm2colBackwardGetWorkspaceSize(
     stride: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Columns added up where their windows lie in planes.
+    """Sums of columns over the overlapping windows of planes (col2im).
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnIm2colBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Columns added up where their windows lie in planes.
+    """Sums of columns over the overlapping windows of planes (col2im).
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConvDepthwise2dGetWorkspaceSize(
@@ -14322,17 +14395,17 @@ def aclnnConvDepthwise2dGetWorkspaceSize(
     out: int | None,
     cubeMathType: int,
 ) -> tuple[int, int, int]:
-    """Convolve each channel of planes with kernels of its own.
+    """Depthwise convolution of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Convolve each channel of planes with kernels of its own.
+    """Depthwise convolution of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDeformableConv2dGetWorkspaceSize(
@@ -14350,17 +14423,17 @@ def aclnnDeformableConv2dGetWorkspaceSize(
     out: int | None,
     deformOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Convolve samples of planes at offsets, each with a factor.
+    """Deformable convolution with modulation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDeformableConv2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Convolve samples of planes at offsets, each with a factor.
+    """Deformable convolution with modulation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDeformableConv2dBackwardGetWorkspaceSize(
@@ -14381,9 +14454,9 @@ def aclnnDeformableConv2dBackwardGetWorkspaceSize(
     gradOffset: int | None,
     gradBias: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of a convolution of samples at offsets.
+    """Gradients of a deformable convolution.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14391,25 +14464,25 @@ def aclnnDeformableConv2dBackwardGetWorkspaceSize(
 def aclnnDeformableConv2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of a convolution of samples at offsets.
+    """Gradients of a deformable convolution.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConvTbcGetWorkspaceSize(
     self: int | None, weight: int | None, bias: int | None, pad: int, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
-    """Convolve sequences whose first dimension is time.
+    """Convolution of sequences whose first dimension is time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnConvTbc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Convolve sequences whose first dimension is time.
+    """Convolution of sequences whose first dimension is time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnConvTbcBackwardGetWorkspaceSize(
@@ -14425,7 +14498,7 @@ def aclnnConvTbcBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of a convolution of sequences whose first dimension is time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14433,7 +14506,7 @@ def aclnnConvTbcBackwardGetWorkspaceSize(
 def aclnnConvTbcBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of a convolution of sequences whose first dimension is time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPoolGetWorkspaceSize(
@@ -14446,17 +14519,17 @@ def aclnnMaxPoolGetWorkspaceSize(
     ceilMode: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """The largest element of each window.
+    """Max pooling.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The largest element of each window.
+    """Max pooling.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
@@ -14469,9 +14542,9 @@ def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
     out: int | None,
     indices: int | None,
 ) -> tuple[int, int, int]:
-    """The largest element of each window, and its index in the plane.
+    """Max pooling with the indices of the maxima in the plane.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14479,9 +14552,9 @@ def aclnnMaxPool2dWithIndicesGetWorkspaceSize(
 def aclnnMaxPool2dWithIndices(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """The largest element of each window, and its index in the plane.
+    """Max pooling with the indices of the maxima in the plane.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
@@ -14497,7 +14570,7 @@ def aclnnMaxPool2dWithIndicesBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of max pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14507,7 +14580,7 @@ def aclnnMaxPool2dWithIndicesBackward(
 ) -> int:
     """Gradient of max pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool2dWithMaskGetWorkspaceSize(
@@ -14520,17 +14593,17 @@ def aclnnMaxPool2dWithMaskGetWorkspaceSize(
     out: int | None,
     indices: int | None,
 ) -> tuple[int, int, int]:
-    """The largest element of each window, and which of the window's it is.
+    """Max pooling with a mask of the maxima.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxPool2dWithMask(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The largest element of each window, and which of the window's it is.
+    """Max pooling with a mask of the maxima.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
@@ -14546,7 +14619,7 @@ def aclnnMaxPool2dWithMaskBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of max pooling with a mask with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14556,7 +14629,7 @@ def aclnnMaxPool2dWithMaskBackward(
 ) -> int:
     """Gradient of max pooling with a mask with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
@@ -14569,9 +14642,9 @@ def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
     out: int | None,
     indices: int | None,
 ) -> tuple[int, int, int]:
-    """The largest element of each window of a volume, and its index in it.
+    """Max pooling of volumes with the indices of the maxima in the volume.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14579,9 +14652,9 @@ def aclnnMaxPool3dWithArgmaxGetWorkspaceSize(
 def aclnnMaxPool3dWithArgmax(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """The largest element of each window of a volume, and its index in it.
+    """Max pooling of volumes with the indices of the maxima in the volume.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
@@ -14597,7 +14670,7 @@ def aclnnMaxPool3dWithArgmaxBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of max pooling of volumes with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14607,7 +14680,7 @@ def aclnnMaxPool3dWithArgmaxBackward(
 ) -> int:
     """Gradient of max pooling of volumes with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAvgPool2dGetWorkspaceSize(
@@ -14621,17 +14694,17 @@ def aclnnAvgPool2dGetWorkspaceSize(
     cubeMathType: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """The mean of each window.
+    """Average pooling.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAvgPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The mean of each window.
+    """Average pooling.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAvgPool2dBackwardGetWorkspaceSize(
@@ -14648,7 +14721,7 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of average pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14656,23 +14729,23 @@ def aclnnAvgPool2dBackwardGetWorkspaceSize(
 def aclnnAvgPool2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of average pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveAvgPool2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Means over as many windows as are wanted, which together cover the input.
+    """Adaptive average pooling, to a given output size.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdaptiveAvgPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Means over as many windows as are wanted, which together cover the input.
+    """Adaptive average pooling, to a given output size.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
@@ -14680,7 +14753,7 @@ def aclnnAdaptiveAvgPool2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of adaptive average pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14690,23 +14763,23 @@ def aclnnAdaptiveAvgPool2dBackward(
 ) -> int:
     """Gradient of adaptive average pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveMaxPool2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, outputOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """The largest element of each of as many windows as are wanted, and its index.
+    """Adaptive max pooling, to a given output size, with the indices of the maxima.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdaptiveMaxPool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The largest element of each of as many windows as are wanted, and its index.
+    """Adaptive max pooling, to a given output size, with the indices of the maxima.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(
@@ -14714,7 +14787,7 @@ def aclnnAdaptiveMaxPool2dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of adaptive max pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14724,7 +14797,7 @@ def aclnnAdaptiveMaxPool2dBackward(
 ) -> int:
     """Gradient of adaptive max pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAvgPool3dGetWorkspaceSize(
@@ -14737,17 +14810,17 @@ def aclnnAvgPool3dGetWorkspaceSize(
     divisorOverride: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """The mean of each window.
+    """Average pooling.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAvgPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The mean of each window.
+    """Average pooling.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAvgPool3dBackwardGetWorkspaceSize(
@@ -14763,7 +14836,7 @@ def aclnnAvgPool3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of average pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14771,23 +14844,23 @@ def aclnnAvgPool3dBackwardGetWorkspaceSize(
 def aclnnAvgPool3dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradient of average pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveAvgPool3dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Means over as many windows as are wanted, which together cover the input.
+    """Adaptive average pooling, to a given output size.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdaptiveAvgPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Means over as many windows as are wanted, which together cover the input.
+    """Adaptive average pooling, to a given output size.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
@@ -14795,7 +14868,7 @@ def aclnnAdaptiveAvgPool3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of adaptive average pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14805,23 +14878,23 @@ def aclnnAdaptiveAvgPool3dBackward(
 ) -> int:
     """Gradient of adaptive average pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveMaxPool3dGetWorkspaceSize(
     self: int | None, outputSize: int | None, outputOut: int | None, indicesOut: int | None
 ) -> tuple[int, int, int]:
-    """The largest element of each of as many windows as are wanted, and its index.
+    """Adaptive max pooling, to a given output size, with the indices of the maxima.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdaptiveMaxPool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The largest element of each of as many windows as are wanted, and its index.
+    """Adaptive max pooling, to a given output size, with the indices of the maxima.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(
@@ -14829,7 +14902,7 @@ def aclnnAdaptiveMaxPool3dBackwardGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of adaptive max pooling with respect to its input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14839,31 +14912,31 @@ def aclnnAdaptiveMaxPool3dBackward(
 ) -> int:
     """Gradient of adaptive max pooling with respect to its input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxUnpool2dGetWorkspaceSize(
     self: int | None, indices: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes with elements where pooling found them, and zeros.
+    """Planes by max unpooling: elements at the indices of the maxima, zeros elsewhere.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxUnpool2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes with elements where pooling found them, and zeros.
+    """Planes by max unpooling: elements at the indices of the maxima, zeros elsewhere.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
     gradOutput: int | None, self: int | None, indices: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Gradient of planes with elements where pooling found them.
+    """Gradient of planes by max unpooling.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14871,9 +14944,9 @@ def aclnnMaxUnpool2dBackwardGetWorkspaceSize(
 def aclnnMaxUnpool2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of planes with elements where pooling found them.
+    """Gradient of planes by max unpooling.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxUnpool3dGetWorkspaceSize(
@@ -14884,17 +14957,17 @@ def aclnnMaxUnpool3dGetWorkspaceSize(
     padding: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes with elements where pooling found them, and zeros.
+    """Volumes by max unpooling: elements at the indices of the maxima, zeros elsewhere.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaxUnpool3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes with elements where pooling found them, and zeros.
+    """Volumes by max unpooling: elements at the indices of the maxima, zeros elsewhere.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
@@ -14906,9 +14979,9 @@ def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
     padding: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of volumes with elements where pooling found them.
+    """Gradient of volumes by max unpooling.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14916,49 +14989,49 @@ def aclnnMaxUnpool3dBackwardGetWorkspaceSize(
 def aclnnMaxUnpool3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of volumes with elements where pooling found them.
+    """Gradient of volumes by max unpooling.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterNdGetWorkspaceSize(
     data: int | None, indices: int | None, updates: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Replace elements or rows by their indices in all of the first dimensions.
+    """Replace elements or slices at multi-dimensional indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements or rows by their indices in all of the first dimensions.
+    """Replace elements or slices at multi-dimensional indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterNdUpdateGetWorkspaceSize(
     varRef: int | None, indices: int | None, updates: int | None
 ) -> tuple[int, int, int]:
-    """Replace elements or rows by their indices in all of the first dimensions, in place.
+    """Replace elements or slices at multi-dimensional indices, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements or rows by their indices in all of the first dimensions, in place.
+    """Replace elements or slices at multi-dimensional indices, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceScatterUpdateGetWorkspaceSize(
     data: int | None, indices: int | None, updates: int | None, axis: int
 ) -> tuple[int, int, int]:
-    """Replace a stretch of each sample along a dimension, in place.
+    """Replace a slice of each sample along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -14966,9 +15039,9 @@ def aclnnInplaceScatterUpdateGetWorkspaceSize(
 def aclnnInplaceScatterUpdate(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace a stretch of each sample along a dimension, in place.
+    """Replace a slice of each sample along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterListGetWorkspaceSize(
@@ -14979,17 +15052,17 @@ def aclnnScatterListGetWorkspaceSize(
     reduceOptional: str | bytes | None,
     axis: int,
 ) -> tuple[int, int, int]:
-    """Replace a stretch of each tensor of a list along a dimension, in place.
+    """Replace a slice of each tensor of a list along a dimension, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace a stretch of each tensor of a list along a dimension, in place.
+    """Replace a slice of each tensor of a list along a dimension, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnStridedSliceAssignV2GetWorkspaceSize(
@@ -15002,7 +15075,7 @@ def aclnnStridedSliceAssignV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Replace slices along dimensions, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15012,7 +15085,7 @@ def aclnnStridedSliceAssignV2(
 ) -> int:
     """Replace slices along dimensions, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceQuantScatterGetWorkspaceSize(
@@ -15025,9 +15098,9 @@ def aclnnInplaceQuantScatterGetWorkspaceSize(
     quantAxis: int,
     reduction: int,
 ) -> tuple[int, int, int]:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
+    """Quantize updates and write them to a slice of each sample, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15035,9 +15108,9 @@ def aclnnInplaceQuantScatterGetWorkspaceSize(
 def aclnnInplaceQuantScatter(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
+    """Quantize updates and write them to a slice of each sample, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceQuantScatterV2GetWorkspaceSize(
@@ -15051,9 +15124,9 @@ def aclnnInplaceQuantScatterV2GetWorkspaceSize(
     reduction: int,
     roundMode: str | bytes | None,
 ) -> tuple[int, int, int]:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
+    """Quantize updates and write them to a slice of each sample, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15061,33 +15134,33 @@ def aclnnInplaceQuantScatterV2GetWorkspaceSize(
 def aclnnInplaceQuantScatterV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace a stretch of each sample by integers of 8 bits, in place.
+    """Quantize updates and write them to a slice of each sample, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Lines of the nearest elements.
+    """Nearest-neighbour interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleNearest1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Lines of the nearest elements.
+    """Nearest-neighbour interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest1dV2GetWorkspaceSize(
     self: int | None, outputSize: int | None, scaleL: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Lines of the nearest elements.
+    """Nearest-neighbour interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15095,17 +15168,17 @@ def aclnnUpsampleNearest1dV2GetWorkspaceSize(
 def aclnnUpsampleNearest1dV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Lines of the nearest elements.
+    """Nearest-neighbour interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest1dBackwardGetWorkspaceSize(
     gradOut: int | None, outputSize: int | None, inputSize: int | None, scales: float, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Lines of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15113,33 +15186,33 @@ def aclnnUpsampleNearest1dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearest1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Lines of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes of the nearest elements.
+    """Nearest-neighbour interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleNearest2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes of the nearest elements.
+    """Nearest-neighbour interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest2dV2GetWorkspaceSize(
     self: int | None, outputSize: int | None, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes of the nearest elements.
+    """Nearest-neighbour interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15147,9 +15220,9 @@ def aclnnUpsampleNearest2dV2GetWorkspaceSize(
 def aclnnUpsampleNearest2dV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes of the nearest elements.
+    """Nearest-neighbour interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest2dBackwardGetWorkspaceSize(
@@ -15160,9 +15233,9 @@ def aclnnUpsampleNearest2dBackwardGetWorkspaceSize(
     scalesW: float,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Planes of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15170,25 +15243,25 @@ def aclnnUpsampleNearest2dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearest2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest3dGetWorkspaceSize(
     self: int | None, outputSize: int | None, scalesD: float, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Volumes of the nearest elements.
+    """Nearest-neighbour interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleNearest3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes of the nearest elements.
+    """Nearest-neighbour interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearest3dBackwardGetWorkspaceSize(
@@ -15200,9 +15273,9 @@ def aclnnUpsampleNearest3dBackwardGetWorkspaceSize(
     scalesW: float,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15210,17 +15283,17 @@ def aclnnUpsampleNearest3dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearest3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Volumes of the nearest elements, the gradient.
+    """Gradient of nearest-neighbour interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, scales: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Lines of the nearest centres.
+    """Exact nearest-neighbour interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15228,17 +15301,17 @@ def aclnnUpsampleNearestExact1dGetWorkspaceSize(
 def aclnnUpsampleNearestExact1d(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Lines of the nearest centres.
+    """Exact nearest-neighbour interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact1dBackwardGetWorkspaceSize(
     gradOutput: int | None, outputSize: int | None, inputSize: int | None, scales: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Lines of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15246,17 +15319,17 @@ def aclnnUpsampleNearestExact1dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearestExact1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Lines of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes of the nearest centres.
+    """Exact nearest-neighbour interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15264,9 +15337,9 @@ def aclnnUpsampleNearestExact2dGetWorkspaceSize(
 def aclnnUpsampleNearestExact2d(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes of the nearest centres.
+    """Exact nearest-neighbour interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(
@@ -15277,9 +15350,9 @@ def aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(
     scalesW: float,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Planes of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15287,17 +15360,17 @@ def aclnnUpsampleNearestExact2dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearestExact2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact3dGetWorkspaceSize(
     self: int | None, outputSize: int | None, scalesD: float, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Volumes of the nearest centres.
+    """Exact nearest-neighbour interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15305,9 +15378,9 @@ def aclnnUpsampleNearestExact3dGetWorkspaceSize(
 def aclnnUpsampleNearestExact3d(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Volumes of the nearest centres.
+    """Exact nearest-neighbour interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(
@@ -15319,9 +15392,9 @@ def aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(
     scalesW: float,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15329,25 +15402,25 @@ def aclnnUpsampleNearestExact3dBackwardGetWorkspaceSize(
 def aclnnUpsampleNearestExact3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Volumes of the nearest centres, the gradient.
+    """Gradient of exact nearest-neighbour interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleLinear1dGetWorkspaceSize(
     self: int | None, outputSize: int | None, alignCorners: int, scales: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Lines, interpolated linearly.
+    """Linear interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleLinear1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Lines, interpolated linearly.
+    """Linear interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleLinear1dBackwardGetWorkspaceSize(
@@ -15358,9 +15431,9 @@ def aclnnUpsampleLinear1dBackwardGetWorkspaceSize(
     scales: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Lines, interpolated linearly, the gradient.
+    """Gradient of linear interpolation of lines.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15368,25 +15441,25 @@ def aclnnUpsampleLinear1dBackwardGetWorkspaceSize(
 def aclnnUpsampleLinear1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Lines, interpolated linearly, the gradient.
+    """Gradient of linear interpolation of lines.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBilinear2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes, interpolated linearly.
+    """Bilinear interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleBilinear2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes, interpolated linearly.
+    """Bilinear interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(
@@ -15398,9 +15471,9 @@ def aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Planes, interpolated linearly, the gradient.
+    """Gradient of bilinear interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15408,9 +15481,9 @@ def aclnnUpsampleBilinear2dBackwardGetWorkspaceSize(
 def aclnnUpsampleBilinear2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, interpolated linearly, the gradient.
+    """Gradient of bilinear interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(
@@ -15422,9 +15495,9 @@ def aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Planes, interpolated linearly, the gradient.
+    """Gradient of bilinear interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15432,9 +15505,9 @@ def aclnnUpsampleBilinear2dBackwardV2GetWorkspaceSize(
 def aclnnUpsampleBilinear2dBackwardV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, interpolated linearly, the gradient.
+    """Gradient of bilinear interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleTrilinear3dGetWorkspaceSize(
@@ -15446,9 +15519,9 @@ def aclnnUpsampleTrilinear3dGetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes, interpolated linearly.
+    """Trilinear interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15456,9 +15529,9 @@ def aclnnUpsampleTrilinear3dGetWorkspaceSize(
 def aclnnUpsampleTrilinear3d(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Volumes, interpolated linearly.
+    """Trilinear interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(
@@ -15471,9 +15544,9 @@ def aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes, interpolated linearly, the gradient.
+    """Gradient of trilinear interpolation of volumes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15481,25 +15554,25 @@ def aclnnUpsampleTrilinear3dBackwardGetWorkspaceSize(
 def aclnnUpsampleTrilinear3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Volumes, interpolated linearly, the gradient.
+    """Gradient of trilinear interpolation of volumes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBicubic2dGetWorkspaceSize(
     self: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes, interpolated by cubic curves.
+    """Bicubic interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnUpsampleBicubic2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes, interpolated by cubic curves.
+    """Bicubic interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(
@@ -15511,9 +15584,9 @@ def aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(
     scalesW: float,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Planes, interpolated by cubic curves, the gradient.
+    """Gradient of bicubic interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15521,17 +15594,17 @@ def aclnnUpsampleBicubic2dBackwardGetWorkspaceSize(
 def aclnnUpsampleBicubic2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, interpolated by cubic curves, the gradient.
+    """Gradient of bicubic interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBilinear2dAAGetWorkspaceSize(
     input: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes, antialiased linearly.
+    """Antialiased bilinear interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15539,9 +15612,9 @@ def aclnnUpsampleBilinear2dAAGetWorkspaceSize(
 def aclnnUpsampleBilinear2dAA(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, antialiased linearly.
+    """Antialiased bilinear interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(
@@ -15553,9 +15626,9 @@ def aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Planes, antialiased linearly, the gradient.
+    """Gradient of antialiased bilinear interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15563,17 +15636,17 @@ def aclnnUpsampleBilinear2dAABackwardGetWorkspaceSize(
 def aclnnUpsampleBilinear2dAABackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, antialiased linearly, the gradient.
+    """Gradient of antialiased bilinear interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBicubic2dAAGetWorkspaceSize(
     x: int | None, outputSize: int | None, alignCorners: int, scalesH: float, scalesW: float, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes, antialiased by cubic curves.
+    """Antialiased bicubic interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15581,9 +15654,9 @@ def aclnnUpsampleBicubic2dAAGetWorkspaceSize(
 def aclnnUpsampleBicubic2dAA(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, antialiased by cubic curves.
+    """Antialiased bicubic interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(
@@ -15595,9 +15668,9 @@ def aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(
     scalesW: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Planes, antialiased by cubic curves, the gradient.
+    """Gradient of antialiased bicubic interpolation of planes.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15605,25 +15678,25 @@ def aclnnUpsampleBicubic2dAAGradGetWorkspaceSize(
 def aclnnUpsampleBicubic2dAAGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Planes, antialiased by cubic curves, the gradient.
+    """Gradient of antialiased bicubic interpolation of planes.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGridSampler2DGetWorkspaceSize(
     input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Planes sampled at the places of a grid.
+    """Planes sampled at the coordinates of a grid.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes sampled at the places of a grid.
+    """Planes sampled at the coordinates of a grid.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGridSampler2DBackwardGetWorkspaceSize(
@@ -15637,9 +15710,9 @@ def aclnnGridSampler2DBackwardGetWorkspaceSize(
     inputGrad: int | None,
     gridGrad: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of planes sampled at the places of a grid.
+    """Gradients of planes sampled at the coordinates of a grid.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15647,25 +15720,25 @@ def aclnnGridSampler2DBackwardGetWorkspaceSize(
 def aclnnGridSampler2DBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of planes sampled at the places of a grid.
+    """Gradients of planes sampled at the coordinates of a grid.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGridSampler3DGetWorkspaceSize(
     input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Volumes sampled at the places of a grid.
+    """Volumes sampled at the coordinates of a grid.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes sampled at the places of a grid.
+    """Volumes sampled at the coordinates of a grid.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGridSampler3DBackwardGetWorkspaceSize(
@@ -15679,9 +15752,9 @@ def aclnnGridSampler3DBackwardGetWorkspaceSize(
     inputGrad: int | None,
     gridGrad: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of volumes sampled at the places of a grid.
+    """Gradients of volumes sampled at the coordinates of a grid.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15689,25 +15762,25 @@ def aclnnGridSampler3DBackwardGetWorkspaceSize(
 def aclnnGridSampler3DBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of volumes sampled at the places of a grid.
+    """Gradients of volumes sampled at the coordinates of a grid.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAffineGridGetWorkspaceSize(
     theta: int | None, size: int | None, alignCorners: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Grids of places, moved, turned and scaled by a matrix for each sample.
+    """Grids of coordinates, transformed by an affine matrix per sample.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAffineGrid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grids of places, moved, turned and scaled by a matrix for each sample.
+    """Grids of coordinates, transformed by an affine matrix per sample.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRoiAlignGetWorkspaceSize(
@@ -15721,17 +15794,17 @@ def aclnnRoiAlignGetWorkspaceSize(
     spatialScale: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Rectangles of planes pooled in bins, as in ONNX.
+    """RoIAlign as in ONNX.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRoiAlign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Rectangles of planes pooled in bins, as in ONNX.
+    """RoIAlign as in ONNX.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRoiAlignV2GetWorkspaceSize(
@@ -15744,17 +15817,17 @@ def aclnnRoiAlignV2GetWorkspaceSize(
     aligned: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Rectangles of planes pooled in bins, as in torchvision.
+    """RoIAlign as in torchvision.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRoiAlignV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Rectangles of planes pooled in bins, as in torchvision.
+    """RoIAlign as in torchvision.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRoiAlignV2BackwardGetWorkspaceSize(
@@ -15768,17 +15841,17 @@ def aclnnRoiAlignV2BackwardGetWorkspaceSize(
     aligned: int,
     gradInput: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of rectangles pooled in bins.
+    """Gradient of RoIAlign.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRoiAlignV2Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of rectangles pooled in bins.
+    """Gradient of RoIAlign.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLSTMGetWorkspaceSize(
@@ -15803,17 +15876,17 @@ def aclnnLSTMGetWorkspaceSize(
     cOut: int | None,
     tanhCOut: int | None,
 ) -> tuple[int, int, int]:
-    """Layers of long short-term memory along time.
+    """Layers of long short-term memory (LSTM) along time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLSTM(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Layers of long short-term memory along time.
+    """Layers of long short-term memory (LSTM) along time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLstmBackwardGetWorkspaceSize(
@@ -15843,17 +15916,17 @@ def aclnnLstmBackwardGetWorkspaceSize(
     dcPrevOut: int | None,
     dparamsOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of layers of long short-term memory along time.
+    """Gradients of layers of long short-term memory (LSTM) along time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLstmBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of layers of long short-term memory along time.
+    """Gradients of layers of long short-term memory (LSTM) along time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGRUGetWorkspaceSize(
@@ -15875,17 +15948,17 @@ def aclnnGRUGetWorkspaceSize(
     hnOut: int | None,
     hOut: int | None,
 ) -> tuple[int, int, int]:
-    """Layers of gated recurrent units along time.
+    """Layers of gated recurrent units (GRU) along time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGRU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Layers of gated recurrent units along time.
+    """Layers of gated recurrent units (GRU) along time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGRUBackwardGetWorkspaceSize(
@@ -15908,17 +15981,17 @@ def aclnnGRUBackwardGetWorkspaceSize(
     dhPrevOut: int | None,
     dparamsOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of layers of gated recurrent units along time.
+    """Gradients of layers of gated recurrent units (GRU) along time.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of layers of gated recurrent units along time.
+    """Gradients of layers of gated recurrent units (GRU) along time.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThnnFusedLstmCellGetWorkspaceSize(
@@ -15931,17 +16004,17 @@ def aclnnThnnFusedLstmCellGetWorkspaceSize(
     cyOut: int | None,
     storageOut: int | None,
 ) -> tuple[int, int, int]:
-    """A step of an LSTM, of the products of its matrices.
+    """LSTM cell, given the products with its weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnThnnFusedLstmCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of an LSTM, of the products of its matrices.
+    """LSTM cell, given the products with its weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
@@ -15955,9 +16028,9 @@ def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
     gradCxOut: int | None,
     gradBiasOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of a step of an LSTM.
+    """Gradients of an LSTM cell.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -15965,9 +16038,9 @@ def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
 def aclnnThnnFusedLstmCellBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of a step of an LSTM.
+    """Gradients of an LSTM cell.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThnnFusedGruCellGetWorkspaceSize(
@@ -15979,17 +16052,17 @@ def aclnnThnnFusedGruCellGetWorkspaceSize(
     hyOut: int | None,
     storageOut: int | None,
 ) -> tuple[int, int, int]:
-    """A step of gated recurrent units, of the products of their matrices.
+    """GRU cell, given the products with its weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnThnnFusedGruCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """A step of gated recurrent units, of the products of their matrices.
+    """GRU cell, given the products with its weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
@@ -16002,9 +16075,9 @@ def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
     gradInputBiasOutOptional: int | None,
     gradHiddenBiasOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of a step of gated recurrent units.
+    """Gradients of a GRU cell.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16012,9 +16085,9 @@ def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
 def aclnnThnnFusedGruCellBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of a step of gated recurrent units.
+    """Gradients of a GRU cell.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreGetWorkspaceSize(
@@ -16041,7 +16114,7 @@ def aclnnFlashAttentionScoreGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16051,7 +16124,7 @@ def aclnnFlashAttentionScore(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreV2GetWorkspaceSize(
@@ -16081,7 +16154,7 @@ def aclnnFlashAttentionScoreV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16091,7 +16164,7 @@ def aclnnFlashAttentionScoreV2(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreV3GetWorkspaceSize(
@@ -16122,7 +16195,7 @@ def aclnnFlashAttentionScoreV3GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16132,7 +16205,7 @@ def aclnnFlashAttentionScoreV3(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreV4GetWorkspaceSize(
@@ -16174,7 +16247,7 @@ def aclnnFlashAttentionScoreV4GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16184,7 +16257,7 @@ def aclnnFlashAttentionScoreV4(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionVarLenScoreGetWorkspaceSize(
@@ -16213,7 +16286,7 @@ def aclnnFlashAttentionVarLenScoreGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16223,7 +16296,7 @@ def aclnnFlashAttentionVarLenScore(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(
@@ -16255,7 +16328,7 @@ def aclnnFlashAttentionVarLenScoreV2GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16265,7 +16338,7 @@ def aclnnFlashAttentionVarLenScoreV2(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionVarLenScoreV3GetWorkspaceSize(
@@ -16299,7 +16372,7 @@ def aclnnFlashAttentionVarLenScoreV3GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16309,7 +16382,7 @@ def aclnnFlashAttentionVarLenScoreV3(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionVarLenScoreV4GetWorkspaceSize(
@@ -16339,7 +16412,7 @@ def aclnnFlashAttentionVarLenScoreV4GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16349,7 +16422,7 @@ def aclnnFlashAttentionVarLenScoreV4(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize(
@@ -16385,7 +16458,7 @@ def aclnnFlashAttentionVarLenScoreV5GetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16395,7 +16468,7 @@ def aclnnFlashAttentionVarLenScoreV5(
 ) -> int:
     """Attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreGradGetWorkspaceSize(
@@ -16425,9 +16498,9 @@ def aclnnFlashAttentionScoreGradGetWorkspaceSize(
     dvOut: int | None,
     dpseOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16435,9 +16508,9 @@ def aclnnFlashAttentionScoreGradGetWorkspaceSize(
 def aclnnFlashAttentionScoreGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreGradV2GetWorkspaceSize(
@@ -16470,9 +16543,9 @@ def aclnnFlashAttentionScoreGradV2GetWorkspaceSize(
     dvOut: int | None,
     dpseOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16480,9 +16553,9 @@ def aclnnFlashAttentionScoreGradV2GetWorkspaceSize(
 def aclnnFlashAttentionScoreGradV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreGradV3GetWorkspaceSize(
@@ -16517,9 +16590,9 @@ def aclnnFlashAttentionScoreGradV3GetWorkspaceSize(
     dpseOut: int | None,
     dsinkOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16527,9 +16600,9 @@ def aclnnFlashAttentionScoreGradV3GetWorkspaceSize(
 def aclnnFlashAttentionScoreGradV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionScoreGradV4GetWorkspaceSize(
@@ -16579,9 +16652,9 @@ def aclnnFlashAttentionScoreGradV4GetWorkspaceSize(
     dpseOut: int | None,
     dsinkOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16589,9 +16662,9 @@ def aclnnFlashAttentionScoreGradV4GetWorkspaceSize(
 def aclnnFlashAttentionScoreGradV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
@@ -16623,9 +16696,9 @@ def aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
     dvOut: int | None,
     dpseOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16633,9 +16706,9 @@ def aclnnFlashAttentionUnpaddingScoreGradGetWorkspaceSize(
 def aclnnFlashAttentionUnpaddingScoreGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(
@@ -16670,9 +16743,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(
     dvOut: int | None,
     dpseOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16680,9 +16753,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV2GetWorkspaceSize(
 def aclnnFlashAttentionUnpaddingScoreGradV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(
@@ -16721,9 +16794,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(
     dvOut: int | None,
     dpseOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16731,9 +16804,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV3GetWorkspaceSize(
 def aclnnFlashAttentionUnpaddingScoreGradV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(
@@ -16766,9 +16839,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(
     dpseOut: int | None,
     softmaxInLayout: str | bytes | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16776,9 +16849,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV4GetWorkspaceSize(
 def aclnnFlashAttentionUnpaddingScoreGradV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(
@@ -16820,9 +16893,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(
     dpseOut: int | None,
     dsinkOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16830,9 +16903,9 @@ def aclnnFlashAttentionUnpaddingScoreGradV5GetWorkspaceSize(
 def aclnnFlashAttentionUnpaddingScoreGradV5(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention.
+    """Gradients of scaled dot-product attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRingAttentionUpdateGetWorkspaceSize(
@@ -16848,9 +16921,9 @@ def aclnnRingAttentionUpdateGetWorkspaceSize(
     softmaxMaxOut: int | None,
     softmaxSumOut: int | None,
 ) -> tuple[int, int, int]:
-    """Put together attention over two parts of the keys.
+    """Merge attention over two parts of the keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16858,9 +16931,9 @@ def aclnnRingAttentionUpdateGetWorkspaceSize(
 def aclnnRingAttentionUpdate(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Put together attention over two parts of the keys.
+    """Merge attention over two parts of the keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRingAttentionUpdateV2GetWorkspaceSize(
@@ -16877,9 +16950,9 @@ def aclnnRingAttentionUpdateV2GetWorkspaceSize(
     softmaxMaxOut: int | None,
     softmaxSumOut: int | None,
 ) -> tuple[int, int, int]:
-    """Put together attention over two parts of the keys.
+    """Merge attention over two parts of the keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16887,25 +16960,25 @@ def aclnnRingAttentionUpdateV2GetWorkspaceSize(
 def aclnnRingAttentionUpdateV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Put together attention over two parts of the keys.
+    """Merge attention over two parts of the keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAttentionUpdateGetWorkspaceSize(
     lse: int | None, localOut: int | None, updateType: int, out: int | None, lseOut: int | None
 ) -> tuple[int, int, int]:
-    """Put together attention over any number of parts of the keys.
+    """Merge attention over any number of parts of the keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAttentionUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put together attention over any number of parts of the keys.
+    """Merge attention over any number of parts of the keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNsaCompressGetWorkspaceSize(
@@ -16918,17 +16991,17 @@ def aclnnNsaCompressGetWorkspaceSize(
     actSeqLenType: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Add up windows of sequences by weights.
+    """Weighted sums over windows of sequences.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNsaCompress(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up windows of sequences by weights.
+    """Weighted sums over windows of sequences.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNsaCompressGradGetWorkspaceSize(
@@ -16943,17 +17016,17 @@ def aclnnNsaCompressGradGetWorkspaceSize(
     inputGradOut: int | None,
     weightGradOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of sums of windows by weights.
+    """Gradients of weighted sums over windows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnNsaCompressGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of sums of windows by weights.
+    """Gradients of weighted sums over windows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
@@ -16970,9 +17043,9 @@ def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
     scaleValue: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Linear attention of a few tokens a sequence, whose state each of them corrects.
+    """Gated delta rule for a few tokens per sequence.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -16980,9 +17053,9 @@ def aclnnRecurrentGatedDeltaRuleGetWorkspaceSize(
 def aclnnRecurrentGatedDeltaRule(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Linear attention of a few tokens a sequence, whose state each of them corrects.
+    """Gated delta rule for a few tokens per sequence.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnChunkGatedDeltaRuleGetWorkspaceSize(
@@ -16997,9 +17070,9 @@ def aclnnChunkGatedDeltaRuleGetWorkspaceSize(
     out: int | None,
     finalState: int | None,
 ) -> tuple[int, int, int]:
-    """Linear attention of whole sequences, whose state each of their tokens corrects.
+    """Gated delta rule for whole sequences.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17007,9 +17080,9 @@ def aclnnChunkGatedDeltaRuleGetWorkspaceSize(
 def aclnnChunkGatedDeltaRule(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Linear attention of whole sequences, whose state each of their tokens corrects.
+    """Gated delta rule for whole sequences.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdvanceStepGetWorkspaceSize(
@@ -17023,17 +17096,17 @@ def aclnnAdvanceStepGetWorkspaceSize(
     numQueries: int,
     blockSize: int,
 ) -> tuple[int, int, int]:
-    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdvanceStep(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAdvanceStepV2GetWorkspaceSize(
@@ -17049,25 +17122,25 @@ def aclnnAdvanceStepV2GetWorkspaceSize(
     numQueries: int,
     blockSize: int,
 ) -> tuple[int, int, int]:
-    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAdvanceStepV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take sampled tokens as the next step's, and move positions, lengths and slots on.
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTransformBiasRescaleQkvGetWorkspaceSize(
     qkv: int | None, qkvBias: int | None, numHeads: int, qOut: int | None, kOut: int | None, vOut: int | None
 ) -> tuple[int, int, int]:
-    """Add a bias to queries, keys and values, divide the queries, and put heads first.
+    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17075,9 +17148,9 @@ def aclnnTransformBiasRescaleQkvGetWorkspaceSize(
 def aclnnTransformBiasRescaleQkv(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add a bias to queries, keys and values, divide the queries, and put heads first.
+    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddLoraGetWorkspaceSize(
@@ -17092,17 +17165,17 @@ def aclnnAddLoraGetWorkspaceSize(
     ySliceSize: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add to rows the products with the low-rank weights that indices choose.
+    """Add LoRA updates, with the low-rank weights selected by indices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAddLora(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to rows the products with the low-rank weights that indices choose.
+    """Add LoRA updates, with the low-rank weights selected by indices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedMatmulGetWorkspaceSize(
@@ -17114,17 +17187,17 @@ def aclnnFusedMatmulGetWorkspaceSize(
     cubeMathType: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add a bias, and add, multiply by or apply what fusedOpType says.
+    """Matrix product with a bias and a fused addition, multiplication or activation.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnFusedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices, add a bias, and add, multiply by or apply what fusedOpType says.
+    """Matrix product with a bias and a fused addition, multiplication or activation.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
@@ -17144,9 +17217,9 @@ def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
     keepDims: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices of INT8 of a batch, scale the products and add them up.
+    """Batched product of INT8 matrices, scaled and summed over the batch.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17154,9 +17227,9 @@ def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
 def aclnnQuantMatmulReduceSumWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices of INT8 of a batch, scale the products and add them up.
+    """Batched product of INT8 matrices, scaled and summed over the batch.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedInferAttentionScoreGetWorkspaceSize(
@@ -17191,9 +17264,9 @@ def aclnnFusedInferAttentionScoreGetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17201,9 +17274,9 @@ def aclnnFusedInferAttentionScoreGetWorkspaceSize(
 def aclnnFusedInferAttentionScore(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
@@ -17247,9 +17320,9 @@ def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17257,9 +17330,9 @@ def aclnnFusedInferAttentionScoreV2GetWorkspaceSize(
 def aclnnFusedInferAttentionScoreV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
@@ -17306,9 +17379,9 @@ def aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17316,9 +17389,9 @@ def aclnnFusedInferAttentionScoreV3GetWorkspaceSize(
 def aclnnFusedInferAttentionScoreV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
@@ -17368,9 +17441,9 @@ def aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17378,9 +17451,9 @@ def aclnnFusedInferAttentionScoreV4GetWorkspaceSize(
 def aclnnFusedInferAttentionScoreV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedInferAttentionScoreV5GetWorkspaceSize(
@@ -17433,9 +17506,9 @@ def aclnnFusedInferAttentionScoreV5GetWorkspaceSize(
     attentionOut: int | None,
     softmaxLse: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17443,9 +17516,9 @@ def aclnnFusedInferAttentionScoreV5GetWorkspaceSize(
 def aclnnFusedInferAttentionScoreV5(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPromptFlashAttentionGetWorkspaceSize(
@@ -17463,9 +17536,9 @@ def aclnnPromptFlashAttentionGetWorkspaceSize(
     numKeyValueHeads: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17473,9 +17546,9 @@ def aclnnPromptFlashAttentionGetWorkspaceSize(
 def aclnnPromptFlashAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPromptFlashAttentionV2GetWorkspaceSize(
@@ -17500,9 +17573,9 @@ def aclnnPromptFlashAttentionV2GetWorkspaceSize(
     sparseMode: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17510,9 +17583,9 @@ def aclnnPromptFlashAttentionV2GetWorkspaceSize(
 def aclnnPromptFlashAttentionV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnPromptFlashAttentionV3GetWorkspaceSize(
@@ -17538,9 +17611,9 @@ def aclnnPromptFlashAttentionV3GetWorkspaceSize(
     innerPrecise: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17548,9 +17621,9 @@ def aclnnPromptFlashAttentionV3GetWorkspaceSize(
 def aclnnPromptFlashAttentionV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIncreFlashAttentionGetWorkspaceSize(
@@ -17566,9 +17639,9 @@ def aclnnIncreFlashAttentionGetWorkspaceSize(
     numKeyValueHeads: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17576,9 +17649,9 @@ def aclnnIncreFlashAttentionGetWorkspaceSize(
 def aclnnIncreFlashAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIncreFlashAttentionV2GetWorkspaceSize(
@@ -17599,9 +17672,9 @@ def aclnnIncreFlashAttentionV2GetWorkspaceSize(
     numKeyValueHeads: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17609,9 +17682,9 @@ def aclnnIncreFlashAttentionV2GetWorkspaceSize(
 def aclnnIncreFlashAttentionV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIncreFlashAttentionV3GetWorkspaceSize(
@@ -17637,9 +17710,9 @@ def aclnnIncreFlashAttentionV3GetWorkspaceSize(
     innerPrecise: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17647,9 +17720,9 @@ def aclnnIncreFlashAttentionV3GetWorkspaceSize(
 def aclnnIncreFlashAttentionV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnIncreFlashAttentionV4GetWorkspaceSize(
@@ -17676,9 +17749,9 @@ def aclnnIncreFlashAttentionV4GetWorkspaceSize(
     innerPrecise: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17686,9 +17759,9 @@ def aclnnIncreFlashAttentionV4GetWorkspaceSize(
 def aclnnIncreFlashAttentionV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of inference.
+    """Scaled dot-product attention for inference.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGatherPaKvCacheGetWorkspaceSize(
@@ -17702,17 +17775,17 @@ def aclnnGatherPaKvCacheGetWorkspaceSize(
     cacheMode: str | bytes | None,
     isSeqLensCumsum: int,
 ) -> tuple[int, int, int]:
-    """Take the keys and values of sequences out of caches that have blocks.
+    """Gather the keys and values of sequences from paged caches.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take the keys and values of sequences out of caches that have blocks.
+    """Gather the keys and values of sequences from paged caches.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterPaKvCacheGetWorkspaceSize(
@@ -17729,17 +17802,17 @@ def aclnnScatterPaKvCacheGetWorkspaceSize(
     stridesOptional: int | None,
     offsetsOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Put keys and values of tokens into the slots of caches that have blocks.
+    """Write keys and values of tokens to slots of paged caches.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put keys and values of tokens into the slots of caches that have blocks.
+    """Write keys and values of tokens to slots of paged caches.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnScatterPaCacheGetWorkspaceSize(
@@ -17751,17 +17824,17 @@ def aclnnScatterPaCacheGetWorkspaceSize(
     seqLensOptional: int | None,
     cacheModeOptional: str | bytes | None,
 ) -> tuple[int, int, int]:
-    """Put keys of tokens into the slots of a cache that has blocks.
+    """Write keys of tokens to slots of a paged cache.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnScatterPaCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Put keys of tokens into the slots of a cache that has blocks.
+    """Write keys of tokens to slots of a paged cache.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
@@ -17786,9 +17859,9 @@ def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
     kOutBeforeQuant: int | None,
     vOutBeforeQuant: int | None,
 ) -> tuple[int, int, int]:
-    """Normalise and turn queries and keys of a projection, and put keys and values into caches.
+    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17796,9 +17869,9 @@ def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
 def aclnnQkvRmsNormRopeCache(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Normalise and turn queries and keys of a projection, and put keys and values into caches.
+    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
@@ -17819,17 +17892,17 @@ def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
     kRopeOut: int | None,
     cKvOut: int | None,
 ) -> tuple[int, int, int]:
-    """Normalise the first columns of rows, turn the others, and put both into caches.
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnKvRmsNormRopeCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normalise the first columns of rows, turn the others, and put both into caches.
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
@@ -17851,9 +17924,9 @@ def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
     kRopeOut: int | None,
     cKvOut: int | None,
 ) -> tuple[int, int, int]:
-    """Normalise the first columns of rows, turn the others, and put both into caches.
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17861,9 +17934,9 @@ def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
 def aclnnKvRmsNormRopeCacheV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Normalise the first columns of rows, turn the others, and put both into caches.
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLightningIndexerGetWorkspaceSize(
@@ -17883,17 +17956,17 @@ def aclnnLightningIndexerGetWorkspaceSize(
     sparseIndicesOut: int | None,
     sparseValuesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Choose the keys that each query attends to.
+    """Select the keys that each query attends to.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnLightningIndexer(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Choose the keys that each query attends to.
+    """Select the keys that each query attends to.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantLightningIndexerGetWorkspaceSize(
@@ -17915,9 +17988,9 @@ def aclnnQuantLightningIndexerGetWorkspaceSize(
     nextTokens: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Choose the keys of 8 bits that each query attends to.
+    """Select the 8-bit keys that each query attends to.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17925,9 +17998,9 @@ def aclnnQuantLightningIndexerGetWorkspaceSize(
 def aclnnQuantLightningIndexer(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Choose the keys of 8 bits that each query attends to.
+    """Select the 8-bit keys that each query attends to.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnLightningIndexerGradGetWorkspaceSize(
@@ -17948,9 +18021,9 @@ def aclnnLightningIndexerGradGetWorkspaceSize(
     dkOut: int | None,
     dweightsOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of the scores of chosen keys.
+    """Gradients of the scores of selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17958,9 +18031,9 @@ def aclnnLightningIndexerGradGetWorkspaceSize(
 def aclnnLightningIndexerGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of the scores of chosen keys.
+    """Gradients of the scores of selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
@@ -17976,9 +18049,9 @@ def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
     softmaxMaxOut: int | None,
     softmaxSumOut: int | None,
 ) -> tuple[int, int, int]:
-    """The largest score of an indexer for each query, and the sum of powers.
+    """Maximum score of an indexer for each query, and the sum of exponentials.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -17986,9 +18059,9 @@ def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
 def aclnnDenseLightningIndexerSoftmaxLse(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """The largest score of an indexer for each query, and the sum of powers.
+    """Maximum score of an indexer for each query, and the sum of exponentials.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(
@@ -18017,7 +18090,7 @@ def aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Loss and gradients of an indexer of all keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18027,7 +18100,7 @@ def aclnnDenseLightningIndexerGradKLLoss(
 ) -> int:
     """Loss and gradients of an indexer of all keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
@@ -18054,9 +18127,9 @@ def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
     dWeight: int | None,
     loss: int | None,
 ) -> tuple[int, int, int]:
-    """Loss and gradients of an indexer of chosen keys.
+    """Loss and gradients of an indexer of selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18064,9 +18137,9 @@ def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
 def aclnnSparseLightningIndexerGradKLLoss(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Loss and gradients of an indexer of chosen keys.
+    """Loss and gradients of an indexer of selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
@@ -18094,9 +18167,9 @@ def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
     dWeight: int | None,
     loss: int | None,
 ) -> tuple[int, int, int]:
-    """Loss and gradients of an indexer of chosen keys.
+    """Loss and gradients of an indexer of selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18104,9 +18177,9 @@ def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
 def aclnnSparseLightningIndexerGradKLLossV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Loss and gradients of an indexer of chosen keys.
+    """Loss and gradients of an indexer of selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSparseFlashAttentionGetWorkspaceSize(
@@ -18132,9 +18205,9 @@ def aclnnSparseFlashAttentionGetWorkspaceSize(
     softmaxMax: int | None,
     softmaxSum: int | None,
 ) -> tuple[int, int, int]:
-    """Attention to chosen keys.
+    """Attention to selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18142,9 +18215,9 @@ def aclnnSparseFlashAttentionGetWorkspaceSize(
 def aclnnSparseFlashAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention to chosen keys.
+    """Attention to selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSparseFlashAttentionV2GetWorkspaceSize(
@@ -18171,9 +18244,9 @@ def aclnnSparseFlashAttentionV2GetWorkspaceSize(
     softmaxMax: int | None,
     softmaxSum: int | None,
 ) -> tuple[int, int, int]:
-    """Attention to chosen keys.
+    """Attention to selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18181,9 +18254,9 @@ def aclnnSparseFlashAttentionV2GetWorkspaceSize(
 def aclnnSparseFlashAttentionV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention to chosen keys.
+    """Attention to selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSparseFlashAttentionGradGetWorkspaceSize(
@@ -18212,9 +18285,9 @@ def aclnnSparseFlashAttentionGradGetWorkspaceSize(
     dQueryRopeOutOptional: int | None,
     dKeyRopeOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention to chosen keys.
+    """Gradients of attention to selected keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18222,9 +18295,9 @@ def aclnnSparseFlashAttentionGradGetWorkspaceSize(
 def aclnnSparseFlashAttentionGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention to chosen keys.
+    """Gradients of attention to selected keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
@@ -18252,9 +18325,9 @@ def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
     ropeHeadDim: int,
     attentionOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention to chosen keys of 8 bits.
+    """Attention to selected 8-bit keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18262,9 +18335,9 @@ def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
 def aclnnKvQuantSparseFlashAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention to chosen keys of 8 bits.
+    """Attention to selected 8-bit keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNsaSelectedAttentionGetWorkspaceSize(
@@ -18287,7 +18360,7 @@ def aclnnNsaSelectedAttentionGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Attention to selected blocks of keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18297,7 +18370,7 @@ def aclnnNsaSelectedAttention(
 ) -> int:
     """Attention to selected blocks of keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNsaSelectedAttentionGradGetWorkspaceSize(
@@ -18324,7 +18397,7 @@ def aclnnNsaSelectedAttentionGradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradients of attention to selected blocks of keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18334,7 +18407,7 @@ def aclnnNsaSelectedAttentionGrad(
 ) -> int:
     """Gradients of attention to selected blocks of keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
@@ -18356,9 +18429,9 @@ def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
     sparseMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of a token of each sample to selected blocks of keys in pages.
+    """Attention of one token per sample to selected blocks of paged keys.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18366,9 +18439,9 @@ def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
 def aclnnNsaSelectedAttentionInfer(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of a token of each sample to selected blocks of keys in pages.
+    """Attention of one token per sample to selected blocks of paged keys.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedFloydAttentionGetWorkspaceSize(
@@ -18383,9 +18456,9 @@ def aclnnFusedFloydAttentionGetWorkspaceSize(
     softmaxSumOut: int | None,
     attentionOutOut: int | None,
 ) -> tuple[int, int, int]:
-    """Attention of pairs by paths of two.
+    """Floyd attention: pairs attend over intermediate elements.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18393,9 +18466,9 @@ def aclnnFusedFloydAttentionGetWorkspaceSize(
 def aclnnFusedFloydAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention of pairs by paths of two.
+    """Floyd attention: pairs attend over intermediate elements.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFusedFloydAttentionGradGetWorkspaceSize(
@@ -18416,9 +18489,9 @@ def aclnnFusedFloydAttentionGradGetWorkspaceSize(
     dk2Out: int | None,
     dv2Out: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention of pairs by paths of two.
+    """Gradients of Floyd attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18426,9 +18499,33 @@ def aclnnFusedFloydAttentionGradGetWorkspaceSize(
 def aclnnFusedFloydAttentionGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention of pairs by paths of two.
+    """Gradients of Floyd attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclStftGetWorkspaceSize(
+    self: int | None,
+    windowOptional: int | None,
+    out: int | None,
+    nFft: int,
+    hopLength: int,
+    winLength: int,
+    normalized: int,
+    onesided: int,
+    returnComplex: int,
+) -> tuple[int, int, int]:
+    """Fourier transforms of overlapping parts of sequences.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclStft(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fourier transforms of overlapping parts of sequences.
+
+    Phase two: queue the computation.
     """
 
 def aclnnBlockSparseAttentionGetWorkspaceSize(
@@ -18454,9 +18551,9 @@ def aclnnBlockSparseAttentionGetWorkspaceSize(
     attentionOut: int | None,
     softmaxLseOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Attention whose scores a mask of blocks chooses.
+    """Block-sparse attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18464,9 +18561,9 @@ def aclnnBlockSparseAttentionGetWorkspaceSize(
 def aclnnBlockSparseAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Attention whose scores a mask of blocks chooses.
+    """Block-sparse attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnBlockSparseAttentionGradGetWorkspaceSize(
@@ -18492,9 +18589,9 @@ def aclnnBlockSparseAttentionGradGetWorkspaceSize(
     dk: int | None,
     dv: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention whose scores a mask of blocks chooses.
+    """Gradients of block-sparse attention.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18502,17 +18599,17 @@ def aclnnBlockSparseAttentionGradGetWorkspaceSize(
 def aclnnBlockSparseAttentionGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention whose scores a mask of blocks chooses.
+    """Gradients of block-sparse attention.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRotaryPositionEmbeddingGetWorkspaceSize(
     x: int | None, cos: int | None, sin: int | None, mode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Turns pairs of elements by angles.
+    """Rotary position embedding.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18520,17 +18617,17 @@ def aclnnRotaryPositionEmbeddingGetWorkspaceSize(
 def aclnnRotaryPositionEmbedding(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Turns pairs of elements by angles.
+    """Rotary position embedding.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRotaryPositionEmbeddingV2GetWorkspaceSize(
     x: int | None, cos: int | None, sin: int | None, mode: int, rotate: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Turn pairs of elements by angles, or what a matrix makes of all elements.
+    """Rotary position embedding, optionally with a rotation matrix.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18538,9 +18635,9 @@ def aclnnRotaryPositionEmbeddingV2GetWorkspaceSize(
 def aclnnRotaryPositionEmbeddingV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Turn pairs of elements by angles, or what a matrix makes of all elements.
+    """Rotary position embedding, optionally with a rotation matrix.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(
@@ -18553,9 +18650,9 @@ def aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(
     dcosOut: int | None,
     dsinOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of turned pairs.
+    """Gradients of rotary position embeddings.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18563,25 +18660,25 @@ def aclnnRotaryPositionEmbeddingGradGetWorkspaceSize(
 def aclnnRotaryPositionEmbeddingGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of turned pairs.
+    """Gradients of rotary position embeddings.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyRotaryPosEmbGetWorkspaceSize(
     queryRef: int | None, keyRef: int | None, cos: int | None, sin: int | None, layout: int
 ) -> tuple[int, int, int]:
-    """Turns halves of queries and keys by angles, in place.
+    """Rotary position embedding of queries and keys with pairs in halves, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnApplyRotaryPosEmb(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Turns halves of queries and keys by angles, in place.
+    """Rotary position embedding of queries and keys with pairs in halves, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnApplyRotaryPosEmbV2GetWorkspaceSize(
@@ -18592,9 +18689,9 @@ def aclnnApplyRotaryPosEmbV2GetWorkspaceSize(
     layout: int,
     rotaryMode: str | bytes | None,
 ) -> tuple[int, int, int]:
-    """Turns pairs of elements of queries and keys by angles, in place.
+    """Rotary position embedding of queries and keys, in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18602,25 +18699,25 @@ def aclnnApplyRotaryPosEmbV2GetWorkspaceSize(
 def aclnnApplyRotaryPosEmbV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Turns pairs of elements of queries and keys by angles, in place.
+    """Rotary position embedding of queries and keys, in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInterleaveRopeGetWorkspaceSize(
     x: int | None, cos: int | None, sin: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Turn pairs of neighbours by angles; the results lie in halves.
+    """Rotary position embedding of interleaved pairs, with the results in halves.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnInterleaveRope(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Turn pairs of neighbours by angles; the results lie in halves.
+    """Rotary position embedding of interleaved pairs, with the results in halves.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRopeWithSinCosCacheGetWorkspaceSize(
@@ -18634,9 +18731,9 @@ def aclnnRopeWithSinCosCacheGetWorkspaceSize(
     queryOut: int | None,
     keyOut: int | None,
 ) -> tuple[int, int, int]:
-    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+    """Rotary position embedding of the first elements of heads, with angles looked up by position.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18644,9 +18741,9 @@ def aclnnRopeWithSinCosCacheGetWorkspaceSize(
 def aclnnRopeWithSinCosCache(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+    """Rotary position embedding of the first elements of heads, with angles looked up by position.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRopeWithSinCosCacheV2GetWorkspaceSize(
@@ -18661,9 +18758,9 @@ def aclnnRopeWithSinCosCacheV2GetWorkspaceSize(
     queryOut: int | None,
     keyOut: int | None,
 ) -> tuple[int, int, int]:
-    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+    """Rotary position embedding of the first elements of heads, with angles looked up by position.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18671,25 +18768,25 @@ def aclnnRopeWithSinCosCacheV2GetWorkspaceSize(
 def aclnnRopeWithSinCosCacheV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Turn the first elements of heads by angles of a table, looked up by tokens' positions.
+    """Rotary position embedding of the first elements of heads, with angles looked up by position.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantizeGetWorkspaceSize(
     x: int | None, scales: int | None, zeroPoints: int | None, dtype: int, axis: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Quantise with given divisors and offsets.
+    """Quantize with given scales and zero points.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnQuantize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given divisors and offsets.
+    """Quantize with given scales and zero points.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAscendQuantGetWorkspaceSize(
@@ -18701,17 +18798,17 @@ def aclnnAscendQuantGetWorkspaceSize(
     dstType: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise with given scales and offsets.
+    """Quantize with given scales and offsets.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAscendQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given scales and offsets.
+    """Quantize with given scales and offsets.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAscendQuantV3GetWorkspaceSize(
@@ -18724,33 +18821,33 @@ def aclnnAscendQuantV3GetWorkspaceSize(
     axis: int,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise with given scales and offsets.
+    """Quantize with given scales and offsets.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAscendQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with given scales and offsets.
+    """Quantize with given scales and offsets.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicQuantGetWorkspaceSize(
     x: int | None, smoothScalesOptional: int | None, yOut: int | None, scaleOut: int | None
 ) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicQuantV2GetWorkspaceSize(
@@ -18762,17 +18859,17 @@ def aclnnDynamicQuantV2GetWorkspaceSize(
     scaleOut: int | None,
     offsetOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicQuantV3GetWorkspaceSize(
@@ -18786,17 +18883,17 @@ def aclnnDynamicQuantV3GetWorkspaceSize(
     scaleOut: int | None,
     offsetOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicQuantV4GetWorkspaceSize(
@@ -18811,65 +18908,65 @@ def aclnnDynamicQuantV4GetWorkspaceSize(
     scaleOut: int | None,
     offsetOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicQuantV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise with scales that the numbers decide.
+    """Dynamic quantization, with scales computed from the input.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTransQuantParamV2GetWorkspaceSize(
     scale: int | None, offset: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Make scales with which products of integers are left, as a device has them.
+    """Encode scales and offsets for the dequantization of products on the device.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTransQuantParamV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Make scales with which products of integers are left, as a device has them.
+    """Encode scales and offsets for the dequantization of products on the device.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnTransQuantParamV3GetWorkspaceSize(
     scale: int | None, offset: int | None, roundMode: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Make scales with which products of integers are left, as a device has them.
+    """Encode scales and offsets for the dequantization of products on the device.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnTransQuantParamV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Make scales with which products of integers are left, as a device has them.
+    """Encode scales and offsets for the dequantization of products on the device.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAscendAntiQuantGetWorkspaceSize(
     x: int | None, scale: int | None, offset: int | None, dstType: int, sqrtMode: int, y: int | None
 ) -> tuple[int, int, int]:
-    """Scale quantised numbers back.
+    """Dequantize.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale quantised numbers back.
+    """Dequantize.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
@@ -18882,9 +18979,9 @@ def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
     out: int | None,
     mask: int | None,
 ) -> tuple[int, int, int]:
-    """Numbers rounded to those that integers of few bits stand for, with a scale for all.
+    """Fake quantization: quantize and dequantize, with a scale for all.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18892,9 +18989,9 @@ def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
 def aclnnFakeQuantPerTensorAffineCachemask(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Numbers rounded to those that integers of few bits stand for, with a scale for all.
+    """Fake quantization: quantize and dequantize, with a scale for all.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
@@ -18907,9 +19004,9 @@ def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
     out: int | None,
     mask: int | None,
 ) -> tuple[int, int, int]:
-    """Numbers rounded to those that integers of few bits stand for, with a scale for each along a dimension.
+    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18917,9 +19014,107 @@ def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
 def aclnnFakeQuantPerChannelAffineCachemask(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Numbers rounded to those that integers of few bits stand for, with a scale for each along a dimension.
+    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNGetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNV2GetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    tokensIndexFlag: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFNV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNV3GetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    tokensIndexFlag: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFNV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
     """
 
 def aclnnMoeFinalizeRoutingGetWorkspaceSize(
@@ -18932,17 +19127,17 @@ def aclnnMoeFinalizeRoutingGetWorkspaceSize(
     expandedExpertIdx: int | None,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after a shared one.
+    """Combine the weighted rows of each token's experts, with a shared expert.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up what a token's experts answered, by weights, after a shared one.
+    """Combine the weighted rows of each token's experts, with a shared expert.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
@@ -18956,9 +19151,9 @@ def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
     dropPadMode: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after shared experts.
+    """Combine the weighted rows of each token's experts, with shared experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -18966,9 +19161,9 @@ def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
 def aclnnMoeFinalizeRoutingV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up what a token's experts answered, by weights, after shared experts.
+    """Combine the weighted rows of each token's experts, with shared experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
@@ -18990,9 +19185,9 @@ def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
     k: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Add up what a token's experts answered, by weights, after shared experts.
+    """Combine the weighted rows of each token's experts, with shared experts.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19000,9 +19195,9 @@ def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
 def aclnnMoeFinalizeRoutingV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add up what a token's experts answered, by weights, after shared experts.
+    """Combine the weighted rows of each token's experts, with shared experts.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeInitRoutingV2GradGetWorkspaceSize(
@@ -19010,7 +19205,7 @@ def aclnnMoeInitRoutingV2GradGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19020,7 +19215,7 @@ def aclnnMoeInitRoutingV2Grad(
 ) -> int:
     """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
@@ -19037,9 +19232,9 @@ def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
     gradExpandedXOut: int | None,
     gradScalesOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of aclnnMoeFinalizeRoutingV2 with respect to the rows of experts and to weights.
+    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19047,9 +19242,9 @@ def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
 def aclnnMoeFinalizeRoutingV2Grad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradient of aclnnMoeFinalizeRoutingV2 with respect to the rows of experts and to weights.
+    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnFlatQuantGetWorkspaceSize(
@@ -19060,17 +19255,17 @@ def aclnnFlatQuantGetWorkspaceSize(
     out: int | None,
     quantScale: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise matrices to 4 bits after a small factor on either side.
+    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnFlatQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise matrices to 4 bits after a small factor on either side.
+    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRotateQuantGetWorkspaceSize(
@@ -19085,33 +19280,33 @@ def aclnnRotateQuantGetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Mix each K numbers of a row by a square matrix, and quantise the row.
+    """Rotate blocks of K columns by a square matrix, and quantize each row.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRotateQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mix each K numbers of a row by a square matrix, and quantise the row.
+    """Rotate blocks of K columns by a square matrix, and quantize each row.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupQuantGetWorkspaceSize(
     x: int | None, scale: int | None, groupIndex: int | None, offsetOptional: int | None, dstType: int, y: int | None
 ) -> tuple[int, int, int]:
-    """Quantise groups of rows, each with scales of its own.
+    """Quantize groups of rows with scales per group.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnGroupQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise groups of rows, each with scales of its own.
+    """Quantize groups of rows with scales per group.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDequantBiasGetWorkspaceSize(
@@ -19122,17 +19317,49 @@ def aclnnDequantBiasGetWorkspaceSize(
     outputDtype: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Restore products of quantised matrices.
+    """Dequantize integer products.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDequantBias(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Restore products of quantised matrices.
+    """Dequantize integer products.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantMatmulGetWorkspaceSize(
+    x1: int | None, x2: int | None, bias: int | None, deqScale: float, out: int | None
+) -> tuple[int, int, int]:
+    """Multiply matrices of INT8 and scale the products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of INT8 and scale the products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantMatmulV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, bias: int | None, deqScale: int | None, adjX1: int, adjX2: int, out: int | None
+) -> tuple[int, int, int]:
+    """Multiply matrices of INT8 and scale the products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply matrices of INT8 and scale the products.
+
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulV3GetWorkspaceSize(
@@ -19145,17 +19372,17 @@ def aclnnQuantMatmulV3GetWorkspaceSize(
     transposeX2: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnQuantMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulV4GetWorkspaceSize(
@@ -19169,17 +19396,17 @@ def aclnnQuantMatmulV4GetWorkspaceSize(
     transposeX2: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnQuantMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulV5GetWorkspaceSize(
@@ -19197,17 +19424,17 @@ def aclnnQuantMatmulV5GetWorkspaceSize(
     groupSize: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnQuantMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulWeightNzGetWorkspaceSize(
@@ -19225,9 +19452,9 @@ def aclnnQuantMatmulWeightNzGetWorkspaceSize(
     groupSize: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19235,9 +19462,9 @@ def aclnnQuantMatmulWeightNzGetWorkspaceSize(
 def aclnnQuantMatmulWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices of integers and scale the products.
+    """Quantized matrix product with dequantization.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
@@ -19258,9 +19485,9 @@ def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
     mmYOptional: int | None,
     permuteOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+    """All-to-all exchange of rows, then the grouped product with the experts' matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19268,9 +19495,9 @@ def aclnnAlltoAllvGroupedMatMulGetWorkspaceSize(
 def aclnnAlltoAllvGroupedMatMul(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+    """All-to-all exchange of rows, then the grouped product with the experts' matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
@@ -19292,9 +19519,9 @@ def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
     mmYOptional: int | None,
     permuteOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+    """All-to-all exchange of rows, then the grouped product with the experts' matrices.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19302,9 +19529,9 @@ def aclnnAlltoAllvGroupedMatMulV2GetWorkspaceSize(
 def aclnnAlltoAllvGroupedMatMulV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Exchange rows with all ranks and multiply those of each expert by its matrix.
+    """All-to-all exchange of rows, then the grouped product with the experts' matrices.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
@@ -19323,9 +19550,9 @@ def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
     y: int | None,
     mmYOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+    """Grouped product with the experts' matrices, then all-to-all exchange of the rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19333,9 +19560,9 @@ def aclnnGroupedMatMulAlltoAllvGetWorkspaceSize(
 def aclnnGroupedMatMulAlltoAllv(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+    """Grouped product with the experts' matrices, then all-to-all exchange of the rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
@@ -19355,9 +19582,9 @@ def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
     y: int | None,
     mmYOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+    """Grouped product with the experts' matrices, then all-to-all exchange of the rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19365,9 +19592,9 @@ def aclnnGroupedMatMulAlltoAllvV2GetWorkspaceSize(
 def aclnnGroupedMatMulAlltoAllvV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply rows of each expert by its matrix and exchange the products with all ranks.
+    """Grouped product with the experts' matrices, then all-to-all exchange of the rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19384,9 +19611,9 @@ def aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize(
     y: int | None,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19394,9 +19621,9 @@ def aclnnMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19412,9 +19639,9 @@ def aclnnInplaceMatmulAllReduceAddRmsNormGetWorkspaceSize(
     streamMode: int,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19422,9 +19649,9 @@ def aclnnInplaceMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnInplaceMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19442,9 +19669,9 @@ def aclnnQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
     y: int | None,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19452,9 +19679,9 @@ def aclnnQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnQuantMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19471,9 +19698,9 @@ def aclnnInplaceQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
     streamMode: int,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19481,9 +19708,9 @@ def aclnnInplaceQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnInplaceQuantMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19503,9 +19730,9 @@ def aclnnWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
     y: int | None,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19513,9 +19740,9 @@ def aclnnWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnWeightQuantMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
@@ -19534,9 +19761,9 @@ def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
     antiquantGroupSize: int,
     normOut: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19544,9 +19771,9 @@ def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNormGetWorkspaceSize(
 def aclnnInplaceWeightQuantMatmulAllReduceAddRmsNorm(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks, add to the sum, and normalise rows.
+    """All-reduced matrix product with residual addition and RMSNorm.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAllReduceGetWorkspaceSize(
@@ -19559,17 +19786,17 @@ def aclnnMatmulAllReduceGetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulAllReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAllReduceV2GetWorkspaceSize(
@@ -19583,17 +19810,17 @@ def aclnnMatmulAllReduceV2GetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulAllReduceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAllReduceV3GetWorkspaceSize(
@@ -19608,17 +19835,17 @@ def aclnnMatmulAllReduceV3GetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulAllReduceV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices and add up the products of all ranks.
+    """Matrix product with all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAllGatherMatmulGetWorkspaceSize(
@@ -19632,17 +19859,17 @@ def aclnnAllGatherMatmulGetWorkspaceSize(
     output: int | None,
     gatherOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gather the rows of all ranks' left factors and multiply them by the right one.
+    """All-gather of the left factors, then the matrix product.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAllGatherMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gather the rows of all ranks' left factors and multiply them by the right one.
+    """All-gather of the left factors, then the matrix product.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulReduceScatterGetWorkspaceSize(
@@ -19655,9 +19882,9 @@ def aclnnMatmulReduceScatterGetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, add up the products of all ranks and give each rank its rows.
+    """Matrix product with reduce-scatter.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19665,9 +19892,9 @@ def aclnnMatmulReduceScatterGetWorkspaceSize(
 def aclnnMatmulReduceScatter(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, add up the products of all ranks and give each rank its rows.
+    """Matrix product with reduce-scatter.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAllGatherMatmulV2GetWorkspaceSize(
@@ -19688,17 +19915,17 @@ def aclnnAllGatherMatmulV2GetWorkspaceSize(
     gatherOut: int | None,
     amaxOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.
+    """All-gather of the left factors, then the matrix product, with scales for integers.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAllGatherMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gather the rows of all ranks' left factors and multiply them by the right one, integers with scales.
+    """All-gather of the left factors, then the matrix product, with scales for integers.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulReduceScatterV2GetWorkspaceSize(
@@ -19718,9 +19945,9 @@ def aclnnMatmulReduceScatterV2GetWorkspaceSize(
     output: int | None,
     amaxOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.
+    """Matrix product, with scales for integers, and reduce-scatter.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19728,9 +19955,9 @@ def aclnnMatmulReduceScatterV2GetWorkspaceSize(
 def aclnnMatmulReduceScatterV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply matrices, integers with scales, add up the products of all ranks and give each rank its rows.
+    """Matrix product, with scales for integers, and reduce-scatter.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAlltoAllMatmulGetWorkspaceSize(
@@ -19744,17 +19971,17 @@ def aclnnAlltoAllMatmulGetWorkspaceSize(
     output: int | None,
     alltoAllOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Exchange rows with all ranks, put theirs side by side and multiply them.
+    """All-to-all exchange of rows, then the matrix product of the joined columns.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAlltoAllMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exchange rows with all ranks, put theirs side by side and multiply them.
+    """All-to-all exchange of rows, then the matrix product of the joined columns.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAlltoAllMatmulV2GetWorkspaceSize(
@@ -19769,17 +19996,17 @@ def aclnnAlltoAllMatmulV2GetWorkspaceSize(
     output: int | None,
     alltoAllOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Exchange rows with all ranks, put theirs side by side and multiply them.
+    """All-to-all exchange of rows, then the matrix product of the joined columns.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAlltoAllMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exchange rows with all ranks, put theirs side by side and multiply them.
+    """All-to-all exchange of rows, then the matrix product of the joined columns.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAlltoAllGetWorkspaceSize(
@@ -19792,17 +20019,17 @@ def aclnnMatmulAlltoAllGetWorkspaceSize(
     transposeX2: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+    """Matrix product, then all-to-all exchange of columns, stacked as rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulAlltoAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+    """Matrix product, then all-to-all exchange of columns, stacked as rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMatmulAlltoAllV2GetWorkspaceSize(
@@ -19816,17 +20043,17 @@ def aclnnMatmulAlltoAllV2GetWorkspaceSize(
     transposeX2: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+    """Matrix product, then all-to-all exchange of columns, stacked as rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMatmulAlltoAllV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply matrices, exchange columns with all ranks and put theirs below one another.
+    """Matrix product, then all-to-all exchange of columns, stacked as rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceGetWorkspaceSize(
@@ -19841,9 +20068,9 @@ def aclnnQuantMatmulAllReduceGetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19851,9 +20078,9 @@ def aclnnQuantMatmulAllReduceGetWorkspaceSize(
 def aclnnQuantMatmulAllReduce(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceV2GetWorkspaceSize(
@@ -19869,9 +20096,9 @@ def aclnnQuantMatmulAllReduceV2GetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19879,9 +20106,9 @@ def aclnnQuantMatmulAllReduceV2GetWorkspaceSize(
 def aclnnQuantMatmulAllReduceV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceV3GetWorkspaceSize(
@@ -19899,9 +20126,9 @@ def aclnnQuantMatmulAllReduceV3GetWorkspaceSize(
     streamMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19909,9 +20136,9 @@ def aclnnQuantMatmulAllReduceV3GetWorkspaceSize(
 def aclnnQuantMatmulAllReduceV3(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceV4GetWorkspaceSize(
@@ -19931,9 +20158,9 @@ def aclnnQuantMatmulAllReduceV4GetWorkspaceSize(
     commQuantMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19941,9 +20168,9 @@ def aclnnQuantMatmulAllReduceV4GetWorkspaceSize(
 def aclnnQuantMatmulAllReduceV4(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantMatmulAllReduceV5GetWorkspaceSize(
@@ -19964,9 +20191,9 @@ def aclnnQuantMatmulAllReduceV5GetWorkspaceSize(
     commQuantMode: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -19974,9 +20201,9 @@ def aclnnQuantMatmulAllReduceV5GetWorkspaceSize(
 def aclnnQuantMatmulAllReduceV5(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply integers, scale the products and add up those of all ranks.
+    """Quantized matrix product with dequantization and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(
@@ -19993,9 +20220,9 @@ def aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(
     antiquantGroupSize: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+    """Matrix product with a quantized weight and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20003,9 +20230,9 @@ def aclnnWeightQuantMatmulAllReduceGetWorkspaceSize(
 def aclnnWeightQuantMatmulAllReduce(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+    """Matrix product with a quantized weight and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(
@@ -20023,9 +20250,9 @@ def aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(
     antiquantGroupSize: int,
     output: int | None,
 ) -> tuple[int, int, int]:
-    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+    """Matrix product with a quantized weight and all-reduce.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20033,9 +20260,9 @@ def aclnnWeightQuantMatmulAllReduceV2GetWorkspaceSize(
 def aclnnWeightQuantMatmulAllReduceV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Multiply by a weight of few bits, which is scaled, and add up the products of all ranks.
+    """Matrix product with a quantized weight and all-reduce.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormCastGetWorkspaceSize(
@@ -20050,7 +20277,7 @@ def aclnnAddRmsNormCastGetWorkspaceSize(
 ) -> tuple[int, int, int]:
     """RMSNorm of a sum, in its data type and in FLOAT.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20058,23 +20285,23 @@ def aclnnAddRmsNormCastGetWorkspaceSize(
 def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm of a sum, in its data type and in FLOAT.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaskedCausalConv1dGetWorkspaceSize(
     x: int | None, weight: int | None, maskOptional: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Convolve each number of tokens with that of the two tokens before.
+    """Depthwise causal convolution over windows of three tokens.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnMaskedCausalConv1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Convolve each number of tokens with that of the two tokens before.
+    """Depthwise causal convolution over windows of three tokens.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
@@ -20085,9 +20312,9 @@ def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
     gradXOut: int | None,
     gradWeightOut: int | None,
 ) -> tuple[int, int, int]:
-    """Compute the gradients of what aclnnMaskedCausalConv1d has read.
+    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20095,9 +20322,9 @@ def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
 def aclnnMaskedCausalConv1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Compute the gradients of what aclnnMaskedCausalConv1d has read.
+    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormQuantGetWorkspaceSize(
@@ -20115,17 +20342,17 @@ def aclnnAddRmsNormQuantGetWorkspaceSize(
     y2Out: int | None,
     xOut: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with one or two scales.
+    """RMSNorm of a sum, quantized with one or two scales.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantised with one or two scales.
+    """RMSNorm of a sum, quantized with one or two scales.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormQuantV2GetWorkspaceSize(
@@ -20145,17 +20372,17 @@ def aclnnAddRmsNormQuantV2GetWorkspaceSize(
     xOut: int | None,
     rmsNormOut: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with one or two scales.
+    """RMSNorm of a sum, quantized with one or two scales.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantised with one or two scales.
+    """RMSNorm of a sum, quantized with one or two scales.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRmsNormQuantGetWorkspaceSize(
@@ -20167,17 +20394,17 @@ def aclnnRmsNormQuantGetWorkspaceSize(
     epsilon: float,
     y: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantised.
+    """RMSNorm over the last dimension, quantized.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm over the last dimension, quantised.
+    """RMSNorm over the last dimension, quantized.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRmsNormQuantV3GetWorkspaceSize(
@@ -20192,17 +20419,17 @@ def aclnnRmsNormQuantV3GetWorkspaceSize(
     y: int | None,
     rstd: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantised, with its reciprocal root mean square.
+    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnRmsNormQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm over the last dimension, quantised, with its reciprocal root mean square.
+    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
@@ -20218,9 +20445,9 @@ def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
     scale1Out: int | None,
     scale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20228,9 +20455,9 @@ def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
 def aclnnAddRmsNormDynamicQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
@@ -20248,9 +20475,9 @@ def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
     scale1Out: int | None,
     scale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20258,9 +20485,9 @@ def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
 def aclnnAddRmsNormDynamicQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """RMSNorm of a sum, quantised with scales that each row decides, once or twice.
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwiGluQuantGetWorkspaceSize(
@@ -20273,17 +20500,17 @@ def aclnnSwiGluQuantGetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU, quantised with factors of groups of rows.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU, quantised with factors of groups of rows.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwiGluQuantV2GetWorkspaceSize(
@@ -20298,17 +20525,17 @@ def aclnnSwiGluQuantV2GetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU, quantised with factors of groups of rows.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU, quantised with factors of groups of rows.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDequantSwigluQuantGetWorkspaceSize(
@@ -20324,17 +20551,17 @@ def aclnnDequantSwigluQuantGetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU of a quantised product, quantised again.
+    """SwiGLU of a dequantized product, with the result quantized.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU of a quantised product, quantised again.
+    """SwiGLU of a dequantized product, with the result quantized.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDequantSwigluQuantV2GetWorkspaceSize(
@@ -20357,9 +20584,9 @@ def aclnnDequantSwigluQuantV2GetWorkspaceSize(
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU of a quantised product, quantised again.
+    """SwiGLU of a dequantized product, with the result quantized.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20367,9 +20594,9 @@ def aclnnDequantSwigluQuantV2GetWorkspaceSize(
 def aclnnDequantSwigluQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """SwiGLU of a quantised product, quantised again.
+    """SwiGLU of a dequantized product, with the result quantized.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicMxQuantGetWorkspaceSize(
@@ -20382,17 +20609,17 @@ def aclnnDynamicMxQuantGetWorkspaceSize(
     yOut: int | None,
     mxscaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicMxQuantV2GetWorkspaceSize(
@@ -20406,17 +20633,17 @@ def aclnnDynamicMxQuantV2GetWorkspaceSize(
     yOut: int | None,
     mxscaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicMxQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicMxQuantV3GetWorkspaceSize(
@@ -20431,17 +20658,17 @@ def aclnnDynamicMxQuantV3GetWorkspaceSize(
     yOut: int | None,
     mxscaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnDynamicMxQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantise blocks along a dimension to an MX format.
+    """Quantize blocks along a dimension to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
@@ -20454,9 +20681,9 @@ def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
     y2Out: int | None,
     mxscale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks of rows, and blocks of columns, to an MX format.
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20464,9 +20691,9 @@ def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
 def aclnnDynamicMxQuantWithDualAxis(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise blocks of rows, and blocks of columns, to an MX format.
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
@@ -20480,9 +20707,9 @@ def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
     y2Out: int | None,
     mxscale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks of rows, and blocks of columns, to an MX format.
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20490,9 +20717,9 @@ def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
 def aclnnDynamicMxQuantWithDualAxisV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise blocks of rows, and blocks of columns, to an MX format.
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicBlockMxQuantGetWorkspaceSize(
@@ -20505,9 +20732,9 @@ def aclnnDynamicBlockMxQuantGetWorkspaceSize(
     scale1Out: int | None,
     scale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise square blocks of 32 rows to an MX format.
+    """Quantize 32 x 32 blocks to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20515,9 +20742,9 @@ def aclnnDynamicBlockMxQuantGetWorkspaceSize(
 def aclnnDynamicBlockMxQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise square blocks of 32 rows to an MX format.
+    """Quantize 32 x 32 blocks to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
@@ -20529,9 +20756,9 @@ def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
     y: int | None,
     mxscale: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks of columns of groups of rows to an MX format.
+    """Quantize blocks along the rows of each group to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20539,9 +20766,9 @@ def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
 def aclnnGroupedDynamicMxQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise blocks of columns of groups of rows to an MX format.
+    """Quantize blocks along the rows of each group to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
@@ -20555,9 +20782,9 @@ def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
     y: int | None,
     mxscale: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks of columns of groups of rows to an MX format.
+    """Quantize blocks along the rows of each group to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20565,9 +20792,9 @@ def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
 def aclnnGroupedDynamicMxQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise blocks of columns of groups of rows to an MX format.
+    """Quantize blocks along the rows of each group to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
@@ -20580,9 +20807,9 @@ def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
     level0ScaleOut: int | None,
     level1ScaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.
+    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20590,25 +20817,25 @@ def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
 def aclnnDynamicDualLevelMxQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantise blocks of rows to FLOAT4_E2M1 with scales of two levels.
+    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAntiMxQuantGetWorkspaceSize(
     x: int | None, mxscale: int | None, axis: int, dstType: int, y: int | None
 ) -> tuple[int, int, int]:
-    """Scale the numbers of an MX format back.
+    """Dequantize an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnAntiMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale the numbers of an MX format back.
+    """Dequantize an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
@@ -20624,9 +20851,9 @@ def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
     mxscaleOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantised to an MX format.
+    """RMSNorm over the last dimension, quantized to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20634,9 +20861,9 @@ def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
 def aclnnRmsNormDynamicMxQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """RMSNorm over the last dimension, quantised to an MX format.
+    """RMSNorm over the last dimension, quantized to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
@@ -20654,9 +20881,9 @@ def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
     mxscaleOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20664,9 +20891,9 @@ def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
 def aclnnAddRmsNormDynamicMxQuant(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
@@ -20685,9 +20912,9 @@ def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
     mxscaleOut: int | None,
     rstdOut: int | None,
 ) -> tuple[int, int, int]:
-    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20695,9 +20922,9 @@ def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
 def aclnnAddRmsNormDynamicMxQuantV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """RMSNorm of a sum over the last dimension, quantised to an MX format.
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwigluMxQuantGetWorkspaceSize(
@@ -20718,17 +20945,17 @@ def aclnnSwigluMxQuantGetWorkspaceSize(
     yOut: int | None,
     mxscaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU, quantised to an MX format.
+    """SwiGLU with the result quantized to an MX format.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
 def aclnnSwigluMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU, quantised to an MX format.
+    """SwiGLU with the result quantized to an MX format.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
@@ -20744,9 +20971,9 @@ def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
     y2Out: int | None,
     mxScale2Out: int | None,
 ) -> tuple[int, int, int]:
-    """SwiGLU, of which blocks of rows, and blocks of columns, are quantised to an MX format.
+    """SwiGLU with the result quantized to an MX format by rows and by columns.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20754,9 +20981,9 @@ def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
 def aclnnSwigluMxQuantWithDualAxis(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """SwiGLU, of which blocks of rows, and blocks of columns, are quantised to an MX format.
+    """SwiGLU with the result quantized to an MX format by rows and by columns.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
@@ -20769,9 +20996,9 @@ def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
     transposeX2: int,
     groupSize: int,
 ) -> tuple[int, int, int]:
-    """A product of matrices in MX formats, added in place.
+    """Matrix product in MX formats, accumulated in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20779,9 +21006,9 @@ def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
 def aclnnQuantBatchMatmulInplaceAdd(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """A product of matrices in MX formats, added in place.
+    """Matrix product in MX formats, accumulated in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
     """
 
 def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
@@ -20794,9 +21021,9 @@ def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
     groupListType: int,
     groupSize: int,
 ) -> tuple[int, int, int]:
-    """Products of groups of terms in MX formats, added in place.
+    """Grouped matrix products in MX formats, accumulated in place.
 
-    Phase one: judges the arguments; the workspace's bytes, and an executor.
+    Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
@@ -20804,58 +21031,66 @@ def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
 def aclnnQuantGroupedMatmulInplaceAdd(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Products of groups of terms in MX formats, added in place.
+    """Grouped matrix products in MX formats, accumulated in place.
 
-    Phase two: queues the work.
+    Phase two: queue the computation.
+    """
+
+def aclnnTransQuantParam(
+    scaleArray: Sequence[float] | None, scaleSize: int, offsetArray: Sequence[float] | None, offsetSize: int
+) -> tuple[int, list[int], int]:
+    """Scales of FLOAT and offsets in 64 bits each, with zeros up to a multiple of 16 where there are several.
+
+    Returns ``(ret, quantParam, quantParamSize)``.
     """
 
 def aclrtGetDeviceInfo(deviceId: int, attr: int) -> tuple[int, int]:
-    """Cores, the bytes of the second-level cache and of memory, and 0 for a whole device; 207000 for the rest.
+    """Return core counts, sizes of L2 cache and memory, or 0 for an undivided device; 207000 for other attributes.
 
     Returns ``(ret, value)``.
     """
 
 def aclrtGetDeviceUtilizationRate(deviceId: int, utilizationInfo: int | None) -> int:
-    """Write -1, which says that it is not measured, for each part of a device."""
+    """Write -1, not measured, for each unit of a device."""
 
 def aclrtQueryDeviceStatus(deviceId: int) -> tuple[int, int]:
-    """ACL_RT_DEVICE_STATUS_NORMAL.
+    """Return ACL_RT_DEVICE_STATUS_NORMAL.
 
     Returns ``(ret, deviceStatus)``.
     """
 
 def aclrtGetErrorVerbose(deviceId: int, errorInfo: int | None) -> int:
-    """Write that a device has no fault: ACL_RT_NO_ERROR, nothing to repair, no detail."""
+    """Write that a device has no error: ACL_RT_NO_ERROR, nothing to repair, no detail."""
 
 def aclrtDeviceGetStreamPriorityRange() -> tuple[int, int, int]:
-    """The priorities that streams may have: from 7 to 0, which is the most urgent.
+    """Return the least and the greatest stream priority, 7 and 0; smaller numbers are more urgent.
 
     Returns ``(ret, leastPriority, greatestPriority)``.
     """
 
 def aclrtSetTsDevice(tsId: int) -> int:
-    """Choose AI cores (0) or vector cores (1) for tasks, without effect: they run on the host's."""
+    """Select AI cores (0) or vector cores (1) for tasks, without effect."""
 
 def aclInit(configPath: str | bytes | None = None) -> int:
-    """Start; counted. 100002 when that was done before, which callers may ignore; 507008 for an unknown product."""
+    """Initialise; calls are counted. 100002 (harmless) if already initialised; 507008 for an unknown product."""
 
 def aclFinalize() -> int:
-    """Stop, however often it was started."""
+    """Finalise, whatever the count of aclInit calls."""
 
 def aclFinalizeReference() -> tuple[int, int]:
-    """Undo one aclInit; how many remain.
+    """Undo one aclInit and return the remaining count.
 
     Returns ``(ret, refCount)``.
     """
 
 def aclnnInit(configPath: str | bytes | None = None) -> int:
-    """Nothing to start: operators work without it."""
+    """Do nothing: operators need no initialisation."""
 
 def aclnnFinalize() -> int:
-    """Nothing to stop."""
+    """Do nothing: operators need no finalisation."""
 
 def aclnnReselectStaticKernel() -> int:
-    """Nothing to select: there are no kernels but those made when they are needed."""
+    """Do nothing: there are no static kernels."""
 
 def aclDumpOpTensors(
     opType: str | bytes | None,
@@ -20865,10 +21100,10 @@ def aclDumpOpTensors(
     outputTensorNum: int,
     stream: int | None,
 ) -> int:
-    """Write an operator's tensors where dumps are on, which they never are."""
+    """Check the arguments and write nothing: dumps are never enabled."""
 
 def aclrtGetDeviceCount() -> tuple[int, int]:
-    """The number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
+    """Return the number of devices (ACLNN_DEVICE_COUNT; by default LOCAL_WORLD_SIZE, or 1).
 
     Returns ``(ret, count)``.
     """
@@ -20877,19 +21112,19 @@ def aclrtSetDevice(deviceId: int) -> int:
     """Use a device; its default context becomes this thread's current one. 507008 for an unknown product."""
 
 def aclrtResetDevice(deviceId: int) -> int:
-    """Undo one aclrtSetDevice; the last one waits for the default context's work and releases it."""
+    """Undo one aclrtSetDevice; the last call waits for the default context's work and ends the context."""
 
 def aclrtResetDeviceForce(deviceId: int) -> int:
-    """Release a device whatever its count."""
+    """Release a device whatever its count of aclrtSetDevice calls."""
 
 def aclrtGetDevice() -> tuple[int, int]:
-    """The current context's device.
+    """Return the current context's device.
 
     Returns ``(ret, deviceId)``.
     """
 
 def aclrtGetRunMode() -> tuple[int, int]:
-    """ACL_HOST: this process is on the host's side.
+    """Return ACL_HOST: this process runs on the host.
 
     Returns ``(ret, runMode)``.
     """
@@ -20898,268 +21133,268 @@ def aclrtSynchronizeDevice() -> int:
     """Wait for every stream of the current device."""
 
 def aclrtSynchronizeDeviceWithTimeout(timeout: int) -> int:
-    """Wait for every stream of the current device, for at most so many milliseconds; -1 for ever."""
+    """Wait for every stream of the current device; timeout in milliseconds, -1 for none."""
 
 def aclrtGetSocName() -> str | None:
-    """The product in force, such as Ascend910B2."""
+    """Return the name of the emulated product, such as Ascend910B2."""
 
 def aclrtGetVersion() -> tuple[int, int, int, int]:
-    """The interface's version.
+    """Return the version of the interface.
 
     Returns ``(ret, majorVersion, minorVersion, patchVersion)``.
     """
 
 def aclrtSetDeviceSatMode(mode: int) -> int:
-    """Ask for infinities and NaNs (1, what there is); saturation (0) is refused with 207000."""
+    """Accept infinities and NaNs (1), the only mode; 207000 for saturation (0)."""
 
 def aclrtGetDeviceSatMode() -> tuple[int, int]:
-    """ACL_RT_OVERFLOW_MODE_INFNAN.
+    """Return ACL_RT_OVERFLOW_MODE_INFNAN.
 
     Returns ``(ret, mode)``.
     """
 
 def aclrtCreateContext(deviceId: int) -> tuple[int, int]:
-    """A new context, current for this thread.
+    """Create a context and make it this thread's current one.
 
     Returns ``(ret, context)``.
     """
 
 def aclrtDestroyContext(context: int | None) -> int:
-    """Wait for a context's work and release it with its streams."""
+    """Wait for a context's work and destroy the context and its streams."""
 
 def aclrtSetCurrentContext(context: int | None) -> int:
-    """Make a context current for this thread."""
+    """Make a context this thread's current one."""
 
 def aclrtGetCurrentContext() -> tuple[int, int]:
-    """This thread's current context.
+    """Return this thread's current context.
 
     Returns ``(ret, context)``.
     """
 
 def aclrtCtxGetCurrentDefaultStream() -> tuple[int, int]:
-    """The current context's default stream, which null means too.
+    """Return the current context's default stream, which null denotes too.
 
     Returns ``(ret, stream)``.
     """
 
 def aclrtCreateStream() -> tuple[int, int]:
-    """A new stream of the current context.
+    """Create a stream of the current context.
 
     Returns ``(ret, stream)``.
     """
 
 def aclrtCreateStreamWithConfig(priority: int, flag: int) -> tuple[int, int]:
-    """Create a stream, with hints that change nothing here; a priority beyond the least counts as the least.
+    """Create a stream; priority and flags are hints without effect, and the priority is clamped to the least.
 
     Returns ``(ret, stream)``.
     """
 
 def aclrtDestroyStream(stream: int | None) -> int:
-    """Wait for a stream's work and release it."""
+    """Wait for a stream's work and destroy the stream."""
 
 def aclrtDestroyStreamForce(stream: int | None) -> int:
-    """Drop what the stream has not begun, and release it."""
+    """Drop a stream's pending tasks and destroy the stream."""
 
 def aclrtSynchronizeStream(stream: int | None) -> int:
-    """Wait for a stream's work (null: the default stream's)."""
+    """Wait for a stream's work; null denotes the default stream."""
 
 def aclrtSynchronizeStreamWithTimeout(stream: int | None, timeout: int) -> int:
-    """Wait until a stream's work is done, for at most so many milliseconds; -1 for ever."""
+    """Wait for a stream's work; timeout in milliseconds, -1 for none."""
 
 def aclrtStreamQuery(stream: int | None) -> tuple[int, int]:
-    """Report whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY.
+    """Return whether a stream's work is done: ACL_STREAM_STATUS_COMPLETE or NOT_READY.
 
     Returns ``(ret, status)``.
     """
 
 def aclrtStreamGetPriority(stream: int | None) -> tuple[int, int]:
-    """The priority with which a stream was created, 0 by default.
+    """Return the priority given at a stream's creation, 0 by default.
 
     Returns ``(ret, priority)``.
     """
 
 def aclrtStreamGetFlags(stream: int | None) -> tuple[int, int]:
-    """The flags with which a stream was created, those that there are.
+    """Return the flags given at a stream's creation, without unknown ones.
 
     Returns ``(ret, flags)``.
     """
 
 def aclrtStreamGetId(stream: int | None) -> tuple[int, int]:
-    """A stream's number in this process.
+    """Return a stream's number in this process.
 
     Returns ``(ret, streamId)``.
     """
 
 def aclrtSetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
-    """Set the failure mode as aclrtSetStreamFailureMode does, or keep another attribute: nothing saturates."""
+    """Set the failure mode as aclrtSetStreamFailureMode does, or another attribute, without effect."""
 
 def aclrtGetStreamAttribute(stream: int | None, stmAttrType: int, value: int | None) -> int:
-    """Write an attribute of a stream as it was set, 0 at first."""
+    """Write an attribute of a stream, 0 by default."""
 
 def aclrtSetStreamFailureMode(stream: int | None, mode: int) -> int:
-    """Have a failure drop what comes behind it (1), and all streams of the context refuse what follows."""
+    """With mode 1, a failed task drops the later ones, and all streams of the context reject new tasks."""
 
 def aclrtStreamAbort(stream: int | None) -> int:
-    """Drop what a stream has not begun, end its waits, wait for what it runs, and forget its failure."""
+    """Drop a stream's pending tasks, end its waits, wait for the running task, and forget its failure."""
 
 def aclrtSetStreamOverflowSwitch(stream: int | None, flag: int) -> int:
-    """Keep whether a stream looks for overflows (1), without effect: nothing saturates."""
+    """Enable (1) or disable (0) a stream's overflow detection, without effect: nothing saturates."""
 
 def aclrtGetStreamOverflowSwitch(stream: int | None) -> tuple[int, int]:
-    """Whether a stream was to look for overflows, 0 at first.
+    """Return the overflow switch of a stream, 0 by default.
 
     Returns ``(ret, flag)``.
     """
 
 def aclrtCreateEvent() -> tuple[int, int]:
-    """An event that carries a time.
+    """Create an event that records times.
 
     Returns ``(ret, event)``.
     """
 
 def aclrtCreateEventWithFlag(flag: int) -> tuple[int, int]:
-    """An event with these flags.
+    """Create an event with flags.
 
     Returns ``(ret, event)``.
     """
 
 def aclrtCreateEventExWithFlag(flag: int) -> tuple[int, int]:
-    """An event with these flags that counts as complete until it is recorded.
+    """Create an event with flags that counts as complete until it is recorded.
 
     Returns ``(ret, event)``.
     """
 
 def aclrtDestroyEvent(event: int | None) -> int:
-    """Release an event; streams that it holds up still wait for its record."""
+    """Destroy an event; streams that wait for its record still do so."""
 
 def aclrtRecordEvent(event: int | None, stream: int | None) -> int:
-    """Mark the stream's work so far."""
+    """Record the event: mark the work queued on the stream so far."""
 
 def aclrtStreamWaitEvent(stream: int | None, event: int | None) -> int:
-    """Let the stream's next work wait for what the event marks."""
+    """Make the stream's next work wait for the event's record."""
 
 def aclrtResetEvent(event: int | None, stream: int | None) -> int:
-    """Forget the record when the stream comes here."""
+    """Queue a reset of the event, which forgets the record."""
 
 def aclrtSynchronizeEvent(event: int | None) -> int:
-    """Wait for what the event marks."""
+    """Wait for the work marked by an event."""
 
 def aclrtSynchronizeEventWithTimeout(event: int | None, timeout: int) -> int:
-    """Wait until an event is complete, for at most so many milliseconds; -1 for ever."""
+    """Wait for the work marked by an event; timeout in milliseconds, -1 for none."""
 
 def aclrtQueryEventStatus(event: int | None) -> tuple[int, int]:
-    """ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0).
+    """Return ACL_EVENT_RECORDED_STATUS_COMPLETE (1) or NOT_READY (0).
 
     Returns ``(ret, status)``.
     """
 
 def aclrtQueryEvent(event: int | None) -> tuple[int, int]:
-    """ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the numbers the other way round.
+    """Return ACL_EVENT_STATUS_COMPLETE (0) or NOT_READY (1): the older call, with the opposite numbers.
 
     Returns ``(ret, status)``.
     """
 
 def aclrtEventGetTimestamp(event: int | None) -> tuple[int, int]:
-    """When a stream came to the event, in microseconds of this machine's clock.
+    """Return the time at which a stream reached the event, in microseconds of this machine's clock.
 
     Returns ``(ret, timestamp)``.
     """
 
 def aclrtEventElapsedTime(startEvent: int | None, endEvent: int | None) -> tuple[int, float]:
-    """Milliseconds between two records, negative in the other order.
+    """Return the milliseconds between two events' records, negative in reverse order.
 
     Returns ``(ret, ms)``.
     """
 
 def aclGetRecentErrMsg() -> str | None:
-    """Texts of this thread's refusals since the last call, newest first; None when there are none."""
+    """Return this thread's error texts since the last call, newest first; None if there are none."""
 
 def aclrtGetLastError(level: int) -> int:
-    """This thread's last code, which is forgotten."""
+    """Return and clear this thread's last error code."""
 
 def aclrtPeekAtLastError(level: int) -> int:
-    """This thread's last code, which is kept."""
+    """Return this thread's last error code without clearing it."""
 
 def aclDataTypeSize(dataType: int) -> int:
-    """Bytes of one element, 8 for types that the interface does not know."""
+    """Return the bytes of an element, 8 for types unknown to the interface."""
 
 def aclFloat16ToFloat(value: int) -> float:
-    """The number that 16 bits stand for; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
+    """Convert a float16 given as bits; exponent 31 is not special, so +inf gives 65536 and NaN 98304."""
 
 def aclFloatToFloat16(value: float) -> int:
-    """The nearest 16-bit float, ties to even; beyond its range ±65504, which NaN gives too (positive)."""
+    """Return the bits of the nearest float16, ties to even; out of range, and for NaN, ±65504 (NaN as +65504)."""
 
 def aclCreateTensorDesc(dataType: int, numDims: int, dims: Sequence[int] | None, format: int) -> int:
-    """A description of a contiguous tensor."""
+    """Create a description of a contiguous tensor."""
 
 def aclDestroyTensorDesc(desc: int | None) -> int:
-    """Release a description; null is fine."""
+    """Destroy a description; null is accepted."""
 
 def aclGetTensorDescType(desc: int | None) -> int:
-    """The elements' type."""
+    """Return the data type."""
 
 def aclGetTensorDescFormat(desc: int | None) -> int:
-    """The format."""
+    """Return the format."""
 
 def aclGetTensorDescElementCount(desc: int | None) -> int:
-    """Number of elements."""
+    """Return the number of elements."""
 
 def aclGetTensorDescSize(desc: int | None) -> int:
-    """Bytes of the elements."""
+    """Return the bytes of the elements."""
 
 def aclGetTensorDescNumDims(desc: int | None) -> int:
-    """Number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
+    """Return the number of dimensions; ACL_UNKNOWN_RANK if the first is -2."""
 
 def aclGetTensorDescDim(desc: int | None, index: int) -> int:
-    """The extent of a dimension."""
+    """Return the extent of a dimension."""
 
 def aclGetTensorDescDimV2(desc: int | None, index: int) -> tuple[int, int]:
-    """The extent of a dimension.
+    """Return the extent of a dimension.
 
     Returns ``(ret, dimSize)``.
     """
 
 def aclSetTensorDescName(desc: int | None, name: str | bytes | None) -> int:
-    """Name a tensor; operators find theirs by place."""
+    """Set a tensor's name, which operators ignore: they use the position."""
 
 def aclGetTensorDescName(desc: int | None) -> str:
-    """The name."""
+    """Return a tensor's name."""
 
 def aclSetTensorFormat(desc: int | None, format: int) -> int:
     """Set the storage format."""
 
 def aclSetTensorShape(desc: int | None, numDims: int, dims: Sequence[int] | None) -> int:
-    """Accept storage dimensions, without effect: in every format computed here they are the tensor's own."""
+    """Accept storage dimensions, without effect: in all supported formats they equal the tensor's own."""
 
 def aclSetTensorPlaceMent(desc: int | None, memType: int) -> int:
-    """Say where the data are: on the device, or on the host, from where they are copied."""
+    """Set the memory type: device memory, or host memory, which is copied to the device."""
 
 def aclSetTensorConst(desc: int | None, dataBuffer: int | None, length: int) -> int:
-    """Copy a tensor's values from host memory."""
+    """Set a tensor's values from host memory, which is copied."""
 
 def aclCreateDataBuffer(data: int | None, size: int) -> int:
-    """Describe memory."""
+    """Create a description of memory."""
 
 def aclDestroyDataBuffer(dataBuffer: int | None) -> int:
-    """Release a description of memory; the memory stays."""
+    """Destroy a description of memory; the memory stays."""
 
 def aclUpdateDataBuffer(dataBuffer: int | None, data: int | None, size: int) -> int:
-    """Describe other memory."""
+    """Change the memory that a buffer describes."""
 
 def aclGetDataBufferAddr(dataBuffer: int | None) -> int:
-    """The memory's address."""
+    """Return the address of the memory."""
 
 def aclGetDataBufferSize(dataBuffer: int | None) -> int:
-    """The low 32 bits of the memory's bytes: an older call."""
+    """Return the low 32 bits of the memory's size, as this older call does."""
 
 def aclGetDataBufferSizeV2(dataBuffer: int | None) -> int:
-    """The memory's bytes."""
+    """Return the size of the memory in bytes."""
 
 def aclopCreateAttr() -> int:
-    """An empty set of attributes."""
+    """Create an empty set of attributes."""
 
 def aclopDestroyAttr(attr: int | None) -> int:
-    """Release attributes; null is fine."""
+    """Destroy a set of attributes; null is accepted."""
 
 def aclopSetAttrBool(attr: int | None, attrName: str | bytes | None, attrValue: int) -> int:
     """Set an attribute."""
@@ -21214,7 +21449,7 @@ def aclopCompileAndExecute(
     opPath: str | bytes | None,
     stream: int | None,
 ) -> int:
-    """Queue an operator by its type."""
+    """Queue an operator given by its type."""
 
 def aclopCompileAndExecuteV2(
     opType: str | bytes | None,
@@ -21230,7 +21465,7 @@ def aclopCompileAndExecuteV2(
     opPath: str | bytes | None,
     stream: int | None,
 ) -> int:
-    """Queue an operator by its type."""
+    """Queue an operator given by its type."""
 
 def aclopExecuteV2(
     opType: str | bytes | None,
@@ -21243,91 +21478,91 @@ def aclopExecuteV2(
     attr: int | None,
     stream: int | None,
 ) -> int:
-    """Queue an operator by its type."""
+    """Queue an operator given by its type."""
 
 def aclrtCreateStreamConfigHandle() -> int:
-    """A configuration of streams, with flags 0 and priority 0."""
+    """Create a stream configuration, with flags 0 and priority 0."""
 
 def aclrtDestroyStreamConfigHandle(handle: int | None) -> int:
-    """Release a configuration; streams that were created with it stay."""
+    """Destroy a configuration; streams created with it stay."""
 
 def aclrtSetStreamConfigOpt(handle: int | None, attr: int, attrValue: int | None, valueSize: int) -> int:
-    """Set an attribute of the streams to create: flags and a priority; memory for their work changes nothing."""
+    """Set flags or priority of a configuration; the attributes of work memory have no effect."""
 
 def aclrtCreateStreamV2(handle: int | None) -> tuple[int, int]:
-    """Create a stream as aclrtCreateStreamWithConfig does, of a configuration; null for the usual one.
+    """Create a stream with a configuration, as aclrtCreateStreamWithConfig does; null for the default one.
 
     Returns ``(ret, stream)``.
     """
 
 def aclrtGetStreamAvailableNum() -> tuple[int, int]:
-    """Return how many more streams this process may create: the product's limit less those that it has.
+    """Return how many more streams this process may create: the product's limit minus the existing ones.
 
     Returns ``(ret, streamCount)``.
     """
 
 def aclrtSetOpExecuteTimeOut(timeout: int) -> int:
-    """Keep a limit in seconds for each task, without effect: no task is ever ended."""
+    """Set a timeout in seconds for each task, without effect: no task is ever ended."""
 
 def aclrtSetOpExecuteTimeOutWithMs(timeout: int) -> int:
-    """Keep a limit in milliseconds for each task, without effect."""
+    """Set a timeout in milliseconds for each task, without effect."""
 
 def aclrtSetOpExecuteTimeOutV2(timeout: int) -> tuple[int, int]:
-    """Keep a limit in microseconds for each task, without effect; what it comes to, a multiple of the interval.
+    """Set a timeout in microseconds for each task, without effect; return it rounded up to whole intervals.
 
     Returns ``(ret, actualTimeout)``.
     """
 
 def aclrtGetOpExecuteTimeout() -> tuple[int, int]:
-    """The limit of tasks in milliseconds, as it was set, or else the product's.
+    """Return the timeout of tasks in milliseconds, by default the product's.
 
     Returns ``(ret, timeoutMs)``.
     """
 
 def aclrtGetOpTimeOutInterval() -> tuple[int, int]:
-    """The microseconds of which the limits of tasks are multiples.
+    """Return the interval in microseconds of which timeouts are multiples.
 
     Returns ``(ret, interval)``.
     """
 
 def aclrtSetOpWaitTimeout(timeout: int) -> int:
-    """Take a limit in seconds for each wait for an event, without effect: streams wait as long as it takes."""
+    """Accept a timeout in seconds for waits for events, without effect: streams wait without limit."""
 
 def aclrtStreamWaitEventWithTimeout(stream: int | None, event: int | None, timeout: int) -> int:
-    """Let the stream's next work wait for what the event marks, at most so many seconds; 0 for ever."""
+    """Make the stream's next work wait for the event's record; timeout in seconds, 0 for none."""
 
 def aclrtRecordEventWithFlag(event: int | None, stream: int | None, flag: int) -> int:
-    """Mark the stream's work so far; ACL_EVENT_RECORD_EXTERNAL in a capture: in each execution, for others to see."""
+    """Record the event; with ACL_EVENT_RECORD_EXTERNAL in a capture, each execution makes a record for outside use."""
 
 def aclrtStreamWaitEventWithFlag(stream: int | None, event: int | None, timeout: int, flag: int) -> int:
-    """Wait as aclrtStreamWaitEventWithTimeout; ACL_EVENT_WAIT_EXTERNAL in a capture: for an event outside of it."""
+    """Wait as aclrtStreamWaitEventWithTimeout does; ACL_EVENT_WAIT_EXTERNAL in a capture waits for an outside event."""
 
 def aclrtQueryEventWaitStatus(event: int | None) -> tuple[int, int]:
-    """ACL_EVENT_WAIT_STATUS_COMPLETE (0) once all streams that were to wait for the event have, else NOT_READY (1).
+    """Return ACL_EVENT_WAIT_STATUS_COMPLETE (0) once all streams' waits for the event are over, else NOT_READY (1).
 
     Returns ``(ret, status)``.
     """
 
 def aclrtGetEventId(event: int | None) -> tuple[int, int]:
-    """An event's number in this process.
+    """Return an event's number in this process.
 
     Returns ``(ret, eventId)``.
     """
 
 def aclrtGetEventAvailNum() -> tuple[int, int]:
-    """Return how many more events this process may create: 65535, or 1023 for inference, less those that it has.
+    """Return how many more events this process may create: 65535, or 1023 for inference, minus the existing ones.
 
     Returns ``(ret, eventCount)``.
     """
 
 def aclnnCalculateMatmulWeightSize(tensorShape: int | None) -> tuple[int, int]:
-    """Elements of a weight of 16 bits in blocks of 16 by 16.
+    """Return the number of elements of a 16-bit weight in blocks of 16 × 16.
 
     Returns ``(ret, weightTensorSize)``.
     """
 
 def aclnnCalculateMatmulWeightSizeV2(tensorShape: int | None, dataType: int) -> tuple[int, int]:
-    """Elements of a weight in blocks of 16 by 16 where they have 16 bits, else 16 by 32.
+    """Return the number of elements of a weight in blocks of 16 × 16 for 16-bit elements, else of 16 × 32.
 
     Returns ``(ret, weightTensorSize)``.
     """
@@ -21335,7 +21570,7 @@ def aclnnCalculateMatmulWeightSizeV2(tensorShape: int | None, dataType: int) -> 
 def aclnnNpuFormatCastCalculateSizeAndFormat(
     srcTensor: int | None, dstFormat: int, additionalDtype: int
 ) -> tuple[int, list[int], int, int]:
-    """The dimensions of the memory for aclnnNpuFormatCast's result, how many, and its format.
+    """Return the storage dimensions of aclnnNpuFormatCast's result, their number, and its format.
 
     Returns ``(ret, dstShape, dstShapeSize, actualFormat)``.
     """

@@ -276,7 +276,7 @@ def _assigned_work(call: Call) -> Library | None:
     return Library(assign, _ASSIGNED, _ASSIGNED[:1]) if call["inputValue"].size else None
 
 
-_QUANTISED = ("selfRef", "indices", "updates", "quantScales")
+_QUANTIZED = ("selfRef", "indices", "updates", "quantScales")
 _ZERO = "quantZeroPoints"
 
 
