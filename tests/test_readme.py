@@ -18,7 +18,8 @@ import pytest
 
 import aclnn
 from aclnn.core.dtypes import DataType
-from aclnn.operators import BY_NAME, library
+from aclnn.operators import BY_NAME
+from aclnn.operators.library import elementwise
 from tests.helpers import exact as exact_values
 
 ROOT = Path(__file__).parents[1]
@@ -145,9 +146,9 @@ def test_adding_a_plain_operator_works_as_contributing_says(monkeypatch: pytest.
     pytest.importorskip("torch")
     text = (ROOT / "CONTRIBUTING.md").read_text()
     *_, file, tests = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
-    module = ModuleType("aclnn.operators.library.hypotenuse")
+    module = ModuleType("aclnn.operators.library.elementwise.hypotenuse")
     exec(compile(file, "hypotenuse.py", "exec"), vars(module))
-    monkeypatch.setattr(library, "hypotenuse", module, raising=False)
+    monkeypatch.setattr(elementwise, "hypotenuse", module, raising=False)
     added: dict[str, Any] = {}
     exec(compile(tests, "test_hypotenuse.py", "exec"), added)
     suite = added["TestHypotenuse"]()

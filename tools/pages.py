@@ -23,7 +23,7 @@ from aclnn.formula import Gradient
 from aclnn.kernels.cpu.elementwise.fitted import fast
 from aclnn.kernels.products import products
 from aclnn.operators import OPERATORS
-from aclnn.operators.library import LIBRARY_OPERATORS
+from aclnn.operators.library import SUBJECTS
 from aclnn.toolkit.rt_aliases import ALIASES
 from aclnn.toolkit.stubs import REFUSED, STUBS, Stub
 from tools.works import works_of
@@ -110,8 +110,11 @@ def operators_page() -> str:
 
 
 def _library() -> str:
-    rows = [(f"`{_call(o)}`", f"`aclnnop/{o.header}`", f"`{o.formula}`", _not_on(o)) for o in LIBRARY_OPERATORS]
-    return f"{_LIBRARY}\n" + _table(("first phase", "header", "computes", "not on"), rows)
+    parts = [_LIBRARY]
+    for subject, declared in SUBJECTS.items():
+        rows = [(f"`{_call(o)}`", f"`aclnnop/{o.header}`", f"`{o.formula}`", _not_on(o)) for o in declared]
+        parts += f"### {subject}\n", _table(("first phase", "header", "computes", "not on"), rows)
+    return "\n".join(parts)
 
 
 def _call(operator: Operator) -> str:

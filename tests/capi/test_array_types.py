@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from aclnn.operators.library import of_array_types
+from aclnn.operators.library.by_type import arrays as of_array_types
 from tests.capi.test_layer_types import SLOPES, START, gradients, one, steps_of_torch, updated
 from tests.capi.test_single_operators import OnHost, call
 from tests.helpers.fresh_runtime import refusal

@@ -21,12 +21,13 @@ from tests.helpers.calls import run
 from tests.helpers.library import LibraryTests, Placed, Subject, product_of, to_torch
 
 SHORT = (D.FLOAT, D.FLOAT16, D.BF16)
-FOLDER = Path(__file__).parents[1] / "operators" / "library"
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "tests" / "operators" / "library"
 #: The operators with a data type that can be judged, each with its subject.
 SUBJECTS = [
     pytest.param(classes.subject, operator, id=operator.name)
-    for path in sorted(FOLDER.glob("test_*.py"))
-    for classes in vars(import_module(f"tests.operators.library.{path.stem}")).values()
+    for path in sorted(FOLDER.rglob("test_*.py"))
+    for classes in vars(import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))).values()
     if isinstance(classes, type) and issubclass(classes, LibraryTests) and hasattr(classes, "subject")
     for operator in classes.subject.operators
     if operator.name in JUDGED and {*SHORT} & {*classes.subject.dtypes_of(operator)}

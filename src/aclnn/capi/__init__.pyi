@@ -4248,6 +4248,748 @@ def aclnnInplaceDivMods(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queue the computation.
     """
 
+def aclnnBitwiseAndTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """And of the bits of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseAndTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """And of the bits of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """And of the bits of two tensors, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseAndTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """And of the bits of two tensors, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """And of the bits of a tensor and a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """And of the bits of a tensor and a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """And of the bits of a tensor and a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseAndScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """And of the bits of a tensor and a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBitwiseOrTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Or of the bits of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of the bits of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Or of the bits of two tensors, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseOrTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Or of the bits of two tensors, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Or of the bits of a tensor and a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Or of the bits of a tensor and a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Or of the bits of a tensor and a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseOrScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Or of the bits of a tensor and a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBitwiseXorTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exclusive or of the bits of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of two tensors, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseXorTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exclusive or of the bits of two tensors, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of a tensor and a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exclusive or of the bits of a tensor and a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Exclusive or of the bits of a tensor and a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceBitwiseXorScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Exclusive or of the bits of a tensor and a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClippedSwigluV2GetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    dim: int,
+    alpha: float,
+    limit: float,
+    bias: float,
+    interleaved: int,
+    clampMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of clamped halves, for the first rows.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClippedSwigluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of clamped halves, for the first rows.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceEqTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceGtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater or equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater or equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceGeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: greater or equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: greater or equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less or equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less or equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: less or equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: less or equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: not equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: not equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceNeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare two tensors: not equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare two tensors: not equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEqScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceEqScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: not equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: not equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceNeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: not equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: not equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceGtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater or equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater or equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceGeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: greater or equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: greater or equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less or equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less or equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Compare a tensor with a number: less or equal, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare a tensor with a number: less or equal, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tell finite numbers from others.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tell finite numbers from others.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find infinities of either sign.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find infinities of either sign.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find positive infinities.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsPosInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find positive infinities.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsNegInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Find negative infinities.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find negative infinities.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Test elements for a set sign bit.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSignbit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test elements for a set sign bit.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsCloseGetWorkspaceSize(
+    self: int | None, other: int | None, rtol: float, atol: float, equal_nan: int, out: int | None
+) -> tuple[int, int, int]:
+    """Test elementwise whether two tensors are equal within tolerances.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsClose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test elementwise whether two tensors are equal within tolerances.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEqualGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Test whether two tensors are equal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEqual(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test whether two tensors are equal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsInTensorScalarGetWorkspaceSize(
+    element: int | None, testElement: int | None, assumeUnique: int, invert: int, out: int | None
+) -> tuple[int, int, int]:
+    """Compare elements with a number for equality.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Compare elements with a number for equality.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIsInScalarTensorGetWorkspaceSize(
+    element: int | None, testElements: int | None, assumeUnique: int, invert: int, out: int | None
+) -> tuple[int, int, int]:
+    """Test whether a number is among the elements of a tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIsInScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test whether a number is among the elements of a tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogicalAndGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logical and; nonzero elements count as true.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logical and; nonzero elements count as true.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLogicalAndGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Logical and; nonzero elements count as true, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logical and; nonzero elements count as true, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logical or; nonzero elements count as true.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logical or; nonzero elements count as true.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLogicalOrGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Logical or; nonzero elements count as true, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logical or; nonzero elements count as true, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogicalXorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logical exclusive or; nonzero elements count as true.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogicalXor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logical exclusive or; nonzero elements count as true.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnCastGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
     """Convert a tensor to another data type.
 
@@ -4388,656 +5130,1738 @@ def aclnnInplaceTril(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queue the computation.
     """
 
-def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The mean of each channel.
+def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Copy each tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGlobalAveragePool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The mean of each channel.
+def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy each tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnGlobalMaxPoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """The greatest of each channel.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGlobalMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The greatest of each channel.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReduceLogSumGetWorkspaceSize(
-    self: int | None, axes: int | None, keepDims: int, noopWithEmptyAxes: int, out: int | None
+def aclnnForeachAddListGetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Logarithms of sums over some dimensions.
+    """Add two lists of tensors.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnReduceLogSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of sums over some dimensions.
+def aclnnForeachAddList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two lists of tensors.
 
     Phase two: queue the computation.
     """
 
-def aclnnReduceSumGetWorkspaceSize(
-    self: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
+def aclnnForeachAddListV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Sum over some dimensions.
+    """Add two lists of tensors.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnReduceSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sum over some dimensions.
+def aclnnForeachAddListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add two lists of tensors.
 
     Phase two: queue the computation.
     """
 
-def aclnnMeanGetWorkspaceSize(
-    self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
+def aclnnForeachAddScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add a number to each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a number to each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachAddScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add a number to each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAddScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a number to each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMulScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply each tensor by a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply each tensor by a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Multiply each tensor by a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply each tensor by a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSubListGetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Mean over some dimensions.
+    """Subtract two lists of tensors.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mean over some dimensions.
+def aclnnForeachSubList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract two lists of tensors.
 
     Phase two: queue the computation.
     """
 
-def aclnnMeanV2GetWorkspaceSize(
-    self: int | None, dim: int | None, keepDim: int, noopWithEmptyAxes: int, out: int | None
+def aclnnForeachSubListV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, alpha: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Mean over some dimensions.
+    """Subtract two lists of tensors.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMeanV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mean over some dimensions.
+def aclnnForeachSubListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract two lists of tensors.
 
     Phase two: queue the computation.
     """
 
-def aclnnReduceNansumGetWorkspaceSize(
-    self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
+def aclnnForeachAddcmulScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Sum over some dimensions, ignoring NaN.
+    """Add a multiple of the product of two lists to a third list.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnReduceNansum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sum over some dimensions, ignoring NaN.
+def aclnnForeachAddcmulScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a multiple of the product of two lists to a third list.
 
     Phase two: queue the computation.
     """
 
-def aclnnLinalgVectorNormGetWorkspaceSize(
-    self: int | None, ord: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
+def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Vector norm over some dimensions.
+    """Add a multiple of the product of two lists to a third list.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLinalgVectorNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Vector norm over some dimensions.
+def aclnnForeachAddcmulScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a multiple of the product of two lists to a third list.
 
     Phase two: queue the computation.
     """
 
-def aclnnAnyGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Test whether any element is nonzero.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAny(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test whether any element is nonzero.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAllGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Test whether all elements are nonzero.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test whether all elements are nonzero.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLogSumExpGetWorkspaceSize(
-    self: int | None, dim: int | None, keepDim: int, out: int | None
+def aclnnForeachAddcdivScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Logarithm of the sum of exponentials over some dimensions.
+    """Add a multiple of the quotient of two lists to a third list.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLogSumExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithm of the sum of exponentials over some dimensions.
+def aclnnForeachAddcdivScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a multiple of the quotient of two lists to a third list.
 
     Phase two: queue the computation.
     """
 
-def aclnnNormGetWorkspaceSize(
-    self: int | None, pScalar: int | None, dim: int | None, keepdim: int, out: int | None
+def aclnnForeachAddcdivScalarV2GetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Vector norm over some dimensions.
+    """Add a multiple of the quotient of two lists to a third list.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Vector norm over some dimensions.
+def aclnnForeachAddcdivScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a multiple of the quotient of two lists to a third list.
 
     Phase two: queue the computation.
     """
 
-def aclnnStdGetWorkspaceSize(
-    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+def aclnnForeachAddcmulScalarListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Standard deviations over some dimensions.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnStd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Standard deviations over some dimensions.
+def aclnnForeachAddcmulScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnVarCorrectionGetWorkspaceSize(
-    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+def aclnnForeachAddcdivScalarListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Variances over some dimensions.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnVarCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Variances over some dimensions.
+def aclnnForeachAddcdivScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnVarGetWorkspaceSize(
-    self: int | None, dim: int | None, unbiased: int, keepdim: int, out: int | None
+def aclnnForeachAddcmulListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Variances over some dimensions.
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnVar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Variances over some dimensions.
+def aclnnForeachAddcmulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of the product of two lists to a third list, with one factor per tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnStdMeanCorrectionGetWorkspaceSize(
-    self: int | None, dim: int | None, correction: int, keepdim: int, stdOut: int | None, meanOut: int | None
+def aclnnForeachAddcdivListGetWorkspaceSize(
+    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Standard deviations and means over some dimensions.
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnStdMeanCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Standard deviations and means over some dimensions.
+def aclnnForeachAddcdivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnVarMeanGetWorkspaceSize(
-    self: int | None, dim: int | None, correction: int, keepdim: int, varOut: int | None, meanOut: int | None
+def aclnnForeachLerpScalarGetWorkspaceSize(
+    x1: int | None, x2: int | None, weight: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Variances and means over some dimensions.
+    """Interpolate between two lists of tensors.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnVarMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Variances and means over some dimensions.
+def aclnnForeachLerpScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two lists of tensors.
 
     Phase two: queue the computation.
     """
 
-def aclnnProdGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
-    """Product of all elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnProd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Product of all elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnProdDimGetWorkspaceSize(
-    self: int | None, dim: int, keepDim: int, dtype: int, out: int | None
+def aclnnForeachLerpListGetWorkspaceSize(
+    x1: int | None, x2: int | None, weight: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Products along a dimension.
+    """Interpolate between two lists of tensors by a list of weights.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnProdDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products along a dimension.
+def aclnnForeachLerpList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two lists of tensors by a list of weights.
 
     Phase two: queue the computation.
     """
 
-def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Least element.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least element.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Greatest element.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest element.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Indices of the greatest elements along a dimension; the first of equal elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Indices of the greatest elements along a dimension; the first of equal elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
-    """Indices of the least elements along a dimension; the first of equal elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Indices of the least elements along a dimension; the first of equal elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
-    """Greatest elements over some dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements over some dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
-    """Least elements over some dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least elements over some dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaxV2GetWorkspaceSize(
-    self: int | None, dims: int | None, keepDims: int, noopWithEmptyDims: int, out: int | None
+def aclnnForeachPowScalarAndTensorGetWorkspaceSize(
+    scalar: int | None, x: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Maximum over some dimensions.
+    """Raise a number to the powers in each tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMaxV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Maximum over some dimensions.
+def aclnnForeachPowScalarAndTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Raise a number to the powers in each tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnMaxDimGetWorkspaceSize(
-    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+def aclnnForeachRoundOffNumberGetWorkspaceSize(
+    x: int | None, roundMode: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Greatest elements along a dimension and their indices; the first of equal elements.
+    """Round each tensor to integers.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest elements along a dimension and their indices; the first of equal elements.
+def aclnnForeachRoundOffNumber(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round each tensor to integers.
 
     Phase two: queue the computation.
     """
 
-def aclnnMinDimGetWorkspaceSize(
-    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+def aclnnForeachRoundOffNumberV2GetWorkspaceSize(
+    x: int | None, roundMode: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Least elements along a dimension and their indices; the first of equal elements.
+    """Round each tensor to integers.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least elements along a dimension and their indices; the first of equal elements.
+def aclnnForeachRoundOffNumberV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Round each tensor to integers.
 
     Phase two: queue the computation.
     """
 
-def aclnnAminmaxGetWorkspaceSize(
-    self: int | None, dim: int | None, keepDim: int, minOut: int | None, maxOut: int | None
+def aclnnForeachDivScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Least and greatest elements over some dimensions.
+    """Divide each tensor by its own number.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least and greatest elements over some dimensions.
+def aclnnForeachDivScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Divide each tensor by its own number.
 
     Phase two: queue the computation.
     """
 
-def aclnnAminmaxDimGetWorkspaceSize(
-    self: int | None, dim: int, keepDim: int, minOut: int | None, maxOut: int | None
+def aclnnForeachSqrtGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Square roots of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Square roots of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachReciprocalGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reciprocals of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reciprocals of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachExpGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachAbsGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Absolute values of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAbs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Absolute values of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachNegGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Negatives of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Negatives of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Signs of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Signs of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachAcosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse cosines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse cosines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachAsinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse sines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse sines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachAtanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse tangents of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse tangents of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachCosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Cosines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cosines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachCoshGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic cosines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic cosines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachErfGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Error functions of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Error functions of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachErfcGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complementary error functions of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complementary error functions of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachExpm1GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials minus 1 of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials minus 1 of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachLogGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachLog10GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 10 of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 10 of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachLog1pGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms of 1 + x of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of 1 + x of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachLog2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithms to base 2 of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms to base 2 of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSigmoidGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Sigmoids of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sigmoids of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Sines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSinhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic sines of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic sines of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachTanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Tangents of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Tangents of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachTanhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
+    """Hyperbolic tangents of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Hyperbolic tangents of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products of two lists.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products of two lists.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMaximumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Maximum of two lists.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMaximumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Maximum of two lists.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMinimumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Minimum of two lists.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Minimum of two lists.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachPowListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Powers of two lists.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Powers of two lists.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachDivListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
+    """Quotients of two lists.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quotients of two lists.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSubScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Subtract a number from each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a number from each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Subtract a number from each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachSubScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Subtract a number from each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachDivScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Divide each tensor by a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Divide each tensor by a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Divide each tensor by a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachDivScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Divide each tensor by a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMaximumScalarGetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Least and greatest elements along a dimension.
+    """Clamp each tensor from below.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAminmaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Least and greatest elements along a dimension.
+def aclnnForeachMaximumScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from below.
 
     Phase two: queue the computation.
     """
 
-def aclnnAminmaxAllGetWorkspaceSize(self: int | None, minOut: int | None, maxOut: int | None) -> tuple[int, int, int]:
-    """Minimum and maximum of all elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAminmaxAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Minimum and maximum of all elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tuple[int, int, int]:
-    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMedianDimGetWorkspaceSize(
-    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+def aclnnForeachMaximumScalarV2GetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
+    """Clamp each tensor from below.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
+def aclnnForeachMaximumScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from below.
 
     Phase two: queue the computation.
     """
 
-def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNanMedianDimGetWorkspaceSize(
-    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+def aclnnForeachMinimumScalarGetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
+    """Clamp each tensor from above.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
+def aclnnForeachMinimumScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from above.
 
     Phase two: queue the computation.
     """
 
-def aclnnKthvalueGetWorkspaceSize(
-    self: int | None, k: int, dim: int, keepdim: int, valuesOut: int | None, indicesOut: int | None
+def aclnnForeachMinimumScalarV2GetWorkspaceSize(
+    x: int | None, scalar: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
+    """Clamp each tensor from above.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
+def aclnnForeachMinimumScalarV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from above.
 
     Phase two: queue the computation.
     """
 
-def aclnnExpSegsumGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exponentials of the sums of all segments along the last dimension.
+def aclnnForeachPowScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Raise each tensor to a power.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnExpSegsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials of the sums of all segments along the last dimension.
+def aclnnForeachPowScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Raise each tensor to a power.
 
     Phase two: queue the computation.
     """
 
-def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int | None) -> tuple[int, int, int]:
-    """Running sums along a dimension.
+def aclnnForeachPowScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Raise each tensor to a power.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCumsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running sums along a dimension.
+def aclnnForeachPowScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Raise each tensor to a power.
 
     Phase two: queue the computation.
     """
 
-def aclnnCumsumV2GetWorkspaceSize(
-    self: int | None, dim: int, exclusive: int, reverse: int, out: int | None
+def aclnnForeachAddScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Running sums along a dimension.
+    """Add its own number to each tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCumsumV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running sums along a dimension.
+def aclnnForeachAddScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add its own number to each tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnCumprodGetWorkspaceSize(
-    input: int | None, axis: int | None, dtype: int, out: int | None
+def aclnnForeachSubScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Running products along a dimension.
+    """Subtract its own number from each tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running products along a dimension.
+def aclnnForeachSubScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Subtract its own number from each tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceCumprodGetWorkspaceSize(input: int | None, axis: int | None) -> tuple[int, int, int]:
-    """Running products along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Running products along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCummaxGetWorkspaceSize(
-    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+def aclnnForeachMulScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
+    """Multiply each tensor by its own number.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCummax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
+def aclnnForeachMulScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multiply each tensor by its own number.
 
     Phase two: queue the computation.
     """
 
-def aclnnCumminGetWorkspaceSize(
-    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+def aclnnForeachMaximumScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Cumulative least elements along a dimension and their indices; the last of equal elements.
+    """Clamp each tensor from below by its own number.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCummin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cumulative least elements along a dimension and their indices; the last of equal elements.
+def aclnnForeachMaximumScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from below by its own number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachMinimumScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Clamp each tensor from above by its own number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachMinimumScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Clamp each tensor from above by its own number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachPowScalarListGetWorkspaceSize(
+    x: int | None, scalars: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Raise each tensor to its own power.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachPowScalarList(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Raise each tensor to its own power.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Norm of each tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Norm of each tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachZeroInplaceGetWorkspaceSize(x: int | None) -> tuple[int, int, int]:
+    """Set each tensor to zero.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachZeroInplace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Set each tensor to zero.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(
+    scaledGrads: int | None, foundInf: int | None, inScale: int | None
+) -> tuple[int, int, int]:
+    """Unscale gradients in place, and report infinities and NaN.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnForeachNonFiniteCheckAndUnscale(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Unscale gradients in place, and report infinities and NaN.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGeluMulGetWorkspaceSize(
+    input: int | None, approximateOptional: str | bytes | None, out: int | None
+) -> tuple[int, int, int]:
+    """GELU of the first half of the columns, multiplied by the second half.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GELU of the first half of the columns, multiplied by the second half.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFatreluMulGetWorkspaceSize(input: int | None, threshold: int | None, out: int | None) -> tuple[int, int, int]:
+    """FATReLU of the first half of the columns, multiplied by the second half.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFatreluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """FATReLU of the first half of the columns, multiplied by the second half.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGeluQuantGetWorkspaceSize(
+    self: int | None,
+    inputScaleOptional: int | None,
+    inputOffsetOptional: int | None,
+    approximate: str | bytes | None,
+    quantMode: str | bytes | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    y: int | None,
+    outScaleOptional: int | None,
+) -> tuple[int, int, int]:
+    """GELU with a quantized result.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGeluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GELU with a quantized result.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogitGetWorkspaceSize(input: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
+    """Logit: the logarithm of the odds.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logit: the logarithm of the odds.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogitGradGetWorkspaceSize(x: int | None, dy: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
+    """Gradient of the logit.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogitGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the logit.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Greatest common divisors of integers.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest common divisors of integers.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complex numbers from real and imaginary parts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complex numbers from real and imaginary parts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | None) -> tuple[int, int, int]:
+    """Complex numbers from absolute values and angles.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPolar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complex numbers from absolute values and angles.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAtan2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Four-quadrant arctangent.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Four-quadrant arctangent.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceAtan2GetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Four-quadrant arctangent, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Four-quadrant arctangent, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogAddExpGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithm of the sum of exponentials of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogAddExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of the sum of exponentials of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogAddExp2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogAddExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnXLogYTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a second tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with the logarithm of a second tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceXLogYTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a second tensor, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with the logarithm of a second tensor, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYScalarOther(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products with the logarithm of a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceXLogYScalarOtherGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
+    """Products with the logarithm of a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceXLogYScalarOther(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Products with the logarithm of a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnXLogYScalarSelfGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
+    """Products of a number with the logarithm of a tensor.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnXLogYScalarSelf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products of a number with the logarithm of a tensor.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLeftShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the left.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeftShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the left.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLeftShiftsGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the left by a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLeftShifts(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the left by a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRightShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
+    """Shift bits to the right, preserving the sign.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRightShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Shift bits to the right, preserving the sign.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddcmulGetWorkspaceSize(
+    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceAddcmulGetWorkspaceSize(
+    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a product of two tensors, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a product of two tensors, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddcdivGetWorkspaceSize(
+    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a quotient of two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a quotient of two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceAddcdivGetWorkspaceSize(
+    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Add a multiple of a quotient of two tensors, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add a multiple of a quotient of two tensors, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLerpsGetWorkspaceSize(
+    self: int | None, end: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
+    """Interpolate between two tensors, into the first.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors, into the first.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLerpGetWorkspaceSize(
+    self: int | None, end: int | None, weight: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Interpolate between two tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceLerpGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
+    """Interpolate between two tensors, into the first.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interpolate between two tensors, into the first.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Clamp a tensor between optional bounds.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClamp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor between optional bounds.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampMinGetWorkspaceSize(self: int | None, clipValueMin: int | None, out: int | None) -> tuple[int, int, int]:
+    """Clamp a tensor from below.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor from below.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampMaxGetWorkspaceSize(self: int | None, clipValueMax: int | None, out: int | None) -> tuple[int, int, int]:
+    """Clamp a tensor from above.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor from above.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceClampMaxGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
+    """Clamp a tensor from above, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor from above, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnHardtanhGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Clamp a tensor from below and above.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor from below and above.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceHardtanhGetWorkspaceSize(
+    selfRef: int | None, clipValueMin: int | None, clipValueMax: int | None
+) -> tuple[int, int, int]:
+    """Clamp a tensor from below and above, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp a tensor from below and above, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampTensorGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Clamp each element between optional tensors of bounds.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Clamp each element between optional tensors of bounds.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampMinTensorGetWorkspaceSize(
+    self: int | None, clipValueMin: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each element from below.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMinTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound each element from below.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceClampMinTensorGetWorkspaceSize(selfRef: int | None, clipValueMin: int | None) -> tuple[int, int, int]:
+    """Bound each element from below, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMinTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each element from below, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnClampMaxTensorGetWorkspaceSize(
+    self: int | None, clipValueMax: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Bound each element from above.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnClampMaxTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Bound each element from above.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceClampMaxTensorGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
+    """Bound each element from above, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceClampMaxTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Bound each element from above, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSWhereGetWorkspaceSize(
+    condition: int | None, self: int | None, other: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Select elements from two tensors by a condition.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSWhere(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements from two tensors by a condition.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaskedScaleGetWorkspaceSize(
+    self: int | None, mask: int | None, scale: float, y: int | None
+) -> tuple[int, int, int]:
+    """Multiply by a mask and a scale.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by a mask and a scale.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill elements with a value where a mask is true.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedFillScalar(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill elements with a value where a mask is true.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceMaskedFillTensorGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill elements with a value where a mask is true.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedFillTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill elements with a value where a mask is true.
 
     Phase two: queue the computation.
     """
@@ -6128,1182 +7952,1874 @@ def aclnnInplaceLogicalNot(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queue the computation.
     """
 
-def aclnnLogitGetWorkspaceSize(input: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
-    """Logit: the logarithm of the odds.
+def aclnnBincountGetWorkspaceSize(
+    self: int | None, weights: int | None, minlength: int, out: int | None
+) -> tuple[int, int, int]:
+    """Count the occurrences of each nonnegative integer, or sum their weights.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLogit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logit: the logarithm of the odds.
+def aclnnBincount(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Count the occurrences of each nonnegative integer, or sum their weights.
 
     Phase two: queue the computation.
     """
 
-def aclnnLogitGradGetWorkspaceSize(x: int | None, dy: int | None, eps: float, out: int | None) -> tuple[int, int, int]:
-    """Gradient of the logit.
+def aclnnHistcGetWorkspaceSize(
+    self: int | None, bins: int, min: int | None, max: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Histogram.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLogitGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the logit.
+def aclnnHistc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Histogram.
 
     Phase two: queue the computation.
     """
 
-def aclnnGcdGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Greatest common divisors of integers.
+def aclnnTraceGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Trace: the sum of a matrix's diagonal.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGcd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Greatest common divisors of integers.
+def aclnnTrace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Trace: the sum of a matrix's diagonal.
 
     Phase two: queue the computation.
     """
 
-def aclnnComplexGetWorkspaceSize(real: int | None, imag: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers from real and imaginary parts.
+def aclnnCdistGetWorkspaceSize(
+    x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Pairwise distances between the rows of two matrices.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnComplex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers from real and imaginary parts.
+def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pairwise distances between the rows of two matrices.
 
     Phase two: queue the computation.
     """
 
-def aclnnPolarGetWorkspaceSize(input: int | None, angle: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complex numbers from absolute values and angles.
+def aclnnCdistBackwardGetWorkspaceSize(
+    grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of pairwise distances with respect to the first rows.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnPolar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complex numbers from absolute values and angles.
+def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of pairwise distances with respect to the first rows.
 
     Phase two: queue the computation.
     """
 
-def aclnnAtan2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Four-quadrant arctangent.
+def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
+    """Pairwise distances between the rows of a matrix.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Four-quadrant arctangent.
+def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pairwise distances between the rows of a matrix.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceAtan2GetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Four-quadrant arctangent, in place.
+def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
+    """Pairwise distances between the rows of a matrix.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceAtan2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Four-quadrant arctangent, in place.
+def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pairwise distances between the rows of a matrix.
 
     Phase two: queue the computation.
     """
 
-def aclnnLogAddExpGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithm of the sum of exponentials of two tensors.
+def aclnnRenormGetWorkspaceSize(
+    self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Limit the norm of slices along a dimension.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLogAddExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithm of the sum of exponentials of two tensors.
+def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Limit the norm of slices along a dimension.
 
     Phase two: queue the computation.
     """
 
-def aclnnLogAddExp2GetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
+def aclnnInplaceRenormGetWorkspaceSize(
+    selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
+) -> tuple[int, int, int]:
+    """Limit the norm of slices along a dimension.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnLogAddExp2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithm to base 2 of the sum of powers of 2 of two tensors.
+def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Limit the norm of slices along a dimension.
 
     Phase two: queue the computation.
     """
 
-def aclnnXLogYTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products with the logarithm of a second tensor.
+def aclnnUniqueGetWorkspaceSize(
+    self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
+) -> tuple[int, int, int]:
+    """Unique elements in ascending order, with inverse indices.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products with the logarithm of a second tensor.
+def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Unique elements in ascending order, with inverse indices.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceXLogYTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Products with the logarithm of a second tensor, in place.
+def aclnnUnique2GetWorkspaceSize(
+    self: int | None,
+    sorted: int,
+    returnInverse: int,
+    returnCounts: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """Unique elements in ascending order, with inverse indices and counts.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceXLogYTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products with the logarithm of a second tensor, in place.
+def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Unique elements in ascending order, with inverse indices and counts.
 
     Phase two: queue the computation.
     """
 
-def aclnnXLogYScalarOtherGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products with the logarithm of a number.
+def aclnnUniqueDimGetWorkspaceSize(
+    self: int | None,
+    sorted: int,
+    returnInverse: int,
+    dim: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """Unique slices along a dimension in ascending order, with inverse indices and counts.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnXLogYScalarOther(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products with the logarithm of a number.
+def aclnnUniqueDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Unique slices along a dimension in ascending order, with inverse indices and counts.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceXLogYScalarOtherGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Products with the logarithm of a number, in place.
+def aclnnUniqueConsecutiveGetWorkspaceSize(
+    self: int | None,
+    returnInverse: int,
+    returnCounts: int,
+    dim: int,
+    valueOut: int | None,
+    inverseOut: int | None,
+    countsOut: int | None,
+) -> tuple[int, int, int]:
+    """Elements or slices without consecutive repetitions, with inverse indices and counts.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceXLogYScalarOther(
+def aclnnUniqueConsecutive(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Elements or slices without consecutive repetitions, with inverse indices and counts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMinGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Least element.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least element.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaxGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Greatest element.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest element.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnArgMaxGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Indices of the greatest elements along a dimension; the first of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Indices of the greatest elements along a dimension; the first of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnArgMinGetWorkspaceSize(self: int | None, dim: int, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Indices of the least elements along a dimension; the first of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Indices of the least elements along a dimension; the first of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAmaxGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Greatest elements over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAminGetWorkspaceSize(self: int | None, dim: int | None, keepDim: int, out: int | None) -> tuple[int, int, int]:
+    """Least elements over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaxV2GetWorkspaceSize(
+    self: int | None, dims: int | None, keepDims: int, noopWithEmptyDims: int, out: int | None
+) -> tuple[int, int, int]:
+    """Maximum over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Maximum over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaxDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Greatest elements along a dimension and their indices; the first of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Greatest elements along a dimension and their indices; the first of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMinDimGetWorkspaceSize(
+    self: int | None, dim: int, keepdim: int, out: int | None, indices: int | None
+) -> tuple[int, int, int]:
+    """Least elements along a dimension and their indices; the first of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMinDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least elements along a dimension and their indices; the first of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAminmaxGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, minOut: int | None, maxOut: int | None
+) -> tuple[int, int, int]:
+    """Least and greatest elements over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least and greatest elements over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAminmaxDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, minOut: int | None, maxOut: int | None
+) -> tuple[int, int, int]:
+    """Least and greatest elements along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmaxDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Least and greatest elements along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAminmaxAllGetWorkspaceSize(self: int | None, minOut: int | None, maxOut: int | None) -> tuple[int, int, int]:
+    """Minimum and maximum of all elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAminmaxAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Minimum and maximum of all elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMedianGetWorkspaceSize(self: int | None, valuesOut: int | None) -> tuple[int, int, int]:
+    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Median of all elements, the lower of two; NaN if any element is NaN, or no element.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMedianDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Medians along a dimension, the lower of two, NaN if any element is NaN; and their indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNanMedianGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedian(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Median of all elements, the lower of two; NaN if all elements are NaN, or no element.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNanMedianDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNanMedianDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Medians along a dimension, the lower of two, NaN if all elements are NaN; and their indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKthvalueGetWorkspaceSize(
+    self: int | None, k: int, dim: int, keepdim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The k-th smallest elements along a dimension and their indices; NaN ranks last.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The mean of each channel.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGlobalAveragePool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The mean of each channel.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGlobalMaxPoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """The greatest of each channel.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGlobalMaxPool(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """The greatest of each channel.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReduceLogSumGetWorkspaceSize(
+    self: int | None, axes: int | None, keepDims: int, noopWithEmptyAxes: int, out: int | None
+) -> tuple[int, int, int]:
+    """Logarithms of sums over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReduceLogSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithms of sums over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReduceSumGetWorkspaceSize(
+    self: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Sum over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReduceSum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sum over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMeanGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Mean over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mean over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMeanV2GetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, noopWithEmptyAxes: int, out: int | None
+) -> tuple[int, int, int]:
+    """Mean over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMeanV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mean over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReduceNansumGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Sum over some dimensions, ignoring NaN.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReduceNansum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sum over some dimensions, ignoring NaN.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLinalgVectorNormGetWorkspaceSize(
+    self: int | None, ord: int | None, dims: int | None, keepDims: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Vector norm over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgVectorNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Vector norm over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAnyGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Test whether any element is nonzero.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAny(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test whether any element is nonzero.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAllGetWorkspaceSize(self: int | None, dim: int | None, keepdim: int, out: int | None) -> tuple[int, int, int]:
+    """Test whether all elements are nonzero.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Test whether all elements are nonzero.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogSumExpGetWorkspaceSize(
+    self: int | None, dim: int | None, keepDim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Logarithm of the sum of exponentials over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSumExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Logarithm of the sum of exponentials over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNormGetWorkspaceSize(
+    self: int | None, pScalar: int | None, dim: int | None, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Vector norm over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Vector norm over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnStdGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Standard deviations over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Standard deviations over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnVarCorrectionGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Variances over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVarCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnVarGetWorkspaceSize(
+    self: int | None, dim: int | None, unbiased: int, keepdim: int, out: int | None
+) -> tuple[int, int, int]:
+    """Variances over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnStdMeanCorrectionGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, stdOut: int | None, meanOut: int | None
+) -> tuple[int, int, int]:
+    """Standard deviations and means over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStdMeanCorrection(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Standard deviations and means over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnVarMeanGetWorkspaceSize(
+    self: int | None, dim: int | None, correction: int, keepdim: int, varOut: int | None, meanOut: int | None
+) -> tuple[int, int, int]:
+    """Variances and means over some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnVarMean(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Variances and means over some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnProdGetWorkspaceSize(self: int | None, dtype: int, out: int | None) -> tuple[int, int, int]:
+    """Product of all elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnProd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Product of all elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnProdDimGetWorkspaceSize(
+    self: int | None, dim: int, keepDim: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Products along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnProdDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Products along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnExpSegsumGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Exponentials of the sums of all segments along the last dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExpSegsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Exponentials of the sums of all segments along the last dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCumsumGetWorkspaceSize(self: int | None, dim: int, dtype: int, out: int | None) -> tuple[int, int, int]:
+    """Running sums along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumsum(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running sums along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCumsumV2GetWorkspaceSize(
+    self: int | None, dim: int, exclusive: int, reverse: int, out: int | None
+) -> tuple[int, int, int]:
+    """Running sums along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumsumV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running sums along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCumprodGetWorkspaceSize(
+    input: int | None, axis: int | None, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Running products along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running products along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceCumprodGetWorkspaceSize(input: int | None, axis: int | None) -> tuple[int, int, int]:
+    """Running products along a dimension, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceCumprod(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Running products along a dimension, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCummaxGetWorkspaceSize(
+    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCummax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cumulative greatest elements along a dimension and their indices; the last of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCumminGetWorkspaceSize(
+    self: int | None, dim: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Cumulative least elements along a dimension and their indices; the last of equal elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCummin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cumulative least elements along a dimension and their indices; the last of equal elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSortGetWorkspaceSize(
+    self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Sort along a dimension; stable, NaN ranks greatest.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sort along a dimension; stable, NaN ranks greatest.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTopkGetWorkspaceSize(
+    self: int | None, k: int, dim: int, largest: int, sorted: int, valuesOut: int | None, indicesOut: int | None
+) -> tuple[int, int, int]:
+    """Largest or smallest k elements along a dimension, and their indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Largest or smallest k elements along a dimension, and their indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnArgsortGetWorkspaceSize(self: int | None, dim: int, descending: int, out: int | None) -> tuple[int, int, int]:
+    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArgsort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSearchSortedGetWorkspaceSize(
+    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Find the insertion indices of elements in a sorted sequence.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSearchSorted(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find the insertion indices of elements in a sorted sequence.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSearchSortedsGetWorkspaceSize(
+    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Find the insertion index of a number in a sorted sequence.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find the insertion index of a number in a sorted sequence.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBucketizeGetWorkspaceSize(
+    self: int | None, boundaries: int | None, outInt32: int, right: int, out: int | None
+) -> tuple[int, int, int]:
+    """Find the buckets, delimited by boundaries, of elements.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBucketize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Find the buckets, delimited by boundaries, of elements.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnPermuteGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
+    """Permute the dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Permute the dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSliceGetWorkspaceSize(
+    self: int | None, dim: int, start: int, end: int, step: int, out: int | None
+) -> tuple[int, int, int]:
+    """Take a slice along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take a slice along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDiagGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Take a diagonal of a matrix, or make a matrix of a diagonal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDiag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take a diagonal of a matrix, or make a matrix of a diagonal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDiagFlatGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
+    """Make a matrix of a diagonal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDiagFlat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Make a matrix of a diagonal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSliceV2GetWorkspaceSize(
+    self: int | None, starts: int | None, ends: int | None, axes: int | None, steps: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Take slices along dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSliceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Take slices along dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFlipGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
+    """Reverse some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlip(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reverse some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRollGetWorkspaceSize(
+    self: int | None, shifts: int | None, dims: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Roll elements along some dimensions.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Roll elements along some dimensions.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRepeatGetWorkspaceSize(self: int | None, repeats: int | None, out: int | None) -> tuple[int, int, int]:
+    """Copy a tensor several times along each dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy a tensor several times along each dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
+    self: int | None, repeats: int, dim: int, outputSize: int, out: int | None
+) -> tuple[int, int, int]:
+    """Copy each element several times along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRepeatInterleaveIntWithDim(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Products with the logarithm of a number, in place.
+    """Copy each element several times along a dimension.
 
     Phase two: queue the computation.
     """
 
-def aclnnXLogYScalarSelfGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products of a number with the logarithm of a tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnXLogYScalarSelf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products of a number with the logarithm of a tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLeftShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
-    """Shift bits to the left.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLeftShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shift bits to the left.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLeftShiftsGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
-    """Shift bits to the left by a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLeftShifts(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shift bits to the left by a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRightShiftGetWorkspaceSize(self: int | None, shiftBits: int | None, out: int | None) -> tuple[int, int, int]:
-    """Shift bits to the right, preserving the sign.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRightShift(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Shift bits to the right, preserving the sign.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEqTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceEqTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceEqTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: greater.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: greater.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceGtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: greater, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceGtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: greater, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: greater or equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: greater or equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceGeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: greater or equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceGeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: greater or equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLtTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: less.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: less.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLtTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: less, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLtTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: less, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: less or equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: less or equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: less or equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: less or equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNeTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: not equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: not equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceNeTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare two tensors: not equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceNeTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare two tensors: not equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEqScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceEqScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceEqScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: not equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: not equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceNeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: not equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceNeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: not equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: greater.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: greater.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceGtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: greater, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceGtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: greater, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLtScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: less.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: less.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLtScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: less, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLtScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: less, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: greater or equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: greater or equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceGeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: greater or equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceGeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: greater or equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLeScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: less or equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: less or equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLeScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Compare a tensor with a number: less or equal, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLeScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare a tensor with a number: less or equal, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsFiniteGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Tell finite numbers from others.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tell finite numbers from others.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Find infinities of either sign.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find infinities of either sign.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsPosInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Find positive infinities.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsPosInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find positive infinities.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsNegInfGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Find negative infinities.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsNegInf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find negative infinities.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSignbitGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Test elements for a set sign bit.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSignbit(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test elements for a set sign bit.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsCloseGetWorkspaceSize(
-    self: int | None, other: int | None, rtol: float, atol: float, equal_nan: int, out: int | None
+def aclnnRepeatInterleaveIntGetWorkspaceSize(
+    self: int | None, repeats: int, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Test elementwise whether two tensors are equal within tolerances.
+    """Copy each element several times, into a flat tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnIsClose(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test elementwise whether two tensors are equal within tolerances.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEqualGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Test whether two tensors are equal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEqual(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test whether two tensors are equal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsInTensorScalarGetWorkspaceSize(
-    element: int | None, testElement: int | None, assumeUnique: int, invert: int, out: int | None
-) -> tuple[int, int, int]:
-    """Compare elements with a number for equality.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsInTensorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Compare elements with a number for equality.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIsInScalarTensorGetWorkspaceSize(
-    element: int | None, testElements: int | None, assumeUnique: int, invert: int, out: int | None
-) -> tuple[int, int, int]:
-    """Test whether a number is among the elements of a tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIsInScalarTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Test whether a number is among the elements of a tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLogicalAndGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logical and; nonzero elements count as true.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logical and; nonzero elements count as true.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLogicalAndGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Logical and; nonzero elements count as true, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLogicalAnd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logical and; nonzero elements count as true, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLogicalOrGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logical or; nonzero elements count as true.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logical or; nonzero elements count as true.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLogicalOrGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Logical or; nonzero elements count as true, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLogicalOr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logical or; nonzero elements count as true, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLogicalXorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logical exclusive or; nonzero elements count as true.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogicalXor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logical exclusive or; nonzero elements count as true.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBitwiseAndTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """And of the bits of two tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseAndTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """And of the bits of two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseAndTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """And of the bits of two tensors, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseAndTensor(
+def aclnnRepeatInterleaveInt(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """And of the bits of two tensors, in place.
+    """Copy each element several times, into a flat tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnBitwiseAndScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """And of the bits of a tensor and a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseAndScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """And of the bits of a tensor and a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseAndScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """And of the bits of a tensor and a number, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseAndScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """And of the bits of a tensor and a number, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBitwiseOrTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Or of the bits of two tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseOrTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Or of the bits of two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseOrTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Or of the bits of two tensors, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseOrTensor(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Or of the bits of two tensors, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBitwiseOrScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Or of the bits of a tensor and a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseOrScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Or of the bits of a tensor and a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseOrScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Or of the bits of a tensor and a number, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseOrScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Or of the bits of a tensor and a number, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBitwiseXorTensorGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of two tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseXorTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exclusive or of the bits of two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseXorTensorGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of two tensors, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseXorTensor(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Exclusive or of the bits of two tensors, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBitwiseXorScalarGetWorkspaceSize(self: int | None, other: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of a tensor and a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBitwiseXorScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exclusive or of the bits of a tensor and a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceBitwiseXorScalarGetWorkspaceSize(selfRef: int | None, other: int | None) -> tuple[int, int, int]:
-    """Exclusive or of the bits of a tensor and a number, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceBitwiseXorScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Exclusive or of the bits of a tensor and a number, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicBlockQuantGetWorkspaceSize(
-    x: int | None,
-    minScale: float,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    rowBlockSize: int,
-    colBlockSize: int,
-    yOut: int | None,
-    scaleOut: int | None,
+def aclnnRepeatInterleaveGetWorkspaceSize(
+    self: int | None, repeats: int | None, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Quantize each block of a matrix by its maximum.
+    """Copy each element by the counts in a tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnDynamicBlockQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize each block of a matrix by its maximum.
+def aclnnRepeatInterleave(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Copy each element by the counts in a tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnDynamicBlockQuantV2GetWorkspaceSize(
-    x: int | None,
-    minScale: float,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    rowBlockSize: int,
-    colBlockSize: int,
-    dstTypeMax: float,
-    yOut: int | None,
-    scaleOut: int | None,
+def aclnnRepeatInterleaveWithDimGetWorkspaceSize(
+    self: int | None, repeats: int | None, dim: int, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Quantize each block of a matrix by its maximum.
+    """Copy each element along a dimension by the counts in a tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnDynamicBlockQuantV2(
+def aclnnRepeatInterleaveWithDim(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantize each block of a matrix by its maximum.
+    """Copy each element along a dimension by the counts in a tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
-    x: int | None,
-    groupList: int | None,
-    minScale: float,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    rowBlockSize: int,
-    colBlockSize: int,
-    groupListType: int,
-    yOut: int | None,
-    scaleOut: int | None,
+def aclnnRepeatInterleaveTensorGetWorkspaceSize(
+    repeats: int | None, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Quantize each block of groups of rows by its maximum.
+    """Repeat each index by the counts in a tensor.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGroupedDynamicBlockQuant(
+def aclnnRepeatInterleaveTensor(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantize each block of groups of rows by its maximum.
+    """Repeat each index by the counts in a tensor.
 
     Phase two: queue the computation.
     """
 
-def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
-    x: int | None,
-    groupList: int | None,
-    minScale: float,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    rowBlockSize: int,
-    colBlockSize: int,
-    groupListType: int,
-    dstTypeMax: float,
-    yOut: int | None,
-    scaleOut: int | None,
+def aclnnRepeatInterleaveGradGetWorkspaceSize(
+    yGrad: int | None, repeats: int | None, axis: int, out: int | None
 ) -> tuple[int, int, int]:
-    """Quantize each block of groups of rows by its maximum.
+    """Gradient of repetitions along a dimension.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGroupedDynamicBlockQuantV2(
+def aclnnRepeatInterleaveGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Quantize each block of groups of rows by its maximum.
+    """Gradient of repetitions along a dimension.
 
     Phase two: queue the computation.
     """
 
-def aclnnIouGetWorkspaceSize(
-    bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
+def aclnnConstantPadNdGetWorkspaceSize(
+    self: int | None, pad: int | None, value: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Intersection over union (IoU) or over foreground (IoF) of boxes.
+    """Pad dimensions with a number; negative padding crops.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnIou(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Intersection over union (IoU) or over foreground (IoF) of boxes.
+def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad dimensions with a number; negative padding crops.
 
     Phase two: queue the computation.
     """
 
-def aclnnCIoUGetWorkspaceSize(
-    bBoxes: int | None,
-    gtBoxes: int | None,
-    trans: int,
-    isCross: int,
-    mode: str | bytes | None,
-    overlap: int | None,
-    atanSub: int | None,
-) -> tuple[int, int, int]:
-    """Complete intersection over union (CIoU) of boxes.
+def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
+    """Interleave the channels of several groups.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnCIoU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complete intersection over union (CIoU) of boxes.
+def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Interleave the channels of several groups.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceMaskedScatterGetWorkspaceSize(
-    selfRef: int | None, mask: int | None, source: int | None
+def aclnnUnfoldGradGetWorkspaceSize(
+    gradOut: int | None, inputSizes: int | None, dim: int, size: int, step: int, gradIn: int | None
 ) -> tuple[int, int, int]:
-    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
+    """Gradient of unfolding a dimension into slices of one size, which may overlap.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceMaskedScatter(
+def aclnnUnfoldGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of unfolding a dimension into slices of one size, which may overlap.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReflectionPad1dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last dimension by reflection.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last dimension by reflection.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReflectionPad1dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of reflection_pad1d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
+    """Gradient of reflection_pad1d.
 
     Phase two: queue the computation.
     """
 
-def aclnnTakeGetWorkspaceSize(self: int | None, index: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select elements by flat indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTake(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements by flat indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplacePutGetWorkspaceSize(
-    selfRef: int | None, index: int | None, source: int | None, accumulate: int
+def aclnnReflectionPad2dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Replace elements at flat indices, or add to them, in place.
+    """Pad the last 2 dimensions by reflection.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplacePut(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements at flat indices, or add to them, in place.
+def aclnnReflectionPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by reflection.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceFillDiagonalGetWorkspaceSize(
-    selfRef: int | None, fillValue: int | None, wrap: int
+def aclnnReflectionPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
 ) -> tuple[int, int, int]:
-    """Fill a diagonal with a number, in place.
+    """Gradient of reflection_pad2d.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceFillDiagonal(
+def aclnnReflectionPad2dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill a diagonal with a number, in place.
+    """Gradient of reflection_pad2d.
 
     Phase two: queue the computation.
     """
 
-def aclnnMaskedSelectGetWorkspaceSize(self: int | None, mask: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select the elements where a mask is true; the size of out becomes their number.
+def aclnnReflectionPad3dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by reflection.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMaskedSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select the elements where a mask is true; the size of out becomes their number.
+def aclnnReflectionPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by reflection.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReflectionPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of reflection_pad3d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReflectionPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of reflection_pad3d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad1dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last dimension by replication of the border.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last dimension by replication of the border.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad1dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad1d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad1dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad1d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad2dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 2 dimensions by replication of the border.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by replication of the border.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad2d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad2d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad3dGetWorkspaceSize(
+    self: int | None, padding: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by replication of the border.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by replication of the border.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnReplicationPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of replication_pad3d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnReplicationPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of replication_pad3d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCircularPad2dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
+    """Pad the last 2 dimensions by periodic continuation.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 2 dimensions by periodic continuation.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCircularPad2dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of circular_pad2d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad2dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of circular_pad2d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCircularPad3dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
+    """Pad the last 3 dimensions by periodic continuation.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pad the last 3 dimensions by periodic continuation.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCircularPad3dBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
+) -> tuple[int, int, int]:
+    """Gradient of circular_pad3d.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCircularPad3dBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of circular_pad3d.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexGetWorkspaceSize(self: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select elements by index tensors or masks.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements by index tensors or masks.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexPutImplGetWorkspaceSize(
+    selfRef: int | None, indices: int | None, values: int | None, accumulate: int, unsafe: int
+) -> tuple[int, int, int]:
+    """Replace elements selected by index tensors, or add to them, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexPutImpl(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements selected by index tensors, or add to them, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexSelectGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Select slices along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select slices along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGatherV2GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Select slices along a dimension by indices of any shape.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select slices along a dimension by indices of any shape.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGatherV3GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, batchDims: int, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Select slices along a dimension by batched indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select slices along a dimension by batched indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
+    """Gather elements along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGather(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gather elements along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, out: int | None
+) -> tuple[int, int, int]:
+    """Scatter values along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scatter values along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceScatterGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int
+) -> tuple[int, int, int]:
+    """Scatter values along a dimension, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scatter values along a dimension, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterValueGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, reduce: int, out: int | None
+) -> tuple[int, int, int]:
+    """Scatter a number along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterValue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scatter a number along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceScatterValueGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None, reduce: int
+) -> tuple[int, int, int]:
+    """Scatter a number along a dimension, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterValue(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Scatter a number along a dimension, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterAddGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Scatter-add values along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scatter-add values along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterReduceGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int, out: int | None
+) -> tuple[int, int, int]:
+    """Reduce values with equal indices along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Reduce values with equal indices along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceScatterReduceGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int
+) -> tuple[int, int, int]:
+    """Reduce values with equal indices along a dimension, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceScatterReduce(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Reduce values with equal indices along a dimension, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexAddGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add to slices along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to slices along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexAddV2GetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, mode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Add to slices along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to slices along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexFillTensorGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill slices along a dimension with a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill slices along a dimension with a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceIndexFillTensorGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill slices along a dimension with a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexFillTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill slices along a dimension with a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexFillGetWorkspaceSize(
+    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill slices along a dimension with a number; indices out of range are skipped.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill slices along a dimension with a number; indices out of range are skipped.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceIndexFillGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, value: int | None
+) -> tuple[int, int, int]:
+    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIndexCopyGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, source: int | None, outRef: int | None
+) -> tuple[int, int, int]:
+    """Replace slices along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace slices along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceIndexCopyGetWorkspaceSize(
+    selfRef: int | None, dim: int, index: int | None, source: int | None
+) -> tuple[int, int, int]:
+    """Replace slices along a dimension, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace slices along a dimension, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Indices of nonzero elements; the first dimension of out becomes their number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Indices of nonzero elements; the first dimension of out becomes their number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Indices of nonzero elements; the first dimension of out becomes their number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Indices of nonzero elements; the first dimension of out becomes their number.
 
     Phase two: queue the computation.
     """
@@ -7394,6 +9910,178 @@ def aclnnStack(workspace: int | None, workspaceSize: int, executor: int | None, 
     Phase two: queue the computation.
     """
 
+def aclnnOneHotGetWorkspaceSize(
+    self: int | None, numClasses: int, onValue: int | None, offValue: int | None, axis: int, out: int | None
+) -> tuple[int, int, int]:
+    """One-hot encoding of class indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnOneHot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """One-hot encoding of class indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
+    """Look up rows of an embedding table.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbedding(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Look up rows of an embedding table.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEmbeddingDenseBackwardGetWorkspaceSize(
+    grad: int | None, indices: int | None, numWeights: int, paddingIdx: int, scaleGradByFreq: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of an embedding lookup with respect to the table.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingDenseBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of an embedding lookup with respect to the table.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEmbeddingBagGetWorkspaceSize(
+    weight: int | None,
+    indices: int | None,
+    offsets: int | None,
+    scaleGradByFreq: int,
+    mode: int,
+    sparse: int,
+    perSampleWeights: int | None,
+    includeLastOffset: int,
+    paddingIdx: int,
+    output: int | None,
+    offset2bag: int | None,
+    bagSize: int | None,
+    maxIndices: int | None,
+) -> tuple[int, int, int]:
+    """Sums, means or maxima over bags of embedding rows.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingBag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sums, means or maxima over bags of embedding rows.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEmbeddingRenormGetWorkspaceSize(
+    selfRef: int | None, indices: int | None, maxNorm: float, normType: float
+) -> tuple[int, int, int]:
+    """Limit the norm of rows of an embedding table, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEmbeddingRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Limit the norm of rows of an embedding table, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceMaskedScatterGetWorkspaceSize(
+    selfRef: int | None, mask: int | None, source: int | None
+) -> tuple[int, int, int]:
+    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceMaskedScatter(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Replace the elements where a mask is true by consecutive elements of another tensor, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTakeGetWorkspaceSize(self: int | None, index: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select elements by flat indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTake(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select elements by flat indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplacePutGetWorkspaceSize(
+    selfRef: int | None, index: int | None, source: int | None, accumulate: int
+) -> tuple[int, int, int]:
+    """Replace elements at flat indices, or add to them, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplacePut(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements at flat indices, or add to them, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInplaceFillDiagonalGetWorkspaceSize(
+    selfRef: int | None, fillValue: int | None, wrap: int
+) -> tuple[int, int, int]:
+    """Fill a diagonal with a number, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInplaceFillDiagonal(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill a diagonal with a number, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaskedSelectGetWorkspaceSize(self: int | None, mask: int | None, out: int | None) -> tuple[int, int, int]:
+    """Select the elements where a mask is true; the size of out becomes their number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMaskedSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select the elements where a mask is true; the size of out becomes their number.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnStridedSliceGetWorkspaceSize(
     self: int | None,
     begin: int | None,
@@ -7435,6 +10123,27 @@ def aclnnConfusionTranspose(workspace: int | None, workspaceSize: int, executor:
     Phase two: queue the computation.
     """
 
+def aclnnCoalesceSparseGetWorkspaceSize(
+    uniqueLen: int | None,
+    uniqueIndices: int | None,
+    indices: int | None,
+    values: int | None,
+    newIndicesOut: int | None,
+    newValuesOut: int | None,
+) -> tuple[int, int, int]:
+    """Sum the values of a sparse tensor with equal coordinates.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCoalesceSparse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sum the values of a sparse tensor with equal coordinates.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnSplitTensorGetWorkspaceSize(
     self: int | None, splitSections: int, dim: int, out: int | None
 ) -> tuple[int, int, int]:
@@ -7467,442 +10176,147 @@ def aclnnSplitWithSize(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queue the computation.
     """
 
-def aclnnAddcmulGetWorkspaceSize(
-    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+def aclnnScatterNdGetWorkspaceSize(
+    data: int | None, indices: int | None, updates: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two tensors.
+    """Replace elements or slices at multi-dimensional indices.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two tensors.
+def aclnnScatterNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements or slices at multi-dimensional indices.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceAddcmulGetWorkspaceSize(
-    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
+def aclnnScatterNdUpdateGetWorkspaceSize(
+    varRef: int | None, indices: int | None, updates: int | None
 ) -> tuple[int, int, int]:
-    """Add a multiple of a product of two tensors, in place.
+    """Replace elements or slices at multi-dimensional indices, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceAddcmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a product of two tensors, in place.
+def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace elements or slices at multi-dimensional indices, in place.
 
     Phase two: queue the computation.
     """
 
-def aclnnAddcdivGetWorkspaceSize(
-    self: int | None, tensor1: int | None, tensor2: int | None, value: int | None, out: int | None
+def aclnnInplaceScatterUpdateGetWorkspaceSize(
+    data: int | None, indices: int | None, updates: int | None, axis: int
 ) -> tuple[int, int, int]:
-    """Add a multiple of a quotient of two tensors.
+    """Replace a slice of each sample along a dimension, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a quotient of two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceAddcdivGetWorkspaceSize(
-    selfRef: int | None, tensor1: int | None, tensor2: int | None, value: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of a quotient of two tensors, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceAddcdiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a multiple of a quotient of two tensors, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLerpsGetWorkspaceSize(
-    self: int | None, end: int | None, weight: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Interpolate between two tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLerpsGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
-    """Interpolate between two tensors, into the first.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLerps(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two tensors, into the first.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLerpGetWorkspaceSize(
-    self: int | None, end: int | None, weight: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Interpolate between two tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceLerpGetWorkspaceSize(selfRef: int | None, end: int | None, weight: int | None) -> tuple[int, int, int]:
-    """Interpolate between two tensors, into the first.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceLerp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two tensors, into the first.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClampGetWorkspaceSize(
-    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp a tensor between optional bounds.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClamp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor between optional bounds.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClampMinGetWorkspaceSize(self: int | None, clipValueMin: int | None, out: int | None) -> tuple[int, int, int]:
-    """Clamp a tensor from below.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClampMin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor from below.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClampMaxGetWorkspaceSize(self: int | None, clipValueMax: int | None, out: int | None) -> tuple[int, int, int]:
-    """Clamp a tensor from above.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor from above.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceClampMaxGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
-    """Clamp a tensor from above, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceClampMax(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor from above, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnHardtanhGetWorkspaceSize(
-    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp a tensor from below and above.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor from below and above.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceHardtanhGetWorkspaceSize(
-    selfRef: int | None, clipValueMin: int | None, clipValueMax: int | None
-) -> tuple[int, int, int]:
-    """Clamp a tensor from below and above, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceHardtanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp a tensor from below and above, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClampTensorGetWorkspaceSize(
-    self: int | None, clipValueMin: int | None, clipValueMax: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each element between optional tensors of bounds.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClampTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Clamp each element between optional tensors of bounds.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClampMinTensorGetWorkspaceSize(
-    self: int | None, clipValueMin: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Bound each element from below.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClampMinTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound each element from below.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceClampMinTensorGetWorkspaceSize(selfRef: int | None, clipValueMin: int | None) -> tuple[int, int, int]:
-    """Bound each element from below, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceClampMinTensor(
+def aclnnInplaceScatterUpdate(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each element from below, in place.
+    """Replace a slice of each sample along a dimension, in place.
 
     Phase two: queue the computation.
     """
 
-def aclnnClampMaxTensorGetWorkspaceSize(
-    self: int | None, clipValueMax: int | None, out: int | None
+def aclnnScatterListGetWorkspaceSize(
+    varRef: int | None,
+    indice: int | None,
+    updates: int | None,
+    maskOptional: int | None,
+    reduceOptional: str | bytes | None,
+    axis: int,
 ) -> tuple[int, int, int]:
-    """Bound each element from above.
+    """Replace a slice of each tensor of a list along a dimension, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnClampMaxTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Bound each element from above.
+def aclnnScatterList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Replace a slice of each tensor of a list along a dimension, in place.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceClampMaxTensorGetWorkspaceSize(selfRef: int | None, clipValueMax: int | None) -> tuple[int, int, int]:
-    """Bound each element from above, in place.
+def aclnnStridedSliceAssignV2GetWorkspaceSize(
+    varRef: int | None,
+    inputValue: int | None,
+    begin: int | None,
+    end: int | None,
+    strides: int | None,
+    axesOptional: int | None,
+) -> tuple[int, int, int]:
+    """Replace slices along dimensions, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceClampMaxTensor(
+def aclnnStridedSliceAssignV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Bound each element from above, in place.
+    """Replace slices along dimensions, in place.
 
     Phase two: queue the computation.
     """
 
-def aclnnSWhereGetWorkspaceSize(
-    condition: int | None, self: int | None, other: int | None, out: int | None
+def aclnnInplaceQuantScatterGetWorkspaceSize(
+    selfRef: int | None,
+    indices: int | None,
+    updates: int | None,
+    quantScales: int | None,
+    quantZeroPoints: int | None,
+    axis: int,
+    quantAxis: int,
+    reduction: int,
 ) -> tuple[int, int, int]:
-    """Select elements from two tensors by a condition.
+    """Quantize updates and write them to a slice of each sample, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnSWhere(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements from two tensors by a condition.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaskedScaleGetWorkspaceSize(
-    self: int | None, mask: int | None, scale: float, y: int | None
-) -> tuple[int, int, int]:
-    """Multiply by a mask and a scale.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaskedScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply by a mask and a scale.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceMaskedFillScalarGetWorkspaceSize(
-    selfRef: int | None, mask: int | None, value: int | None
-) -> tuple[int, int, int]:
-    """Fill elements with a value where a mask is true.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceMaskedFillScalar(
+def aclnnInplaceQuantScatter(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill elements with a value where a mask is true.
+    """Quantize updates and write them to a slice of each sample, in place.
 
     Phase two: queue the computation.
     """
 
-def aclnnInplaceMaskedFillTensorGetWorkspaceSize(
-    selfRef: int | None, mask: int | None, value: int | None
+def aclnnInplaceQuantScatterV2GetWorkspaceSize(
+    selfRef: int | None,
+    indices: int | None,
+    updates: int | None,
+    quantScales: int | None,
+    quantZeroPoints: int | None,
+    axis: int,
+    quantAxis: int,
+    reduction: int,
+    roundMode: str | bytes | None,
 ) -> tuple[int, int, int]:
-    """Fill elements with a value where a mask is true.
+    """Quantize updates and write them to a slice of each sample, in place.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnInplaceMaskedFillTensor(
+def aclnnInplaceQuantScatterV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Fill elements with a value where a mask is true.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnArangeGetWorkspaceSize(
-    start: int | None, end: int | None, step: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Fill a vector with equally spaced numbers.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with equally spaced numbers.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRangeGetWorkspaceSize(
-    start: int | None, end: int | None, step: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Fill a vector with equally spaced numbers up to a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with equally spaced numbers up to a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLinspaceGetWorkspaceSize(
-    start: int | None, end: int | None, steps: int, out: int | None
-) -> tuple[int, int, int]:
-    """Fill a vector with evenly spaced numbers, both ends included.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with evenly spaced numbers, both ends included.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLogSpaceGetWorkspaceSize(
-    start: int | None, end: int | None, steps: int, base: float, result: int | None
-) -> tuple[int, int, int]:
-    """Fill a vector with logarithmically spaced numbers, both ends included.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a vector with logarithmically spaced numbers, both ends included.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
-    """Fill a matrix with ones on its diagonal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill a matrix with ones on its diagonal.
+    """Quantize updates and write them to a slice of each sample, in place.
 
     Phase two: queue the computation.
     """
@@ -8451,6 +10865,369 @@ def aclnnMultinomialTensor(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queue the computation.
     """
 
+def aclnnArangeGetWorkspaceSize(
+    start: int | None, end: int | None, step: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with equally spaced numbers.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnArange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with equally spaced numbers.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRangeGetWorkspaceSize(
+    start: int | None, end: int | None, step: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with equally spaced numbers up to a number.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRange(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with equally spaced numbers up to a number.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLinspaceGetWorkspaceSize(
+    start: int | None, end: int | None, steps: int, out: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with evenly spaced numbers, both ends included.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinspace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with evenly spaced numbers, both ends included.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLogSpaceGetWorkspaceSize(
+    start: int | None, end: int | None, steps: int, base: float, result: int | None
+) -> tuple[int, int, int]:
+    """Fill a vector with logarithmically spaced numbers, both ends included.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLogSpace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a vector with logarithmically spaced numbers, both ends included.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnEyeGetWorkspaceSize(n: int, m: int, out: int | None) -> tuple[int, int, int]:
+    """Fill a matrix with ones on its diagonal.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnEye(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fill a matrix with ones on its diagonal.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedMatmulGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    bias: int | None,
+    x3: int | None,
+    fusedOpType: str | bytes | None,
+    cubeMathType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Matrix product with a bias and a fused addition, multiplication or activation.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Matrix product with a bias and a fused addition, multiplication or activation.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulV3GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    groupListOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulV4GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulV5GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    biasOptional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    perTokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    activationInputOptional: int | None,
+    activationQuantScaleOptional: int | None,
+    activationQuantOffsetOptional: int | None,
+    splitItem: int,
+    groupType: int,
+    groupListType: int,
+    actType: int,
+    tuningConfigOptional: int | None,
+    quantGroupSize: int,
+    out: int | None,
+    activationFeatureOutOptional: int | None,
+    dynQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Grouped matrix products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped matrix products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulAddGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    transposeX: int,
+    transposeWeight: int,
+    groupType: int,
+) -> tuple[int, int, int]:
+    """Grouped product with the first factor transposed, accumulated in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped product with the first factor transposed, accumulated in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulAddV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    transposeX: int,
+    transposeWeight: int,
+    groupType: int,
+    groupListType: int,
+) -> tuple[int, int, int]:
+    """Grouped product with the first factor transposed, accumulated in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grouped product with the first factor transposed, accumulated in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedBiasAddGradGetWorkspaceSize(
+    gradY: int | None, groupIdxOptional: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedBiasAddGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedBiasAddGradV2GetWorkspaceSize(
+    gradY: int | None, groupIdxOptional: int | None, groupIdxType: int, out: int | None
+) -> tuple[int, int, int]:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedBiasAddGradV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add up the rows of each group, as the gradient of a bias for each group.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnMmGetWorkspaceSize(
     self: int | None, mat2: int | None, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -8812,6 +11589,155 @@ def aclnnLinalgCross(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queue the computation.
     """
 
+def aclnnTransformBiasRescaleQkvGetWorkspaceSize(
+    qkv: int | None, qkvBias: int | None, numHeads: int, qOut: int | None, kOut: int | None, vOut: int | None
+) -> tuple[int, int, int]:
+    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTransformBiasRescaleQkv(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddLoraGetWorkspaceSize(
+    y: int | None,
+    x: int | None,
+    weightB: int | None,
+    indices: int | None,
+    weightAOptional: int | None,
+    layerIdx: int,
+    scale: float,
+    yOffset: int,
+    ySliceSize: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Add LoRA updates, with the low-rank weights selected by indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddLora(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add LoRA updates, with the low-rank weights selected by indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
+    """QR decomposition.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """QR decomposition.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSvdGetWorkspaceSize(
+    input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
+) -> tuple[int, int, int]:
+    """Singular value decomposition (SVD).
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Singular value decomposition (SVD).
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTriangularSolveGetWorkspaceSize(
+    self: int | None, A: int | None, upper: int, transpose: int, unitriangular: int, xOut: int | None, mOut: int | None
+) -> tuple[int, int, int]:
+    """Solve systems of linear equations with triangular matrices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTriangularSolve(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Solve systems of linear equations with triangular matrices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnInverseGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
+    """Inverse of square matrices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnInverse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Inverse of square matrices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSlogdetGetWorkspaceSize(self: int | None, signOut: int | None, logOut: int | None) -> tuple[int, int, int]:
+    """Signs of determinants, and logarithms of their absolute values.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSlogdet(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Signs of determinants, and logarithms of their absolute values.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yScale: int | None,
+    x1Offset: int | None,
+    x2Offset: int | None,
+    yOffset: int | None,
+    bias: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+    dims: int | None,
+    keepDims: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Batched product of INT8 matrices, scaled and summed over the batch.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulReduceSumWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Batched product of INT8 matrices, scaled and summed over the batch.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnTransposeBatchMatMulGetWorkspaceSize(
     x1: int | None,
     x2: int | None,
@@ -8964,5321 +11890,41 @@ def aclnnNpuFormatCast(workspace: int | None, workspaceSize: int, executor: int 
     Phase two: queue the computation.
     """
 
-def aclnnGeluMulGetWorkspaceSize(
-    input: int | None, approximateOptional: str | bytes | None, out: int | None
+def aclnnMaskedCausalConv1dGetWorkspaceSize(
+    x: int | None, weight: int | None, maskOptional: int | None, out: int | None
 ) -> tuple[int, int, int]:
-    """GELU of the first half of the columns, multiplied by the second half.
+    """Depthwise causal convolution over windows of three tokens.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGeluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GELU of the first half of the columns, multiplied by the second half.
+def aclnnMaskedCausalConv1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Depthwise causal convolution over windows of three tokens.
 
     Phase two: queue the computation.
     """
 
-def aclnnFatreluMulGetWorkspaceSize(input: int | None, threshold: int | None, out: int | None) -> tuple[int, int, int]:
-    """FATReLU of the first half of the columns, multiplied by the second half.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFatreluMul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """FATReLU of the first half of the columns, multiplied by the second half.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGeluQuantGetWorkspaceSize(
-    self: int | None,
-    inputScaleOptional: int | None,
-    inputOffsetOptional: int | None,
-    approximate: str | bytes | None,
-    quantMode: str | bytes | None,
-    roundMode: str | bytes | None,
-    dstType: int,
-    y: int | None,
-    outScaleOptional: int | None,
-) -> tuple[int, int, int]:
-    """GELU with a quantized result.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGeluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GELU with a quantized result.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    groupListOptional: int | None,
-    splitItem: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulV2GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    groupListOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulV3GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    groupListOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulV4GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    perTokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    activationInputOptional: int | None,
-    activationQuantScaleOptional: int | None,
-    activationQuantOffsetOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    groupListType: int,
-    actType: int,
-    out: int | None,
-    activationFeatureOutOptional: int | None,
-    dynQuantScaleOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV4(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulV5GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    perTokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    activationInputOptional: int | None,
-    activationQuantScaleOptional: int | None,
-    activationQuantOffsetOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    groupListType: int,
-    actType: int,
-    tuningConfigOptional: int | None,
-    out: int | None,
-    activationFeatureOutOptional: int | None,
-    dynQuantScaleOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulV5(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulWeightNzGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    biasOptional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    perTokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    activationInputOptional: int | None,
-    activationQuantScaleOptional: int | None,
-    activationQuantOffsetOptional: int | None,
-    splitItem: int,
-    groupType: int,
-    groupListType: int,
-    actType: int,
-    tuningConfigOptional: int | None,
-    quantGroupSize: int,
-    out: int | None,
-    activationFeatureOutOptional: int | None,
-    dynQuantScaleOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Grouped matrix products.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulWeightNz(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped matrix products.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnClippedSwigluV2GetWorkspaceSize(
-    x: int | None,
-    groupIndexOptional: int | None,
-    dim: int,
-    alpha: float,
-    limit: float,
-    bias: float,
-    interleaved: int,
-    clampMode: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU of clamped halves, for the first rows.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnClippedSwigluV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU of clamped halves, for the first rows.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    bias: int | None,
-    offset: int | None,
-    weightScale: int | None,
-    xScale: int | None,
-    groupList: int | None,
-    output: int | None,
-    outputScale: int | None,
-    outputOffset: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulSwigluQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    bias: int | None,
-    offset: int | None,
-    weightScale: int | None,
-    xScale: int | None,
-    groupList: int | None,
-    output: int | None,
-    outputScale: int | None,
-    outputOffset: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulSwigluQuantWeightNZ(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    weightScale: int | None,
-    weightAssistMatrix: int | None,
-    bias: int | None,
-    xScale: int | None,
-    smoothScale: int | None,
-    groupList: int | None,
-    dequantMode: int,
-    dequantDtype: int,
-    quantMode: int,
-    groupListType: int,
-    tuningConfig: int | None,
-    output: int | None,
-    outputScale: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulSwigluQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    weightScale: int | None,
-    weightAssistMatrix: int | None,
-    bias: int | None,
-    xScale: int | None,
-    smoothScale: int | None,
-    groupList: int | None,
-    dequantMode: int,
-    dequantDtype: int,
-    quantMode: int,
-    groupListType: int,
-    tuningConfig: int | None,
-    output: int | None,
-    outputScale: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulSwigluQuantWeightNzV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scale: int | None,
-    bias: int | None,
-    pertokenScaleOptional: int | None,
-    groupList: int | None,
-    sharedInput: int | None,
-    logit: int | None,
-    rowIndex: int | None,
-    dtype: int,
-    sharedInputWeight: float,
-    sharedInputOffset: int,
-    transposeX1: int,
-    transposeX2: int,
-    groupListType: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, scattered and summed by token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingWeightNz(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, scattered and summed by token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scale: int | None,
-    bias: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    pertokenScaleOptional: int | None,
-    groupList: int | None,
-    sharedInput: int | None,
-    logit: int | None,
-    rowIndex: int | None,
-    dtype: int,
-    sharedInputWeight: float,
-    sharedInputOffset: int,
-    transposeX1: int,
-    transposeX2: int,
-    groupListType: int,
-    tuningConfigOptional: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows, scattered and summed by token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingWeightNzV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows, scattered and summed by token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scaleOptional: int | None,
-    biasOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    pertokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    sharedInputOptional: int | None,
-    logitOptional: int | None,
-    rowIndexOptional: int | None,
-    dtype: int,
-    sharedInputWeight: float,
-    sharedInputOffset: int,
-    transposeX1: int,
-    transposeX2: int,
-    groupListType: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scaleOptional: int | None,
-    biasOptional: int | None,
-    offsetOptional: int | None,
-    antiquantScaleOptional: int | None,
-    antiquantOffsetOptional: int | None,
-    pertokenScaleOptional: int | None,
-    groupListOptional: int | None,
-    sharedInputOptional: int | None,
-    logitOptional: int | None,
-    rowIndexOptional: int | None,
-    dtype: int,
-    sharedInputWeight: float,
-    sharedInputOffset: int,
-    transposeX1: int,
-    transposeX2: int,
-    groupListType: int,
-    tuningConfigOptional: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulFinalizeRoutingV3(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulAddGetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    groupList: int | None,
-    yRef: int | None,
-    transposeX: int,
-    transposeWeight: int,
-    groupType: int,
-) -> tuple[int, int, int]:
-    """Grouped product with the first factor transposed, accumulated in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped product with the first factor transposed, accumulated in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedMatmulAddV2GetWorkspaceSize(
-    x: int | None,
-    weight: int | None,
-    groupList: int | None,
-    yRef: int | None,
-    transposeX: int,
-    transposeWeight: int,
-    groupType: int,
-    groupListType: int,
-) -> tuple[int, int, int]:
-    """Grouped product with the first factor transposed, accumulated in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedMatmulAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grouped product with the first factor transposed, accumulated in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedBiasAddGradGetWorkspaceSize(
-    gradY: int | None, groupIdxOptional: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add up the rows of each group, as the gradient of a bias for each group.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedBiasAddGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add up the rows of each group, as the gradient of a bias for each group.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedBiasAddGradV2GetWorkspaceSize(
-    gradY: int | None, groupIdxOptional: int | None, groupIdxType: int, out: int | None
-) -> tuple[int, int, int]:
-    """Add up the rows of each group, as the gradient of a bias for each group.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedBiasAddGradV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add up the rows of each group, as the gradient of a bias for each group.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
-    """QR decomposition.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnLinalgQr(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """QR decomposition.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSvdGetWorkspaceSize(
-    input: int | None, fullMatrices: int, computeUV: int, sigma: int | None, u: int | None, v: int | None
-) -> tuple[int, int, int]:
-    """Singular value decomposition (SVD).
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSvd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Singular value decomposition (SVD).
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTriangularSolveGetWorkspaceSize(
-    self: int | None, A: int | None, upper: int, transpose: int, unitriangular: int, xOut: int | None, mOut: int | None
-) -> tuple[int, int, int]:
-    """Solve systems of linear equations with triangular matrices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTriangularSolve(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Solve systems of linear equations with triangular matrices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInverseGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse of square matrices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInverse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse of square matrices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSlogdetGetWorkspaceSize(self: int | None, signOut: int | None, logOut: int | None) -> tuple[int, int, int]:
-    """Signs of determinants, and logarithms of their absolute values.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSlogdet(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Signs of determinants, and logarithms of their absolute values.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
-    features: int | None, labels: int | None, loss: int | None, backprop: int | None
-) -> tuple[int, int, int]:
-    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSoftmaxCrossEntropyWithLogits(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNLLLossGetWorkspaceSize(
-    self: int | None,
-    target: int | None,
-    weight: int | None,
-    reduction: int,
-    ignoreIndex: int,
-    out: int | None,
-    totalWeightOut: int | None,
-) -> tuple[int, int, int]:
-    """Weighted negative log-likelihood of class indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNLLLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Weighted negative log-likelihood of class indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNLLLossBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    self: int | None,
-    target: int | None,
-    weight: int | None,
-    reduction: int,
-    ignoreIndex: int,
-    totalWeight: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the negative log-likelihood.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNLLLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the negative log-likelihood.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNLLLoss2dGetWorkspaceSize(
-    self: int | None,
-    target: int | None,
-    weight: int | None,
-    reduction: int,
-    ignoreIndex: int,
-    out: int | None,
-    totalWeight: int | None,
-) -> tuple[int, int, int]:
-    """Weighted negative log-likelihood of class indices per pixel.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNLLLoss2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Weighted negative log-likelihood of class indices per pixel.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNLLLoss2dBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    self: int | None,
-    target: int | None,
-    weight: int | None,
-    reduction: int,
-    ignoreIndex: int,
-    totalWeight: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the negative log-likelihood of pixels.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNLLLoss2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the negative log-likelihood of pixels.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMseLossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Squared error, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMseLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Squared error, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMseLossBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of mse_loss with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMseLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of mse_loss with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnL1LossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Absolute error, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Absolute error, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnL1LossBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of l1_loss with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnL1LossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of l1_loss with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSmoothL1LossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, beta: float, out: int | None
-) -> tuple[int, int, int]:
-    """Smooth L1 loss, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSmoothL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Smooth L1 loss, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSmoothL1LossBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, beta: float, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of smooth_l1_loss with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSmoothL1LossBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of smooth_l1_loss with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSoftMarginLossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Soft margin loss, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSoftMarginLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Soft margin loss, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSoftMarginLossBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of soft_margin_loss with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSoftMarginLossBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of soft_margin_loss with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBinaryCrossEntropyGetWorkspaceSize(
-    self: int | None, target: int | None, weightOptional: int | None, reduction: int, out: int | None
-) -> tuple[int, int, int]:
-    """Binary cross-entropy, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBinaryCrossEntropy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Binary cross-entropy, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    self: int | None,
-    target: int | None,
-    weightOptional: int | None,
-    reduction: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of binary_cross_entropy with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBinaryCrossEntropyBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of binary_cross_entropy with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
-    self: int | None,
-    target: int | None,
-    weightOptional: int | None,
-    posWeightOptional: int | None,
-    reduction: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBinaryCrossEntropyWithLogits(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    self: int | None,
-    target: int | None,
-    weightOptional: int | None,
-    posWeightOptional: int | None,
-    reduction: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBinaryCrossEntropyWithLogitsBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKlDivGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
-) -> tuple[int, int, int]:
-    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKlDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKlDivBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of kl_div with respect to its first argument.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of kl_div with respect to its first argument.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKlDivTargetBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
-) -> tuple[int, int, int]:
-    """Gradient of kl_div with respect to target.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKlDivTargetBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of kl_div with respect to target.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMultilabelMarginLossGetWorkspaceSize(
-    self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
-) -> tuple[int, int, int]:
-    """Multi-label margin loss.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMultilabelMarginLoss(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Multi-label margin loss.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCtcLossGetWorkspaceSize(
-    logProbs: int | None,
-    targets: int | None,
-    inputLengths: int | None,
-    targetLengths: int | None,
-    blank: int,
-    zeroInfinity: int,
-    negLogLikelihoodOut: int | None,
-    logAlphaOut: int | None,
-) -> tuple[int, int, int]:
-    """Connectionist temporal classification (CTC) loss.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Connectionist temporal classification (CTC) loss.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCtcLossBackwardGetWorkspaceSize(
-    gradOut: int | None,
-    logProbs: int | None,
-    targets: int | None,
-    inputLengths: int | None,
-    targetLengths: int | None,
-    negLogLikelihood: int | None,
-    logAlpha: int | None,
-    blank: int,
-    zeroInfinity: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the CTC loss.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of the CTC loss.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCrossEntropyLossGetWorkspaceSize(
-    input: int | None,
-    target: int | None,
-    weightOptional: int | None,
-    reductionOptional: str | bytes | None,
-    ignoreIndex: int,
-    labelSmoothing: float,
-    lseSquareScaleForZloss: float,
-    returnZloss: int,
-    lossOut: int | None,
-    logProbOut: int | None,
-    zlossOut: int | None,
-    lseForZlossOut: int | None,
-) -> tuple[int, int, int]:
-    """Cross-entropy of logits and class indices, with weights and label smoothing.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCrossEntropyLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cross-entropy of logits and class indices, with weights and label smoothing.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCrossEntropyLossGradGetWorkspaceSize(
-    gradLoss: int | None,
-    logProb: int | None,
-    target: int | None,
-    weightOptional: int | None,
-    gradZlossOptional: int | None,
-    lseForZlossOptional: int | None,
-    reductionOptional: str | bytes | None,
-    ignoreIndex: int,
-    labelSmoothing: float,
-    lseSquareScaleForZloss: float,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the cross-entropy with respect to the logits.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCrossEntropyLossGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of the cross-entropy with respect to the logits.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
-    input: int | None,
-    weight: int | None,
-    target: int | None,
-    vocabStartIndex: int,
-    vocabEndIndex: int,
-    logitsMaxLocalOut: int | None,
-    sumExpLogitsLocalOut: int | None,
-    predictedLogitsLocalOut: int | None,
-    targetMaskOut: int | None,
-    maskedTargetOut: int | None,
-    vocabParallelLogitsOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedLinearOnlineMaxSum(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
-    logitsMax: int | None,
-    sumExpLogits: int | None,
-    predictedLogits: int | None,
-    labelSmoothing: float,
-    inputOptional: int | None,
-    weightOptional: int | None,
-    vocabParallelLogitsOptional: int | None,
-    lossOut: int | None,
-    softMaxOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedCrossEntropyLossWithMaxSum(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
-    grad: int | None,
-    input: int | None,
-    weight: int | None,
-    targetMask: int | None,
-    maskedTarget: int | None,
-    labelSmoothing: float,
-    logitsMaxOptional: int | None,
-    sumExpLogitsOptional: int | None,
-    softmaxOptional: int | None,
-    inputGradOut: int | None,
-    weightGradOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedLinearCrossEntropyLossGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
-    x: int | None, mask: int | None, scale: float, fixTriuMask: int, y: int | None
-) -> tuple[int, int, int]:
-    """Softmax of scaled and masked scores.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScaledMaskedSoftmax(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Softmax of scaled and masked scores.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
-    gradOutput: int | None, y: int | None, mask: int | None, scale: float, fixTriuMask: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of the softmax of scaled and masked scores.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScaledMaskedSoftmaxBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of the softmax of scaled and masked scores.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
-    x: int | None,
-    attenMaskOptional: int | None,
-    relativePosBias: int | None,
-    scaleValue: float,
-    innerPrecisionMode: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Softmax of scaled window attention scores, with masks and relative position biases.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaskedSoftmaxWithRelPosBias(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Softmax of scaled window attention scores, with masks and relative position biases.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnModulateGetWorkspaceSize(
-    self: int | None, scaleOptional: int | None, shiftOptional: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Scale and shift sequences by vectors per sample.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnModulate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scale and shift sequences by vectors per sample.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormStatsGetWorkspaceSize(
-    input: int | None, eps: float, mean: int | None, invstd: int | None
-) -> tuple[int, int, int]:
-    """Mean and reciprocal standard deviation of each channel.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormStats(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mean and reciprocal standard deviation of each channel.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormElemtGetWorkspaceSize(
-    input: int | None,
-    weight: int | None,
-    bias: int | None,
-    mean: int | None,
-    invstd: int | None,
-    eps: float,
-    output: int | None,
-) -> tuple[int, int, int]:
-    """Normalize channels by given statistics.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormElemt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Normalize channels by given statistics.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormElemtBackwardGetWorkspaceSize(
-    gradOut: int | None,
-    input: int | None,
-    mean: int | None,
-    invstd: int | None,
-    weight: int | None,
-    sumDy: int | None,
-    sumDyXmu: int | None,
-    counter: int | None,
-    gradInput: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the normalization with respect to the input, from sums over all ranks.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormElemtBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of the normalization with respect to the input, from sums over all ranks.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormReduceBackwardGetWorkspaceSize(
-    gradOut: int | None,
-    input: int | None,
-    mean: int | None,
-    invstd: int | None,
-    weight: int | None,
-    inputG: int,
-    weightG: int,
-    biasG: int,
-    sumDy: int | None,
-    sumDyXmu: int | None,
-    gradWeight: int | None,
-    gradBias: int | None,
-) -> tuple[int, int, int]:
-    """Sums per channel for the gradients.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormReduceBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Sums per channel for the gradients.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(
-    input: int | None,
-    mean: int | None,
-    invstd: int | None,
-    runningMean: int | None,
-    runningVar: int | None,
-    momentum: float,
-    eps: float,
-    counts: int | None,
-    meanAll: int | None,
-    invstdAll: int | None,
-) -> tuple[int, int, int]:
-    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormGatherStatsWithCounts(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBatchNormReduceGetWorkspaceSize(x: int | None, sum: int | None, squareSum: int | None) -> tuple[int, int, int]:
-    """Sums of each channel's elements and of their squares.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBatchNormReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sums of each channel's elements and of their squares.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSyncBatchNormGatherStatsGetWorkspaceSize(
-    totalSum: int | None,
-    totalSquareSum: int | None,
-    sampleCount: int | None,
-    mean: int | None,
-    variance: int | None,
-    momentum: float,
-    eps: float,
-    batchMean: int | None,
-    batchInvstd: int | None,
-) -> tuple[int, int, int]:
-    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSyncBatchNormGatherStats(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnOneHotGetWorkspaceSize(
-    self: int | None, numClasses: int, onValue: int | None, offValue: int | None, axis: int, out: int | None
-) -> tuple[int, int, int]:
-    """One-hot encoding of class indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnOneHot(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """One-hot encoding of class indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEmbeddingGetWorkspaceSize(weight: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
-    """Look up rows of an embedding table.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEmbedding(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Look up rows of an embedding table.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEmbeddingDenseBackwardGetWorkspaceSize(
-    grad: int | None, indices: int | None, numWeights: int, paddingIdx: int, scaleGradByFreq: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of an embedding lookup with respect to the table.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEmbeddingDenseBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of an embedding lookup with respect to the table.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEmbeddingBagGetWorkspaceSize(
-    weight: int | None,
-    indices: int | None,
-    offsets: int | None,
-    scaleGradByFreq: int,
-    mode: int,
-    sparse: int,
-    perSampleWeights: int | None,
-    includeLastOffset: int,
-    paddingIdx: int,
-    output: int | None,
-    offset2bag: int | None,
-    bagSize: int | None,
-    maxIndices: int | None,
-) -> tuple[int, int, int]:
-    """Sums, means or maxima over bags of embedding rows.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEmbeddingBag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sums, means or maxima over bags of embedding rows.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnEmbeddingRenormGetWorkspaceSize(
-    selfRef: int | None, indices: int | None, maxNorm: float, normType: float
-) -> tuple[int, int, int]:
-    """Limit the norm of rows of an embedding table, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnEmbeddingRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Limit the norm of rows of an embedding table, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexGetWorkspaceSize(self: int | None, indices: int | None, out: int | None) -> tuple[int, int, int]:
-    """Select elements by index tensors or masks.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndex(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select elements by index tensors or masks.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexPutImplGetWorkspaceSize(
-    selfRef: int | None, indices: int | None, values: int | None, accumulate: int, unsafe: int
-) -> tuple[int, int, int]:
-    """Replace elements selected by index tensors, or add to them, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexPutImpl(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements selected by index tensors, or add to them, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexSelectGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Select slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexSelect(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGatherV2GetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Select slices along a dimension by indices of any shape.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGatherV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select slices along a dimension by indices of any shape.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGatherV3GetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, batchDims: int, mode: int, out: int | None
-) -> tuple[int, int, int]:
-    """Select slices along a dimension by batched indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGatherV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select slices along a dimension by batched indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGatherGetWorkspaceSize(self: int | None, dim: int, index: int | None, out: int | None) -> tuple[int, int, int]:
-    """Gather elements along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGather(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gather elements along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, out: int | None
-) -> tuple[int, int, int]:
-    """Scatter values along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scatter values along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceScatterGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int
-) -> tuple[int, int, int]:
-    """Scatter values along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceScatter(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scatter values along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterValueGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, value: int | None, reduce: int, out: int | None
-) -> tuple[int, int, int]:
-    """Scatter a number along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterValue(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scatter a number along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceScatterValueGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, value: int | None, reduce: int
-) -> tuple[int, int, int]:
-    """Scatter a number along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceScatterValue(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Scatter a number along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterAddGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, src: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Scatter-add values along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Scatter-add values along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterReduceGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int, out: int | None
-) -> tuple[int, int, int]:
-    """Reduce values with equal indices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reduce values with equal indices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceScatterReduceGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, src: int | None, reduce: int, includeSelf: int
-) -> tuple[int, int, int]:
-    """Reduce values with equal indices along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceScatterReduce(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Reduce values with equal indices along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexAddGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add to slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexAddV2GetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, source: int | None, alpha: int | None, mode: int, out: int | None
-) -> tuple[int, int, int]:
-    """Add to slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexAddV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add to slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexFillTensorGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Fill slices along a dimension with a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexFillTensor(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill slices along a dimension with a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceIndexFillTensorGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, value: int | None
-) -> tuple[int, int, int]:
-    """Fill slices along a dimension with a number, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceIndexFillTensor(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Fill slices along a dimension with a number, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexFillGetWorkspaceSize(
-    self: int | None, dim: int, index: int | None, value: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Fill slices along a dimension with a number; indices out of range are skipped.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill slices along a dimension with a number; indices out of range are skipped.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceIndexFillGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, value: int | None
-) -> tuple[int, int, int]:
-    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceIndexFill(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fill slices along a dimension with a number, in place; indices out of range are skipped.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnIndexCopyGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, source: int | None, outRef: int | None
-) -> tuple[int, int, int]:
-    """Replace slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceIndexCopyGetWorkspaceSize(
-    selfRef: int | None, dim: int, index: int | None, source: int | None
-) -> tuple[int, int, int]:
-    """Replace slices along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceIndexCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace slices along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNonzeroGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Indices of nonzero elements; the first dimension of out becomes their number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNonzero(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Indices of nonzero elements; the first dimension of out becomes their number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNonzeroV2GetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Indices of nonzero elements; the first dimension of out becomes their number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNonzeroV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Indices of nonzero elements; the first dimension of out becomes their number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCoalesceSparseGetWorkspaceSize(
-    uniqueLen: int | None,
-    uniqueIndices: int | None,
-    indices: int | None,
-    values: int | None,
-    newIndicesOut: int | None,
-    newValuesOut: int | None,
-) -> tuple[int, int, int]:
-    """Sum the values of a sparse tensor with equal coordinates.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCoalesceSparse(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sum the values of a sparse tensor with equal coordinates.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSortGetWorkspaceSize(
-    self: int | None, stable: int, dim: int, descending: int, valuesOut: int | None, indicesOut: int | None
-) -> tuple[int, int, int]:
-    """Sort along a dimension; stable, NaN ranks greatest.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sort along a dimension; stable, NaN ranks greatest.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTopkGetWorkspaceSize(
-    self: int | None, k: int, dim: int, largest: int, sorted: int, valuesOut: int | None, indicesOut: int | None
-) -> tuple[int, int, int]:
-    """Largest or smallest k elements along a dimension, and their indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTopk(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Largest or smallest k elements along a dimension, and their indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnArgsortGetWorkspaceSize(self: int | None, dim: int, descending: int, out: int | None) -> tuple[int, int, int]:
-    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnArgsort(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Indices that sort a tensor along a dimension; stable, NaN ranks greatest.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSearchSortedGetWorkspaceSize(
-    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Find the insertion indices of elements in a sorted sequence.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSearchSorted(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find the insertion indices of elements in a sorted sequence.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSearchSortedsGetWorkspaceSize(
-    sortedSequence: int | None, self: int | None, outInt32: int, right: int, sorter: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Find the insertion index of a number in a sorted sequence.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSearchSorteds(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find the insertion index of a number in a sorted sequence.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBucketizeGetWorkspaceSize(
-    self: int | None, boundaries: int | None, outInt32: int, right: int, out: int | None
-) -> tuple[int, int, int]:
-    """Find the buckets, delimited by boundaries, of elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBucketize(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Find the buckets, delimited by boundaries, of elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
-    x: int | None,
-    finishedOptional: int | None,
-    k: int,
-    yOut: int | None,
-    expertIdxOut: int | None,
-    rowIdxOut: int | None,
-) -> tuple[int, int, int]:
-    """Select the top k experts by the softmax of the scores.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeGatingTopKSoftmax(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Select the top k experts by the softmax of the scores.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
-    x: int | None,
-    finishedOptional: int | None,
-    k: int,
-    renorm: int,
-    outputSoftmaxResultFlag: int,
-    yOut: int | None,
-    expertIdxOut: int | None,
-    softmaxResultOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Select the top k experts by score, before or after the softmax.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeGatingTopKSoftmaxV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Select the top k experts by score, before or after the softmax.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeGatingTopKGetWorkspaceSize(
-    x: int | None,
-    biasOptional: int | None,
-    k: int,
-    kGroup: int,
-    groupCount: int,
-    groupSelectMode: int,
-    renorm: int,
-    normType: int,
-    outFlag: int,
-    routedScalingFactor: float,
-    eps: float,
-    yOut: int | None,
-    expertIdxOut: int | None,
-    outOut: int | None,
-) -> tuple[int, int, int]:
-    """Select the top k experts from the best groups.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select the top k experts from the best groups.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeGatingTopKV2GetWorkspaceSize(
-    x: int | None,
-    biasOptional: int | None,
-    inputIdsOptional: int | None,
-    tid2eidOptional: int | None,
-    k: int,
-    kGroup: int,
-    groupCount: int,
-    groupSelectMode: int,
-    renorm: int,
-    normType: int,
-    outFlag: int,
-    routedScalingFactor: float,
-    eps: float,
-    yOut: int | None,
-    expertIdxOut: int | None,
-    outOut: int | None,
-) -> tuple[int, int, int]:
-    """Select the top k experts from the best groups, or from a table.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeGatingTopKV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select the top k experts from the best groups, or from a table.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
-    xNorm: int | None,
+def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
     gradY: int | None,
-    expertIdx: int | None,
-    renorm: int,
-    normType: int,
-    routedScalingFactor: float,
-    eps: float,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeGatingTopKBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnApplyTopKTopPGetWorkspaceSize(
-    logits: int | None, p: int | None, k: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Top-k and top-p filtering of logits.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnApplyTopKTopP(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Top-k and top-p filtering of logits.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTopKTopPSampleGetWorkspaceSize(
-    logits: int | None,
-    topK: int | None,
-    topP: int | None,
-    q: int | None,
-    eps: float,
-    isNeedLogits: int,
-    topKGuess: int,
-    logitsSelectIdx: int | None,
-    logitsTopKPSelect: int | None,
-) -> tuple[int, int, int]:
-    """Sample a token from each row by top-k and top-p.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTopKTopPSample(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sample a token from each row by top-k and top-p.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTopKTopPSampleV2GetWorkspaceSize(
-    logits: int | None,
-    topK: int | None,
-    topP: int | None,
-    q: int | None,
-    minPs: int | None,
-    eps: float,
-    isNeedLogits: int,
-    topKGuess: int,
-    ksMax: int,
-    inputIsLogits: int,
-    isNeedSampleResult: int,
-    logitsSelectIdx: int | None,
-    logitsTopKPSelect: int | None,
-    logitsIdx: int | None,
-    logitsSortMasked: int | None,
-) -> tuple[int, int, int]:
-    """Sample a token from each row by top-k and top-p.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTopKTopPSampleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sample a token from each row by top-k and top-p.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenPermuteGetWorkspaceSize(
-    tokens: int | None,
-    indices: int | None,
-    numOutTokens: int,
-    paddedMode: int,
-    permuteTokensOut: int | None,
-    sortedIndicesOut: int | None,
-) -> tuple[int, int, int]:
-    """Permute tokens, sorted by expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Permute tokens, sorted by expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenPermuteGradGetWorkspaceSize(
-    permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of token permutation.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenPermuteGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of token permutation.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenUnpermuteGetWorkspaceSize(
-    permutedTokens: int | None,
-    sortedIndices: int | None,
-    probsOptional: int | None,
-    paddedMode: int,
-    restoreShapeOptional: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Unpermute tokens: sum the weighted rows of each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Unpermute tokens: sum the weighted rows of each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
-    permutedTokensOptional: int | None,
-    unpermutedTokensGrad: int | None,
-    sortedIndices: int | None,
-    probsOptional: int | None,
-    paddedMode: int,
-    restoreShapeOptional: int | None,
-    permutedTokensGradOut: int | None,
-    probsGradOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of token unpermutation.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenUnpermuteGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of token unpermutation.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeUpdateExpertGetWorkspaceSize(
-    expertIds: int | None,
-    eplbTable: int | None,
-    expertScalesOptional: int | None,
-    pruningThresholdOptional: int | None,
-    activeMaskOptional: int | None,
-    localRankId: int,
-    worldSize: int,
-    balanceMode: int,
-    balancedExpertIds: int | None,
-    balancedActiveMask: int | None,
-) -> tuple[int, int, int]:
-    """Select expert instances by rank or token, and drop experts of low weight.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeUpdateExpert(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Select expert instances by rank or token, and drop experts of low weight.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeDispatchGetWorkspaceSize(
     x: int | None,
-    expertIds: int | None,
-    scales: int | None,
-    xActiveMask: int | None,
-    expertScales: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    quantMode: int,
-    globalBs: int,
-    expertTokenNumsType: int,
-    expandX: int | None,
-    dynamicScales: int | None,
-    expandIdx: int | None,
-    expertTokenNums: int | None,
-    epRecvCounts: int | None,
-    tpRecvCounts: int | None,
-    expandScales: int | None,
+    weight: int | None,
+    maskOptional: int | None,
+    gradXOut: int | None,
+    gradWeightOut: int | None,
 ) -> tuple[int, int, int]:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnMoeDistributeDispatch(
+def aclnnMaskedCausalConv1dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
-    x: int | None,
-    expertIds: int | None,
-    scalesOptional: int | None,
-    xActiveMaskOptional: int | None,
-    expertScalesOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    quantMode: int,
-    globalBs: int,
-    expertTokenNumsType: int,
-    commAlg: str | bytes | None,
-    expandXOut: int | None,
-    dynamicScalesOut: int | None,
-    assistInfoForCombineOut: int | None,
-    expertTokenNumsOut: int | None,
-    epRecvCountsOut: int | None,
-    tpRecvCountsOut: int | None,
-    expandScalesOut: int | None,
-) -> tuple[int, int, int]:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeDispatchV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
-    x: int | None,
-    expertIds: int | None,
-    scalesOptional: int | None,
-    xActiveMaskOptional: int | None,
-    expertScalesOptional: int | None,
-    elasticInfoOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    quantMode: int,
-    globalBs: int,
-    expertTokenNumsType: int,
-    commAlg: str | bytes | None,
-    zeroExpertNum: int,
-    copyExpertNum: int,
-    constExpertNum: int,
-    expandXOut: int | None,
-    dynamicScalesOut: int | None,
-    assistInfoForCombineOut: int | None,
-    expertTokenNumsOut: int | None,
-    epRecvCountsOut: int | None,
-    tpRecvCountsOut: int | None,
-    expandScalesOut: int | None,
-) -> tuple[int, int, int]:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeDispatchV3(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
-    x: int | None,
-    expertIds: int | None,
-    scalesOptional: int | None,
-    xActiveMaskOptional: int | None,
-    expertScalesOptional: int | None,
-    elasticInfoOptional: int | None,
-    performanceInfoOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    quantMode: int,
-    globalBs: int,
-    expertTokenNumsType: int,
-    commAlg: str | bytes | None,
-    zeroExpertNum: int,
-    copyExpertNum: int,
-    constExpertNum: int,
-    expandXOut: int | None,
-    dynamicScalesOut: int | None,
-    assistInfoForCombineOut: int | None,
-    expertTokenNumsOut: int | None,
-    epRecvCountsOut: int | None,
-    tpRecvCountsOut: int | None,
-    expandScalesOut: int | None,
-) -> tuple[int, int, int]:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeDispatchV4(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineGetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    expandIdx: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    tpSendCounts: int | None,
-    xActiveMask: int | None,
-    activationScale: int | None,
-    weightScale: int | None,
-    groupList: int | None,
-    expandScales: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    x: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombine(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineV2GetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    assistInfoForCombine: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    tpSendCountsOptional: int | None,
-    xActiveMaskOptional: int | None,
-    activationScaleOptional: int | None,
-    weightScaleOptional: int | None,
-    groupListOptional: int | None,
-    expandScalesOptional: int | None,
-    sharedExpertXOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    commAlg: str | bytes | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombineV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineV3GetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    assistInfoForCombine: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    tpSendCountsOptional: int | None,
-    xActiveMaskOptional: int | None,
-    activationScaleOptional: int | None,
-    weightScaleOptional: int | None,
-    groupListOptional: int | None,
-    expandScalesOptional: int | None,
-    sharedExpertXOptional: int | None,
-    elasticInfoOptional: int | None,
-    oriXOptional: int | None,
-    constExpertAlpha1Optional: int | None,
-    constExpertAlpha2Optional: int | None,
-    constExpertVOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    commAlg: str | bytes | None,
-    zeroExpertNum: int,
-    copyExpertNum: int,
-    constExpertNum: int,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombineV3(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineV4GetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    assistInfoForCombine: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    tpSendCountsOptional: int | None,
-    xActiveMaskOptional: int | None,
-    activationScaleOptional: int | None,
-    weightScaleOptional: int | None,
-    groupListOptional: int | None,
-    expandScalesOptional: int | None,
-    sharedExpertXOptional: int | None,
-    elasticInfoOptional: int | None,
-    oriXOptional: int | None,
-    constExpertAlpha1Optional: int | None,
-    constExpertAlpha2Optional: int | None,
-    constExpertVOptional: int | None,
-    performanceInfoOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    commAlg: str | bytes | None,
-    zeroExpertNum: int,
-    copyExpertNum: int,
-    constExpertNum: int,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombineV4(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group to each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    assistInfoForCombine: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    residualX: int | None,
-    gamma: int | None,
-    tpSendCountsOptional: int | None,
-    xActiveMaskOptional: int | None,
-    activationScaleOptional: int | None,
-    weightScaleOptional: int | None,
-    groupListOptional: int | None,
-    expandScalesOptional: int | None,
-    sharedExpertXOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    commAlg: str | bytes | None,
-    normEps: float,
-    yOut: int | None,
-    rstdOut: int | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombineAddRmsNorm(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
-    expandX: int | None,
-    expertIds: int | None,
-    assistInfoForCombine: int | None,
-    epSendCounts: int | None,
-    expertScales: int | None,
-    residualX: int | None,
-    gamma: int | None,
-    tpSendCountsOptional: int | None,
-    xActiveMaskOptional: int | None,
-    activationScaleOptional: int | None,
-    weightScaleOptional: int | None,
-    groupListOptional: int | None,
-    expandScalesOptional: int | None,
-    sharedExpertXOptional: int | None,
-    elasticInfoOptional: int | None,
-    oriXOptional: int | None,
-    constExpertAlpha1Optional: int | None,
-    constExpertAlpha2Optional: int | None,
-    constExpertVOptional: int | None,
-    groupEp: str | bytes | None,
-    epWorldSize: int,
-    epRankId: int,
-    moeExpertNum: int,
-    groupTp: str | bytes | None,
-    tpWorldSize: int,
-    tpRankId: int,
-    expertShardType: int,
-    sharedExpertNum: int,
-    sharedExpertRankNum: int,
-    globalBs: int,
-    outDtype: int,
-    commQuantMode: int,
-    groupListType: int,
-    commAlg: str | bytes | None,
-    normEps: float,
-    zeroExpertNum: int,
-    copyExpertNum: int,
-    constExpertNum: int,
-    yOut: int | None,
-    rstdOut: int | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeDistributeCombineAddRmsNormV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDistributeBarrierGetWorkspaceSize(
-    xRef: int | None, group: str | bytes | None, worldSize: int
-) -> tuple[int, int, int]:
-    """Barrier: wait until every rank of a group reaches it.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDistributeBarrier(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Barrier: wait until every rank of a group reaches it.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDistributeBarrierV2GetWorkspaceSize(
-    xRef: int | None, timeOut: int | None, elasticInfo: int | None, group: str | bytes | None, worldSize: int
-) -> tuple[int, int, int]:
-    """Barrier: wait until every rank of a group reaches it.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDistributeBarrierV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Barrier: wait until every rank of a group reaches it.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCdistGetWorkspaceSize(
-    x1: int | None, x2: int | None, p: float, compute_mode: int, out: int | None
-) -> tuple[int, int, int]:
-    """Pairwise distances between the rows of two matrices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pairwise distances between the rows of two matrices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCdistBackwardGetWorkspaceSize(
-    grad: int | None, x1: int | None, x2: int | None, cdist: int | None, p: float, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of pairwise distances with respect to the first rows.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCdistBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of pairwise distances with respect to the first rows.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnPdistGetWorkspaceSize(self: int | None, p: float, out: int | None) -> tuple[int, int, int]:
-    """Pairwise distances between the rows of a matrix.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnPdist(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pairwise distances between the rows of a matrix.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnPdistForwardGetWorkspaceSize(self: int | None, pScalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Pairwise distances between the rows of a matrix.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnPdistForward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pairwise distances between the rows of a matrix.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRenormGetWorkspaceSize(
-    self: int | None, p: int | None, dim: int, maxNorm: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Limit the norm of slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Limit the norm of slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceRenormGetWorkspaceSize(
-    selfRef: int | None, p: int | None, dim: int, maxNorm: int | None
-) -> tuple[int, int, int]:
-    """Limit the norm of slices along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceRenorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Limit the norm of slices along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeInitRoutingGetWorkspaceSize(
-    x: int | None,
-    rowIdx: int | None,
-    expertIdx: int | None,
-    activeNum: int,
-    expandedXOut: int | None,
-    expandedRowIdxOut: int | None,
-    expandedExpertIdxOut: int | None,
-) -> tuple[int, int, int]:
-    """Sort tokens by expert, with rows numbered by columns.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeInitRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sort tokens by expert, with rows numbered by columns.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeInitRoutingV2GetWorkspaceSize(
-    x: int | None,
-    expertIdx: int | None,
-    activeNum: int,
-    expertCapacity: int,
-    expertNum: int,
-    dropPadMode: int,
-    expertTokensCountOrCumsumFlag: int,
-    expertTokensBeforeCapacityFlag: int,
-    expandedXOut: int | None,
-    expandedRowIdxOut: int | None,
-    expertTokensCountOrCumsumOut: int | None,
-    expertTokensBeforeCapacityOut: int | None,
-) -> tuple[int, int, int]:
-    """Sort tokens by expert, optionally with a fixed capacity per expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeInitRoutingV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sort tokens by expert, optionally with a fixed capacity per expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
-    x: int | None,
-    expertIdx: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    activeNum: int,
-    expertCapacity: int,
-    expertNum: int,
-    dropPadMode: int,
-    expertTokensCountOrCumsumFlag: int,
-    expertTokensBeforeCapacityFlag: int,
-    quantMode: int,
-    expandedXOut: int | None,
-    expandedRowIdxOut: int | None,
-    expertTokensCountOrCumsumOutOptional: int | None,
-    expertTokensBeforeCapacityOutOptional: int | None,
-    dynamicQuantScaleOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeInitRoutingQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeInitRoutingV3GetWorkspaceSize(
-    x: int | None,
-    expertIdx: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    activeNum: int,
-    expertCapacity: int,
-    expertNum: int,
-    dropPadMode: int,
-    expertTokensNumType: int,
-    expertTokensNumFlag: int,
-    quantMode: int,
-    activeExpertRangeOptional: int | None,
-    rowIdxType: int,
-    expandedXOut: int | None,
-    expandedRowIdxOut: int | None,
-    expertTokensCountOrCumsumOut: int | None,
-    expandedScaleOut: int | None,
-) -> tuple[int, int, int]:
-    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeInitRoutingV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeComputeExpertTokensGetWorkspaceSize(
-    sortedExperts: int | None, numExperts: int, out: int | None
-) -> tuple[int, int, int]:
-    """Cumulative number of rows of each expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeComputeExpertTokens(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Cumulative number of rows of each expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeReRoutingGetWorkspaceSize(
-    tokens: int | None,
-    expertTokenNumPerRank: int | None,
-    perTokenScalesOptional: int | None,
-    expertTokenNumType: int,
-    idxType: int,
-    permuteTokensOut: int | None,
-    permutePerTokenScalesOut: int | None,
-    permuteTokenIdxOut: int | None,
-    expertTokenNumOut: int | None,
-) -> tuple[int, int, int]:
-    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeReRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcSinkhornGetWorkspaceSize(
-    x: int | None, eps: float, numIters: int, output: int | None, normOut: int | None, sumOut: int | None
-) -> tuple[int, int, int]:
-    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcSinkhorn(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcSinkhornBackwardGetWorkspaceSize(
-    gradOutput: int | None, normOut: int | None, sumOut: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of the Sinkhorn normalization with respect to its input.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcSinkhornBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of the Sinkhorn normalization with respect to its input.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcPreGetWorkspaceSize(
-    x: int | None,
-    phi: int | None,
-    alpha: int | None,
-    bias: int | None,
-    gammaOptional: int | None,
-    normEps: float,
-    hcEps: float,
-    hIn: int | None,
-    hPost: int | None,
-    hRes: int | None,
-    invRmsOptional: int | None,
-    hMixOptional: int | None,
-    hPreOptional: int | None,
-) -> tuple[int, int, int]:
-    """Decide how streams enter a layer, take what it answers, and mix.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcPre(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Decide how streams enter a layer, take what it answers, and mix.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcPreV2GetWorkspaceSize(
-    x: int | None,
-    phi: int | None,
-    alpha: int | None,
-    bias: int | None,
-    gammaOptional: int | None,
-    normEps: float,
-    hcEps: float,
-    opImplMode: int,
-    hIn: int | None,
-    hPost: int | None,
-    hRes: int | None,
-    invRmsOptional: int | None,
-    hMixOptional: int | None,
-    hPreOptional: int | None,
-) -> tuple[int, int, int]:
-    """Decide how streams enter a layer, take what it answers, and mix.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcPreV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Decide how streams enter a layer, take what it answers, and mix.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcPreBackwardGetWorkspaceSize(
-    x: int | None,
-    phi: int | None,
-    alpha: int | None,
-    gradHIn: int | None,
-    gradHPost: int | None,
-    gradHRes: int | None,
-    invRms: int | None,
-    hMix: int | None,
-    hPre: int | None,
-    hPost: int | None,
-    gamma: int | None,
-    gradXPostOptional: int | None,
-    hcEps: float,
-    gradX: int | None,
-    gradPhi: int | None,
-    gradAlpha: int | None,
-    gradBias: int | None,
-    gradGamma: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of aclnnMhcPre.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcPreBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of aclnnMhcPre.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcPostGetWorkspaceSize(
-    x: int | None, hRes: int | None, hOut: int | None, hPost: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Mix the streams, and add the layer's output to each.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcPost(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Mix the streams, and add the layer's output to each.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMhcPostBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    x: int | None,
-    hRes: int | None,
-    hOut: int | None,
-    hPost: int | None,
-    gradX: int | None,
-    gradHRes: int | None,
-    gradHOut: int | None,
-    gradHPost: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of aclnnMhcPost.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMhcPostBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradients of aclnnMhcPost.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
-    tokens: int | None,
-    routingMap: int | None,
-    probsOptional: int | None,
-    numOutTokens: int,
-    dropAndPad: int,
-    permuteTokensOut: int | None,
-    permuteProbsOutOptional: int | None,
-    sortedIndicesOut: int | None,
-) -> tuple[int, int, int]:
-    """Permute tokens by a routing map, sorted by expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenPermuteWithRoutingMap(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Permute tokens by a routing map, sorted by expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
-    permutedTokensOutputGrad: int | None,
-    permutedProbsOutputGradOptional: int | None,
-    sortedIndices: int | None,
-    routingMapOptional: int | None,
-    experts_num: int,
-    tokens_num: int,
-    dropAndPad: int,
-    tokenGradOut: int | None,
-    probsGradOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of token permutation by a routing map.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenPermuteWithRoutingMapGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of token permutation by a routing map.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
-    permutedTokens: int | None,
-    sortedIndices: int | None,
-    routingMapOptional: int | None,
-    probsOptional: int | None,
-    paddedMode: int,
-    restoreShapeOptional: int | None,
-    unpermutedTokens: int | None,
-    outIndex: int | None,
-    permuteTokenId: int | None,
-    permuteProbs: int | None,
-) -> tuple[int, int, int]:
-    """Unpermute tokens by a routing map: sum the weighted rows of each token.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenUnpermuteWithRoutingMap(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Unpermute tokens by a routing map: sum the weighted rows of each token.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
-    unpermutedTokensGrad: int | None,
-    outIndex: int | None,
-    permuteTokenId: int | None,
-    routingMapOptional: int | None,
-    permutedTokensOptional: int | None,
-    probsOptional: int | None,
-    dropAndPad: int,
-    restoreShapeOptional: int | None,
-    permutedTokensGradOut: int | None,
-    probsGradOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of token unpermutation by a routing map.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeTokenUnpermuteWithRoutingMapGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of token unpermutation by a routing map.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnUniqueGetWorkspaceSize(
-    self: int | None, sorted: int, returnInverse: int, valueOut: int | None, inverseOut: int | None
-) -> tuple[int, int, int]:
-    """Unique elements in ascending order, with inverse indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUnique(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Unique elements in ascending order, with inverse indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnUnique2GetWorkspaceSize(
-    self: int | None,
-    sorted: int,
-    returnInverse: int,
-    returnCounts: int,
-    valueOut: int | None,
-    inverseOut: int | None,
-    countsOut: int | None,
-) -> tuple[int, int, int]:
-    """Unique elements in ascending order, with inverse indices and counts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUnique2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Unique elements in ascending order, with inverse indices and counts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnUniqueDimGetWorkspaceSize(
-    self: int | None,
-    sorted: int,
-    returnInverse: int,
-    dim: int,
-    valueOut: int | None,
-    inverseOut: int | None,
-    countsOut: int | None,
-) -> tuple[int, int, int]:
-    """Unique slices along a dimension in ascending order, with inverse indices and counts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUniqueDim(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Unique slices along a dimension in ascending order, with inverse indices and counts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnUniqueConsecutiveGetWorkspaceSize(
-    self: int | None,
-    returnInverse: int,
-    returnCounts: int,
-    dim: int,
-    valueOut: int | None,
-    inverseOut: int | None,
-    countsOut: int | None,
-) -> tuple[int, int, int]:
-    """Elements or slices without consecutive repetitions, with inverse indices and counts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUniqueConsecutive(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Elements or slices without consecutive repetitions, with inverse indices and counts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBincountGetWorkspaceSize(
-    self: int | None, weights: int | None, minlength: int, out: int | None
-) -> tuple[int, int, int]:
-    """Count the occurrences of each nonnegative integer, or sum their weights.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBincount(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Count the occurrences of each nonnegative integer, or sum their weights.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnHistcGetWorkspaceSize(
-    self: int | None, bins: int, min: int | None, max: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Histogram.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnHistc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Histogram.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTraceGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
-    """Trace: the sum of a matrix's diagonal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTrace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Trace: the sum of a matrix's diagonal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnPermuteGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
-    """Permute the dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Permute the dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSliceGetWorkspaceSize(
-    self: int | None, dim: int, start: int, end: int, step: int, out: int | None
-) -> tuple[int, int, int]:
-    """Take a slice along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSlice(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take a slice along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDiagGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
-    """Take a diagonal of a matrix, or make a matrix of a diagonal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDiag(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take a diagonal of a matrix, or make a matrix of a diagonal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDiagFlatGetWorkspaceSize(self: int | None, diagonal: int, out: int | None) -> tuple[int, int, int]:
-    """Make a matrix of a diagonal.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDiagFlat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Make a matrix of a diagonal.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSliceV2GetWorkspaceSize(
-    self: int | None, starts: int | None, ends: int | None, axes: int | None, steps: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Take slices along dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSliceV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Take slices along dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFlipGetWorkspaceSize(self: int | None, dims: int | None, out: int | None) -> tuple[int, int, int]:
-    """Reverse some dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFlip(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reverse some dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRollGetWorkspaceSize(
-    self: int | None, shifts: int | None, dims: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Roll elements along some dimensions.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRoll(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Roll elements along some dimensions.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatGetWorkspaceSize(self: int | None, repeats: int | None, out: int | None) -> tuple[int, int, int]:
-    """Copy a tensor several times along each dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeat(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy a tensor several times along each dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
-    self: int | None, repeats: int, dim: int, outputSize: int, out: int | None
-) -> tuple[int, int, int]:
-    """Copy each element several times along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleaveIntWithDim(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Copy each element several times along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveIntGetWorkspaceSize(
-    self: int | None, repeats: int, outputSize: int, out: int | None
-) -> tuple[int, int, int]:
-    """Copy each element several times, into a flat tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleaveInt(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Copy each element several times, into a flat tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveGetWorkspaceSize(
-    self: int | None, repeats: int | None, outputSize: int, out: int | None
-) -> tuple[int, int, int]:
-    """Copy each element by the counts in a tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleave(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy each element by the counts in a tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveWithDimGetWorkspaceSize(
-    self: int | None, repeats: int | None, dim: int, outputSize: int, out: int | None
-) -> tuple[int, int, int]:
-    """Copy each element along a dimension by the counts in a tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleaveWithDim(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Copy each element along a dimension by the counts in a tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveTensorGetWorkspaceSize(
-    repeats: int | None, outputSize: int, out: int | None
-) -> tuple[int, int, int]:
-    """Repeat each index by the counts in a tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleaveTensor(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Repeat each index by the counts in a tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRepeatInterleaveGradGetWorkspaceSize(
-    yGrad: int | None, repeats: int | None, axis: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of repetitions along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRepeatInterleaveGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of repetitions along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnConstantPadNdGetWorkspaceSize(
-    self: int | None, pad: int | None, value: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad dimensions with a number; negative padding crops.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnConstantPadNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad dimensions with a number; negative padding crops.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnChannelShuffleGetWorkspaceSize(self: int | None, groups: int, out: int | None) -> tuple[int, int, int]:
-    """Interleave the channels of several groups.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnChannelShuffle(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interleave the channels of several groups.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnUnfoldGradGetWorkspaceSize(
-    gradOut: int | None, inputSizes: int | None, dim: int, size: int, step: int, gradIn: int | None
-) -> tuple[int, int, int]:
-    """Gradient of unfolding a dimension into slices of one size, which may overlap.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnUnfoldGrad(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of unfolding a dimension into slices of one size, which may overlap.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad1dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last dimension by reflection.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last dimension by reflection.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad1dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of reflection_pad1d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad1dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of reflection_pad1d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad2dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by reflection.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by reflection.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad2dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of reflection_pad2d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad2dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of reflection_pad2d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad3dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by reflection.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by reflection.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReflectionPad3dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of reflection_pad3d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReflectionPad3dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of reflection_pad3d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad1dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last dimension by replication of the border.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last dimension by replication of the border.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad1dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of replication_pad1d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad1dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of replication_pad1d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad2dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by replication of the border.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by replication of the border.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad2dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of replication_pad2d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad2dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of replication_pad2d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad3dGetWorkspaceSize(
-    self: int | None, padding: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by replication of the border.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by replication of the border.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnReplicationPad3dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of replication_pad3d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnReplicationPad3dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of replication_pad3d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCircularPad2dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
-    """Pad the last 2 dimensions by periodic continuation.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCircularPad2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 2 dimensions by periodic continuation.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCircularPad2dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of circular_pad2d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCircularPad2dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of circular_pad2d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCircularPad3dGetWorkspaceSize(self: int | None, padding: int | None, out: int | None) -> tuple[int, int, int]:
-    """Pad the last 3 dimensions by periodic continuation.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCircularPad3d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Pad the last 3 dimensions by periodic continuation.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnCircularPad3dBackwardGetWorkspaceSize(
-    gradOutput: int | None, self: int | None, padding: int | None, gradInput: int | None
-) -> tuple[int, int, int]:
-    """Gradient of circular_pad3d.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnCircularPad3dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of circular_pad3d.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachCopyGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Copy each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachCopy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Copy each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddListGetWorkspaceSize(
-    x1: int | None, x2: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add two lists of tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add two lists of tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddListV2GetWorkspaceSize(
-    x1: int | None, x2: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add two lists of tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add two lists of tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Add a number to each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a number to each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Add a number to each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add a number to each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMulScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Multiply each tensor by a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMulScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply each tensor by a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMulScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Multiply each tensor by a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMulScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply each tensor by a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSubListGetWorkspaceSize(
-    x1: int | None, x2: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Subtract two lists of tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSubList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract two lists of tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSubListV2GetWorkspaceSize(
-    x1: int | None, x2: int | None, alpha: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Subtract two lists of tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSubListV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract two lists of tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcmulScalarGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of the product of two lists to a third list.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcmulScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add a multiple of the product of two lists to a third list.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcmulScalarV2GetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of the product of two lists to a third list.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcmulScalarV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add a multiple of the product of two lists to a third list.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcdivScalarGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of the quotient of two lists to a third list.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcdivScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add a multiple of the quotient of two lists to a third list.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcdivScalarV2GetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add a multiple of the quotient of two lists to a third list.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcdivScalarV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add a multiple of the quotient of two lists to a third list.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcmulScalarListGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third list, with one factor per tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcmulScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add multiples of the product of two lists to a third list, with one factor per tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcdivScalarListGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcdivScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcmulListGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add multiples of the product of two lists to a third list, with one factor per tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcmulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of the product of two lists to a third list, with one factor per tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddcdivListGetWorkspaceSize(
-    x1: int | None, x2: int | None, x3: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddcdivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add multiples of the quotient of two lists to a third list, with one factor per tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLerpScalarGetWorkspaceSize(
-    x1: int | None, x2: int | None, weight: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Interpolate between two lists of tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLerpScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two lists of tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLerpListGetWorkspaceSize(
-    x1: int | None, x2: int | None, weight: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Interpolate between two lists of tensors by a list of weights.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLerpList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Interpolate between two lists of tensors by a list of weights.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachPowScalarAndTensorGetWorkspaceSize(
-    scalar: int | None, x: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Raise a number to the powers in each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachPowScalarAndTensor(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Raise a number to the powers in each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachRoundOffNumberGetWorkspaceSize(
-    x: int | None, roundMode: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Round each tensor to integers.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachRoundOffNumber(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Round each tensor to integers.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachRoundOffNumberV2GetWorkspaceSize(
-    x: int | None, roundMode: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Round each tensor to integers.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachRoundOffNumberV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Round each tensor to integers.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachDivScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Divide each tensor by its own number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachDivScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Divide each tensor by its own number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSqrtGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Square roots of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSqrt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Square roots of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachReciprocalGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Reciprocals of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachReciprocal(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Reciprocals of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachExpGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exponentials of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachExp(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAbsGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Absolute values of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAbs(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Absolute values of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachNegGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Negatives of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachNeg(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Negatives of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSignGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Signs of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Signs of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAcosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse cosines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAcos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse cosines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAsinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse sines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAsin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse sines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAtanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Inverse tangents of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAtan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Inverse tangents of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachCosGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Cosines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachCos(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Cosines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachCoshGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic cosines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachCosh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic cosines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachErfGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Error functions of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachErf(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Error functions of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachErfcGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Complementary error functions of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachErfc(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Complementary error functions of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachExpm1GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Exponentials minus 1 of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachExpm1(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Exponentials minus 1 of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLogGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLog(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLog10GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 10 of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLog10(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 10 of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLog1pGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms of 1 + x of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLog1p(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms of 1 + x of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachLog2GetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Logarithms to base 2 of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachLog2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Logarithms to base 2 of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSigmoidGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Sigmoids of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSigmoid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sigmoids of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSinGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Sines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSin(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Sines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSinhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic sines of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSinh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic sines of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachTanGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Tangents of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachTan(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Tangents of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachTanhGetWorkspaceSize(x: int | None, out: int | None) -> tuple[int, int, int]:
-    """Hyperbolic tangents of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachTanh(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Hyperbolic tangents of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMulListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Products of two lists.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMulList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Products of two lists.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMaximumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Maximum of two lists.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMaximumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Maximum of two lists.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMinimumListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Minimum of two lists.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMinimumList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Minimum of two lists.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachPowListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Powers of two lists.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachPowList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Powers of two lists.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachDivListGetWorkspaceSize(x1: int | None, x2: int | None, out: int | None) -> tuple[int, int, int]:
-    """Quotients of two lists.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachDivList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quotients of two lists.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSubScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Subtract a number from each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSubScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract a number from each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSubScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Subtract a number from each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSubScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Subtract a number from each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachDivScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Divide each tensor by a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachDivScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Divide each tensor by a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachDivScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Divide each tensor by a number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachDivScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Divide each tensor by a number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMaximumScalarGetWorkspaceSize(
-    x: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from below.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMaximumScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from below.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMaximumScalarV2GetWorkspaceSize(
-    x: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from below.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMaximumScalarV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from below.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMinimumScalarGetWorkspaceSize(
-    x: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from above.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMinimumScalar(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from above.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMinimumScalarV2GetWorkspaceSize(
-    x: int | None, scalar: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from above.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMinimumScalarV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from above.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachPowScalarGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Raise each tensor to a power.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachPowScalar(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Raise each tensor to a power.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachPowScalarV2GetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Raise each tensor to a power.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachPowScalarV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Raise each tensor to a power.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachAddScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Add its own number to each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachAddScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Add its own number to each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachSubScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Subtract its own number from each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachSubScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Subtract its own number from each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMulScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Multiply each tensor by its own number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMulScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Multiply each tensor by its own number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMaximumScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from below by its own number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMaximumScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from below by its own number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachMinimumScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Clamp each tensor from above by its own number.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachMinimumScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Clamp each tensor from above by its own number.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachPowScalarListGetWorkspaceSize(
-    x: int | None, scalars: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Raise each tensor to its own power.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachPowScalarList(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Raise each tensor to its own power.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachNormGetWorkspaceSize(x: int | None, scalar: int | None, out: int | None) -> tuple[int, int, int]:
-    """Norm of each tensor.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachNorm(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Norm of each tensor.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachZeroInplaceGetWorkspaceSize(x: int | None) -> tuple[int, int, int]:
-    """Set each tensor to zero.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachZeroInplace(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Set each tensor to zero.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnForeachNonFiniteCheckAndUnscaleGetWorkspaceSize(
-    scaledGrads: int | None, foundInf: int | None, inScale: int | None
-) -> tuple[int, int, int]:
-    """Unscale gradients in place, and report infinities and NaN.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnForeachNonFiniteCheckAndUnscale(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Unscale gradients in place, and report infinities and NaN.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnApplyAdamGetWorkspaceSize(
-    varRef: int | None,
-    m: int | None,
-    v: int | None,
-    beta1Power: int | None,
-    beta2Power: int | None,
-    lr: int | None,
-    beta1: int | None,
-    beta2: int | None,
-    epsilon: int | None,
-    grad: int | None,
-    useLocking: int,
-    useNesterov: int,
-) -> tuple[int, int, int]:
-    """Adam step, in place, with hyperparameters in tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnApplyAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Adam step, in place, with hyperparameters in tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnApplyAdamWGetWorkspaceSize(
-    varRef: int | None,
-    mRef: int | None,
-    vRef: int | None,
-    beta1Power: int | None,
-    beta2Power: int | None,
-    lr: int | None,
-    weightDecay: int | None,
-    beta1: int | None,
-    beta2: int | None,
-    eps: int | None,
-    grad: int | None,
-    maxGradNormOptional: int | None,
-    amsgrad: int,
-    maximize: int,
-) -> tuple[int, int, int]:
-    """AdamW step, in place, with hyperparameters in tensors.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnApplyAdamW(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """AdamW step, in place, with hyperparameters in tensors.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnApplyAdamWV2GetWorkspaceSize(
-    varRef: int | None,
-    mRef: int | None,
-    vRef: int | None,
-    maxGradNormOptionalRef: int | None,
-    grad: int | None,
-    step: int | None,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    weightDecay: float,
-    eps: float,
-    amsgrad: int,
-    maximize: int,
-) -> tuple[int, int, int]:
-    """AdamW step, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """AdamW step, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedAdamGetWorkspaceSize(
-    paramsRef: int | None,
-    gradsRef: int | None,
-    expAvgsRef: int | None,
-    expAvgSqsRef: int | None,
-    maxExpAvgSqsRef: int | None,
-    stateSteps: int | None,
-    gradScaleOptional: int | None,
-    foundInfOptional: int | None,
-    lr: float,
-    beta1: float,
-    beta2: float,
-    weightDecay: float,
-    eps: float,
-    amsgrad: int,
-    maximize: int,
-) -> tuple[int, int, int]:
-    """Fused Adam step for lists of parameters, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fused Adam step for lists of parameters, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedSgdGetWorkspaceSize(
-    paramsRef: int | None,
-    gradsRef: int | None,
-    momentumBufferListOptionalRef: int | None,
-    gradScaleOptional: int | None,
-    weightDecay: float,
-    momentum: float,
-    lr: float,
-    dampening: float,
-    nesterov: int,
-    maximize: int,
-    isFirstStep: int,
-) -> tuple[int, int, int]:
-    """Fused SGD step for lists of parameters, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedSgd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fused SGD step for lists of parameters, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAmpUpdateScaleGetWorkspaceSize(
-    currentScale: int | None,
-    growthTracker: int | None,
-    foundInf: int | None,
-    growthFactor: float,
-    backoffFactor: float,
-    growthInterval: int,
-    updatedScale: int | None,
-    updatedGrowthTracker: int | None,
-) -> tuple[int, int, int]:
-    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAmpUpdateScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
+    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
 
     Phase two: queue the computation.
     """
@@ -14384,30 +12030,6 @@ def aclnnIm2colBackward(workspace: int | None, workspaceSize: int, executor: int
     Phase two: queue the computation.
     """
 
-def aclnnConvDepthwise2dGetWorkspaceSize(
-    self: int | None,
-    weight: int | None,
-    kernelSize: int | None,
-    bias: int | None,
-    stride: int | None,
-    padding: int | None,
-    dilation: int | None,
-    out: int | None,
-    cubeMathType: int,
-) -> tuple[int, int, int]:
-    """Depthwise convolution of planes.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Depthwise convolution of planes.
-
-    Phase two: queue the computation.
-    """
-
 def aclnnDeformableConv2dGetWorkspaceSize(
     x: int | None,
     weight: int | None,
@@ -14469,6 +12091,54 @@ def aclnnDeformableConv2dBackward(
     Phase two: queue the computation.
     """
 
+def aclnnConvDepthwise2dGetWorkspaceSize(
+    self: int | None,
+    weight: int | None,
+    kernelSize: int | None,
+    bias: int | None,
+    stride: int | None,
+    padding: int | None,
+    dilation: int | None,
+    out: int | None,
+    cubeMathType: int,
+) -> tuple[int, int, int]:
+    """Depthwise convolution of planes.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Depthwise convolution of planes.
+
+    Phase two: queue the computation.
+    """
+
+def aclStftGetWorkspaceSize(
+    self: int | None,
+    windowOptional: int | None,
+    out: int | None,
+    nFft: int,
+    hopLength: int,
+    winLength: int,
+    normalized: int,
+    onesided: int,
+    returnComplex: int,
+) -> tuple[int, int, int]:
+    """Fourier transforms of overlapping parts of sequences.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclStft(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fourier transforms of overlapping parts of sequences.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnConvTbcGetWorkspaceSize(
     self: int | None, weight: int | None, bias: int | None, pad: int, out: int | None, cubeMathType: int
 ) -> tuple[int, int, int]:
@@ -14505,6 +12175,44 @@ def aclnnConvTbcBackwardGetWorkspaceSize(
 
 def aclnnConvTbcBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Gradients of a convolution of sequences whose first dimension is time.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnIouGetWorkspaceSize(
+    bBoxes: int | None, gtBoxes: int | None, mode: str | bytes | None, eps: float, aligned: int, overlap: int | None
+) -> tuple[int, int, int]:
+    """Intersection over union (IoU) or over foreground (IoF) of boxes.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnIou(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Intersection over union (IoU) or over foreground (IoF) of boxes.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCIoUGetWorkspaceSize(
+    bBoxes: int | None,
+    gtBoxes: int | None,
+    trans: int,
+    isCross: int,
+    mode: str | bytes | None,
+    overlap: int | None,
+    atanSub: int | None,
+) -> tuple[int, int, int]:
+    """Complete intersection over union (CIoU) of boxes.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCIoU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Complete intersection over union (CIoU) of boxes.
 
     Phase two: queue the computation.
     """
@@ -14915,6 +12623,177 @@ def aclnnAdaptiveMaxPool3dBackward(
     Phase two: queue the computation.
     """
 
+def aclnnRoiAlignGetWorkspaceSize(
+    self: int | None,
+    rois: int | None,
+    batchIndices: int | None,
+    mode: str | bytes | None,
+    outputHeight: int,
+    outputWidth: int,
+    samplingRatio: int,
+    spatialScale: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """RoIAlign as in ONNX.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RoIAlign as in ONNX.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRoiAlignV2GetWorkspaceSize(
+    self: int | None,
+    boxes: int | None,
+    pooledHeight: int,
+    pooledWidth: int,
+    spatialScale: float,
+    samplingRatio: int,
+    aligned: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """RoIAlign as in torchvision.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlignV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RoIAlign as in torchvision.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRoiAlignV2BackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    boxes: int | None,
+    inputShape: int | None,
+    pooledHeight: int,
+    pooledWidth: int,
+    spatialScale: float,
+    samplingRatio: int,
+    aligned: int,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of RoIAlign.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRoiAlignV2Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of RoIAlign.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGridSampler2DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Planes sampled at the coordinates of a grid.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Planes sampled at the coordinates of a grid.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGridSampler2DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of planes sampled at the coordinates of a grid.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler2DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of planes sampled at the coordinates of a grid.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGridSampler3DGetWorkspaceSize(
+    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Volumes sampled at the coordinates of a grid.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Volumes sampled at the coordinates of a grid.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGridSampler3DBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    input: int | None,
+    grid: int | None,
+    interpolationMode: int,
+    paddingMode: int,
+    alignCorners: int,
+    outputMask: int | None,
+    inputGrad: int | None,
+    gridGrad: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of volumes sampled at the coordinates of a grid.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGridSampler3DBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of volumes sampled at the coordinates of a grid.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAffineGridGetWorkspaceSize(
+    theta: int | None, size: int | None, alignCorners: int, out: int | None
+) -> tuple[int, int, int]:
+    """Grids of coordinates, transformed by an affine matrix per sample.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAffineGrid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Grids of coordinates, transformed by an affine matrix per sample.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnMaxUnpool2dGetWorkspaceSize(
     self: int | None, indices: int | None, outputSize: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -14990,151 +12869,6 @@ def aclnnMaxUnpool3dBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradient of volumes by max unpooling.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterNdGetWorkspaceSize(
-    data: int | None, indices: int | None, updates: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Replace elements or slices at multi-dimensional indices.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements or slices at multi-dimensional indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterNdUpdateGetWorkspaceSize(
-    varRef: int | None, indices: int | None, updates: int | None
-) -> tuple[int, int, int]:
-    """Replace elements or slices at multi-dimensional indices, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterNdUpdate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace elements or slices at multi-dimensional indices, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceScatterUpdateGetWorkspaceSize(
-    data: int | None, indices: int | None, updates: int | None, axis: int
-) -> tuple[int, int, int]:
-    """Replace a slice of each sample along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceScatterUpdate(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Replace a slice of each sample along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterListGetWorkspaceSize(
-    varRef: int | None,
-    indice: int | None,
-    updates: int | None,
-    maskOptional: int | None,
-    reduceOptional: str | bytes | None,
-    axis: int,
-) -> tuple[int, int, int]:
-    """Replace a slice of each tensor of a list along a dimension, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterList(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Replace a slice of each tensor of a list along a dimension, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnStridedSliceAssignV2GetWorkspaceSize(
-    varRef: int | None,
-    inputValue: int | None,
-    begin: int | None,
-    end: int | None,
-    strides: int | None,
-    axesOptional: int | None,
-) -> tuple[int, int, int]:
-    """Replace slices along dimensions, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnStridedSliceAssignV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Replace slices along dimensions, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceQuantScatterGetWorkspaceSize(
-    selfRef: int | None,
-    indices: int | None,
-    updates: int | None,
-    quantScales: int | None,
-    quantZeroPoints: int | None,
-    axis: int,
-    quantAxis: int,
-    reduction: int,
-) -> tuple[int, int, int]:
-    """Quantize updates and write them to a slice of each sample, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceQuantScatter(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize updates and write them to a slice of each sample, in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnInplaceQuantScatterV2GetWorkspaceSize(
-    selfRef: int | None,
-    indices: int | None,
-    updates: int | None,
-    quantScales: int | None,
-    quantZeroPoints: int | None,
-    axis: int,
-    quantAxis: int,
-    reduction: int,
-    roundMode: str | bytes | None,
-) -> tuple[int, int, int]:
-    """Quantize updates and write them to a slice of each sample, in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnInplaceQuantScatterV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize updates and write them to a slice of each sample, in place.
 
     Phase two: queue the computation.
     """
@@ -15683,173 +13417,938 @@ def aclnnUpsampleBicubic2dAAGrad(
     Phase two: queue the computation.
     """
 
-def aclnnGridSampler2DGetWorkspaceSize(
-    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+def aclnnThnnFusedLstmCellGetWorkspaceSize(
+    inputGates: int | None,
+    hiddenGates: int | None,
+    cx: int | None,
+    inputBiasOptional: int | None,
+    hiddenBiasOptional: int | None,
+    hyOut: int | None,
+    cyOut: int | None,
+    storageOut: int | None,
 ) -> tuple[int, int, int]:
-    """Planes sampled at the coordinates of a grid.
+    """LSTM cell, given the products with its weights.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGridSampler2D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Planes sampled at the coordinates of a grid.
+def aclnnThnnFusedLstmCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """LSTM cell, given the products with its weights.
 
     Phase two: queue the computation.
     """
 
-def aclnnGridSampler2DBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    input: int | None,
-    grid: int | None,
-    interpolationMode: int,
-    paddingMode: int,
-    alignCorners: int,
-    outputMask: int | None,
-    inputGrad: int | None,
-    gridGrad: int | None,
+def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
+    gradHyOptional: int | None,
+    gradCOptional: int | None,
+    cx: int | None,
+    cy: int | None,
+    storage: int | None,
+    hasBias: int,
+    gradGatesOut: int | None,
+    gradCxOut: int | None,
+    gradBiasOut: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of planes sampled at the coordinates of a grid.
+    """Gradients of an LSTM cell.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGridSampler2DBackward(
+def aclnnThnnFusedLstmCellBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of planes sampled at the coordinates of a grid.
+    """Gradients of an LSTM cell.
 
     Phase two: queue the computation.
     """
 
-def aclnnGridSampler3DGetWorkspaceSize(
-    input: int | None, grid: int | None, interpolationMode: int, paddingMode: int, alignCorners: int, out: int | None
+def aclnnThnnFusedGruCellGetWorkspaceSize(
+    inputGates: int | None,
+    hiddenGates: int | None,
+    hx: int | None,
+    inputBiasOptional: int | None,
+    hiddenBiasOptional: int | None,
+    hyOut: int | None,
+    storageOut: int | None,
 ) -> tuple[int, int, int]:
-    """Volumes sampled at the coordinates of a grid.
+    """GRU cell, given the products with its weights.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGridSampler3D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Volumes sampled at the coordinates of a grid.
+def aclnnThnnFusedGruCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """GRU cell, given the products with its weights.
 
     Phase two: queue the computation.
     """
 
-def aclnnGridSampler3DBackwardGetWorkspaceSize(
-    gradOutput: int | None,
-    input: int | None,
-    grid: int | None,
-    interpolationMode: int,
-    paddingMode: int,
-    alignCorners: int,
-    outputMask: int | None,
-    inputGrad: int | None,
-    gridGrad: int | None,
+def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
+    gradHy: int | None,
+    storage: int | None,
+    hasBias: int,
+    gradInputGatesOut: int | None,
+    gradHiddenGatesOut: int | None,
+    gradHxOut: int | None,
+    gradInputBiasOutOptional: int | None,
+    gradHiddenBiasOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of volumes sampled at the coordinates of a grid.
+    """Gradients of a GRU cell.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnGridSampler3DBackward(
+def aclnnThnnFusedGruCellBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of volumes sampled at the coordinates of a grid.
+    """Gradients of a GRU cell.
 
     Phase two: queue the computation.
     """
 
-def aclnnAffineGridGetWorkspaceSize(
-    theta: int | None, size: int | None, alignCorners: int, out: int | None
+def aclnnCrossEntropyLossGetWorkspaceSize(
+    input: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    reductionOptional: str | bytes | None,
+    ignoreIndex: int,
+    labelSmoothing: float,
+    lseSquareScaleForZloss: float,
+    returnZloss: int,
+    lossOut: int | None,
+    logProbOut: int | None,
+    zlossOut: int | None,
+    lseForZlossOut: int | None,
 ) -> tuple[int, int, int]:
-    """Grids of coordinates, transformed by an affine matrix per sample.
+    """Cross-entropy of logits and class indices, with weights and label smoothing.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAffineGrid(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Grids of coordinates, transformed by an affine matrix per sample.
+def aclnnCrossEntropyLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cross-entropy of logits and class indices, with weights and label smoothing.
 
     Phase two: queue the computation.
     """
 
-def aclnnRoiAlignGetWorkspaceSize(
-    self: int | None,
-    rois: int | None,
-    batchIndices: int | None,
-    mode: str | bytes | None,
-    outputHeight: int,
-    outputWidth: int,
-    samplingRatio: int,
-    spatialScale: float,
+def aclnnCrossEntropyLossGradGetWorkspaceSize(
+    gradLoss: int | None,
+    logProb: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    gradZlossOptional: int | None,
+    lseForZlossOptional: int | None,
+    reductionOptional: str | bytes | None,
+    ignoreIndex: int,
+    labelSmoothing: float,
+    lseSquareScaleForZloss: float,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """RoIAlign as in ONNX.
+    """Gradient of the cross-entropy with respect to the logits.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnRoiAlign(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RoIAlign as in ONNX.
+def aclnnCrossEntropyLossGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the cross-entropy with respect to the logits.
 
     Phase two: queue the computation.
     """
 
-def aclnnRoiAlignV2GetWorkspaceSize(
-    self: int | None,
-    boxes: int | None,
-    pooledHeight: int,
-    pooledWidth: int,
-    spatialScale: float,
-    samplingRatio: int,
-    aligned: int,
+def aclnnCtcLossGetWorkspaceSize(
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    blank: int,
+    zeroInfinity: int,
+    negLogLikelihoodOut: int | None,
+    logAlphaOut: int | None,
+) -> tuple[int, int, int]:
+    """Connectionist temporal classification (CTC) loss.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnCtcLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Connectionist temporal classification (CTC) loss.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnCtcLossBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    logProbs: int | None,
+    targets: int | None,
+    inputLengths: int | None,
+    targetLengths: int | None,
+    negLogLikelihood: int | None,
+    logAlpha: int | None,
+    blank: int,
+    zeroInfinity: int,
     out: int | None,
 ) -> tuple[int, int, int]:
-    """RoIAlign as in torchvision.
+    """Gradient of the CTC loss.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnRoiAlignV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RoIAlign as in torchvision.
+def aclnnCtcLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the CTC loss.
 
     Phase two: queue the computation.
     """
 
-def aclnnRoiAlignV2BackwardGetWorkspaceSize(
+def aclnnMhcSinkhornGetWorkspaceSize(
+    x: int | None, eps: float, numIters: int, output: int | None, normOut: int | None, sumOut: int | None
+) -> tuple[int, int, int]:
+    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcSinkhorn(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sinkhorn normalization: scale exponentials until rows and columns sum to 1.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcSinkhornBackwardGetWorkspaceSize(
+    gradOutput: int | None, normOut: int | None, sumOut: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the Sinkhorn normalization with respect to its input.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcSinkhornBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the Sinkhorn normalization with respect to its input.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPreGetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    bias: int | None,
+    gammaOptional: int | None,
+    normEps: float,
+    hcEps: float,
+    hIn: int | None,
+    hPost: int | None,
+    hRes: int | None,
+    invRmsOptional: int | None,
+    hMixOptional: int | None,
+    hPreOptional: int | None,
+) -> tuple[int, int, int]:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPre(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPreV2GetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    bias: int | None,
+    gammaOptional: int | None,
+    normEps: float,
+    hcEps: float,
+    opImplMode: int,
+    hIn: int | None,
+    hPost: int | None,
+    hRes: int | None,
+    invRmsOptional: int | None,
+    hMixOptional: int | None,
+    hPreOptional: int | None,
+) -> tuple[int, int, int]:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPreV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Decide how streams enter a layer, take what it answers, and mix.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPreBackwardGetWorkspaceSize(
+    x: int | None,
+    phi: int | None,
+    alpha: int | None,
+    gradHIn: int | None,
+    gradHPost: int | None,
+    gradHRes: int | None,
+    invRms: int | None,
+    hMix: int | None,
+    hPre: int | None,
+    hPost: int | None,
+    gamma: int | None,
+    gradXPostOptional: int | None,
+    hcEps: float,
+    gradX: int | None,
+    gradPhi: int | None,
+    gradAlpha: int | None,
+    gradBias: int | None,
+    gradGamma: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of aclnnMhcPre.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPreBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of aclnnMhcPre.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPostGetWorkspaceSize(
+    x: int | None, hRes: int | None, hOut: int | None, hPost: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Mix the streams, and add the layer's output to each.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMhcPost(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mix the streams, and add the layer's output to each.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMhcPostBackwardGetWorkspaceSize(
     gradOutput: int | None,
-    boxes: int | None,
-    inputShape: int | None,
-    pooledHeight: int,
-    pooledWidth: int,
-    spatialScale: float,
-    samplingRatio: int,
-    aligned: int,
-    gradInput: int | None,
+    x: int | None,
+    hRes: int | None,
+    hOut: int | None,
+    hPost: int | None,
+    gradX: int | None,
+    gradHRes: int | None,
+    gradHOut: int | None,
+    gradHPost: int | None,
 ) -> tuple[int, int, int]:
-    """Gradient of RoIAlign.
+    """Gradients of aclnnMhcPost.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnRoiAlignV2Backward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gradient of RoIAlign.
+def aclnnMhcPostBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradients of aclnnMhcPost.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSoftmaxCrossEntropyWithLogitsGetWorkspaceSize(
+    features: int | None, labels: int | None, loss: int | None, backprop: int | None
+) -> tuple[int, int, int]:
+    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftmaxCrossEntropyWithLogits(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Cross-entropy of each row's softmax with given probabilities, and its gradient.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNLLLossGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    out: int | None,
+    totalWeightOut: int | None,
+) -> tuple[int, int, int]:
+    """Weighted negative log-likelihood of class indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Weighted negative log-likelihood of class indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNLLLossBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    totalWeight: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the negative log-likelihood.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the negative log-likelihood.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNLLLoss2dGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    out: int | None,
+    totalWeight: int | None,
+) -> tuple[int, int, int]:
+    """Weighted negative log-likelihood of class indices per pixel.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss2d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Weighted negative log-likelihood of class indices per pixel.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNLLLoss2dBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weight: int | None,
+    reduction: int,
+    ignoreIndex: int,
+    totalWeight: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the negative log-likelihood of pixels.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNLLLoss2dBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of the negative log-likelihood of pixels.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMseLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Squared error, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMseLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Squared error, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMseLossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of mse_loss with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMseLossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of mse_loss with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnL1LossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Absolute error, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Absolute error, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnL1LossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of l1_loss with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnL1LossBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of l1_loss with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSmoothL1LossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, beta: float, out: int | None
+) -> tuple[int, int, int]:
+    """Smooth L1 loss, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSmoothL1Loss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Smooth L1 loss, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSmoothL1LossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, beta: float, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of smooth_l1_loss with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSmoothL1LossBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of smooth_l1_loss with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSoftMarginLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Soft margin loss, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftMarginLoss(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Soft margin loss, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSoftMarginLossBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of soft_margin_loss with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSoftMarginLossBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of soft_margin_loss with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBinaryCrossEntropyGetWorkspaceSize(
+    self: int | None, target: int | None, weightOptional: int | None, reduction: int, out: int | None
+) -> tuple[int, int, int]:
+    """Binary cross-entropy, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropy(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Binary cross-entropy, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBinaryCrossEntropyBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of binary_cross_entropy with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of binary_cross_entropy with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsGetWorkspaceSize(
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    posWeightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyWithLogits(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Binary cross-entropy with logits, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsBackwardGetWorkspaceSize(
+    gradOutput: int | None,
+    self: int | None,
+    target: int | None,
+    weightOptional: int | None,
+    posWeightOptional: int | None,
+    reduction: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBinaryCrossEntropyWithLogitsBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of binary_cross_entropy_with_logits with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKlDivGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
+) -> tuple[int, int, int]:
+    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDiv(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Kullback-Leibler divergence of log-probabilities, optionally reduced to the mean or sum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKlDivBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of kl_div with respect to its first argument.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDivBackward(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gradient of kl_div with respect to its first argument.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKlDivTargetBackwardGetWorkspaceSize(
+    gradOutput: int | None, self: int | None, target: int | None, reduction: int, logTarget: int, gradTarget: int | None
+) -> tuple[int, int, int]:
+    """Gradient of kl_div with respect to target.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKlDivTargetBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of kl_div with respect to target.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMultilabelMarginLossGetWorkspaceSize(
+    self: int | None, target: int | None, reduction: int, out: int | None, isTarget: int | None
+) -> tuple[int, int, int]:
+    """Multi-label margin loss.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultilabelMarginLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Multi-label margin loss.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnModulateGetWorkspaceSize(
+    self: int | None, scaleOptional: int | None, shiftOptional: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Scale and shift sequences by vectors per sample.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnModulate(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Scale and shift sequences by vectors per sample.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnApplyAdamGetWorkspaceSize(
+    varRef: int | None,
+    m: int | None,
+    v: int | None,
+    beta1Power: int | None,
+    beta2Power: int | None,
+    lr: int | None,
+    beta1: int | None,
+    beta2: int | None,
+    epsilon: int | None,
+    grad: int | None,
+    useLocking: int,
+    useNesterov: int,
+) -> tuple[int, int, int]:
+    """Adam step, in place, with hyperparameters in tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Adam step, in place, with hyperparameters in tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnApplyAdamWGetWorkspaceSize(
+    varRef: int | None,
+    mRef: int | None,
+    vRef: int | None,
+    beta1Power: int | None,
+    beta2Power: int | None,
+    lr: int | None,
+    weightDecay: int | None,
+    beta1: int | None,
+    beta2: int | None,
+    eps: int | None,
+    grad: int | None,
+    maxGradNormOptional: int | None,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """AdamW step, in place, with hyperparameters in tensors.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdamW(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """AdamW step, in place, with hyperparameters in tensors.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnApplyAdamWV2GetWorkspaceSize(
+    varRef: int | None,
+    mRef: int | None,
+    vRef: int | None,
+    maxGradNormOptionalRef: int | None,
+    grad: int | None,
+    step: int | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weightDecay: float,
+    eps: float,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """AdamW step, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyAdamWV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """AdamW step, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedAdamGetWorkspaceSize(
+    paramsRef: int | None,
+    gradsRef: int | None,
+    expAvgsRef: int | None,
+    expAvgSqsRef: int | None,
+    maxExpAvgSqsRef: int | None,
+    stateSteps: int | None,
+    gradScaleOptional: int | None,
+    foundInfOptional: int | None,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    weightDecay: float,
+    eps: float,
+    amsgrad: int,
+    maximize: int,
+) -> tuple[int, int, int]:
+    """Fused Adam step for lists of parameters, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedAdam(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fused Adam step for lists of parameters, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedSgdGetWorkspaceSize(
+    paramsRef: int | None,
+    gradsRef: int | None,
+    momentumBufferListOptionalRef: int | None,
+    gradScaleOptional: int | None,
+    weightDecay: float,
+    momentum: float,
+    lr: float,
+    dampening: float,
+    nesterov: int,
+    maximize: int,
+    isFirstStep: int,
+) -> tuple[int, int, int]:
+    """Fused SGD step for lists of parameters, in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedSgd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fused SGD step for lists of parameters, in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAmpUpdateScaleGetWorkspaceSize(
+    currentScale: int | None,
+    growthTracker: int | None,
+    foundInf: int | None,
+    growthFactor: float,
+    backoffFactor: float,
+    growthInterval: int,
+    updatedScale: int | None,
+    updatedGrowthTracker: int | None,
+) -> tuple[int, int, int]:
+    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAmpUpdateScale(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Update the loss scale: decrease it after infinite gradients, increase it after many finite ones.
 
     Phase two: queue the computation.
     """
@@ -15994,98 +14493,244 @@ def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queue the computation.
     """
 
-def aclnnThnnFusedLstmCellGetWorkspaceSize(
-    inputGates: int | None,
-    hiddenGates: int | None,
-    cx: int | None,
-    inputBiasOptional: int | None,
-    hiddenBiasOptional: int | None,
-    hyOut: int | None,
-    cyOut: int | None,
-    storageOut: int | None,
+def aclnnBatchNormStatsGetWorkspaceSize(
+    input: int | None, eps: float, mean: int | None, invstd: int | None
 ) -> tuple[int, int, int]:
-    """LSTM cell, given the products with its weights.
+    """Mean and reciprocal standard deviation of each channel.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnThnnFusedLstmCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """LSTM cell, given the products with its weights.
+def aclnnBatchNormStats(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Mean and reciprocal standard deviation of each channel.
 
     Phase two: queue the computation.
     """
 
-def aclnnThnnFusedLstmCellBackwardGetWorkspaceSize(
-    gradHyOptional: int | None,
-    gradCOptional: int | None,
-    cx: int | None,
-    cy: int | None,
-    storage: int | None,
-    hasBias: int,
-    gradGatesOut: int | None,
-    gradCxOut: int | None,
-    gradBiasOut: int | None,
+def aclnnBatchNormElemtGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    bias: int | None,
+    mean: int | None,
+    invstd: int | None,
+    eps: float,
+    output: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of an LSTM cell.
+    """Normalize channels by given statistics.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnThnnFusedLstmCellBackward(
+def aclnnBatchNormElemt(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Normalize channels by given statistics.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBatchNormElemtBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    weight: int | None,
+    sumDy: int | None,
+    sumDyXmu: int | None,
+    counter: int | None,
+    gradInput: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the normalization with respect to the input, from sums over all ranks.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormElemtBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of an LSTM cell.
+    """Gradient of the normalization with respect to the input, from sums over all ranks.
 
     Phase two: queue the computation.
     """
 
-def aclnnThnnFusedGruCellGetWorkspaceSize(
-    inputGates: int | None,
-    hiddenGates: int | None,
-    hx: int | None,
-    inputBiasOptional: int | None,
-    hiddenBiasOptional: int | None,
-    hyOut: int | None,
-    storageOut: int | None,
+def aclnnBatchNormReduceBackwardGetWorkspaceSize(
+    gradOut: int | None,
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    weight: int | None,
+    inputG: int,
+    weightG: int,
+    biasG: int,
+    sumDy: int | None,
+    sumDyXmu: int | None,
+    gradWeight: int | None,
+    gradBias: int | None,
 ) -> tuple[int, int, int]:
-    """GRU cell, given the products with its weights.
+    """Sums per channel for the gradients.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnThnnFusedGruCell(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """GRU cell, given the products with its weights.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnThnnFusedGruCellBackwardGetWorkspaceSize(
-    gradHy: int | None,
-    storage: int | None,
-    hasBias: int,
-    gradInputGatesOut: int | None,
-    gradHiddenGatesOut: int | None,
-    gradHxOut: int | None,
-    gradInputBiasOutOptional: int | None,
-    gradHiddenBiasOutOptional: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of a GRU cell.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnThnnFusedGruCellBackward(
+def aclnnBatchNormReduceBackward(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of a GRU cell.
+    """Sums per channel for the gradients.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBatchNormGatherStatsWithCountsGetWorkspaceSize(
+    input: int | None,
+    mean: int | None,
+    invstd: int | None,
+    runningMean: int | None,
+    runningVar: int | None,
+    momentum: float,
+    eps: float,
+    counts: int | None,
+    meanAll: int | None,
+    invstdAll: int | None,
+) -> tuple[int, int, int]:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormGatherStatsWithCounts(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBatchNormReduceGetWorkspaceSize(x: int | None, sum: int | None, squareSum: int | None) -> tuple[int, int, int]:
+    """Sums of each channel's elements and of their squares.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBatchNormReduce(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sums of each channel's elements and of their squares.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSyncBatchNormGatherStatsGetWorkspaceSize(
+    totalSum: int | None,
+    totalSquareSum: int | None,
+    sampleCount: int | None,
+    mean: int | None,
+    variance: int | None,
+    momentum: float,
+    eps: float,
+    batchMean: int | None,
+    batchInvstd: int | None,
+) -> tuple[int, int, int]:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSyncBatchNormGatherStats(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Mean and reciprocal standard deviation of each channel over all ranks, from each rank's sums.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedLinearOnlineMaxSumGetWorkspaceSize(
+    input: int | None,
+    weight: int | None,
+    target: int | None,
+    vocabStartIndex: int,
+    vocabEndIndex: int,
+    logitsMaxLocalOut: int | None,
+    sumExpLogitsLocalOut: int | None,
+    predictedLogitsLocalOut: int | None,
+    targetMaskOut: int | None,
+    maskedTargetOut: int | None,
+    vocabParallelLogitsOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedLinearOnlineMaxSum(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Softmax statistics of a vocabulary part: maximum logits, sums of exponentials, target logits.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedCrossEntropyLossWithMaxSumGetWorkspaceSize(
+    logitsMax: int | None,
+    sumExpLogits: int | None,
+    predictedLogits: int | None,
+    labelSmoothing: float,
+    inputOptional: int | None,
+    weightOptional: int | None,
+    vocabParallelLogitsOptional: int | None,
+    lossOut: int | None,
+    softMaxOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedCrossEntropyLossWithMaxSum(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Cross-entropy losses from the statistics of all vocabulary parts, and the softmax.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFusedLinearCrossEntropyLossGradGetWorkspaceSize(
+    grad: int | None,
+    input: int | None,
+    weight: int | None,
+    targetMask: int | None,
+    maskedTarget: int | None,
+    labelSmoothing: float,
+    logitsMaxOptional: int | None,
+    sumExpLogitsOptional: int | None,
+    softmaxOptional: int | None,
+    inputGradOut: int | None,
+    weightGradOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFusedLinearCrossEntropyLossGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of the cross-entropy of a vocabulary part with respect to hidden states and weights.
 
     Phase two: queue the computation.
     """
@@ -16981,6 +15626,82 @@ def aclnnAttentionUpdate(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queue the computation.
     """
 
+def aclnnBlockSparseAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    blockSparseMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    blockShapeOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    blockTableOptional: int | None,
+    qInputLayout: str | bytes | None,
+    kvInputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    maskType: int,
+    scaleValue: float,
+    innerPrecise: int,
+    blockSize: int,
+    preTokens: int,
+    nextTokens: int,
+    softmaxLseFlag: int,
+    attentionOut: int | None,
+    softmaxLseOptional: int | None,
+) -> tuple[int, int, int]:
+    """Block-sparse attention.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBlockSparseAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Block-sparse attention.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnBlockSparseAttentionGradGetWorkspaceSize(
+    dout: int | None,
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attentionOut: int | None,
+    softmaxLse: int | None,
+    blockSparseMaskOptional: int | None,
+    attenMaskOptional: int | None,
+    blockShapeOptional: int | None,
+    actualSeqLengthsOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    qInputLayout: str | bytes | None,
+    kvInputLayout: str | bytes | None,
+    numKeyValueHeads: int,
+    maskType: int,
+    scaleValue: float,
+    preTokens: int,
+    nextTokens: int,
+    dq: int | None,
+    dk: int | None,
+    dv: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of block-sparse attention.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnBlockSparseAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of block-sparse attention.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnNsaCompressGetWorkspaceSize(
     input: int | None,
     weight: int | None,
@@ -17085,149 +15806,208 @@ def aclnnChunkGatedDeltaRule(
     Phase two: queue the computation.
     """
 
-def aclnnAdvanceStepGetWorkspaceSize(
-    inputTokens: int | None,
-    sampledTokenIds: int | None,
-    inputPositions: int | None,
-    seqLens: int | None,
-    slotMapping: int | None,
-    blockTables: int | None,
-    numSeqs: int,
-    numQueries: int,
-    blockSize: int,
+def aclnnFusedFloydAttentionGetWorkspaceSize(
+    query: int | None,
+    key1: int | None,
+    value1: int | None,
+    key2: int | None,
+    value2: int | None,
+    attenMaskOptional: int | None,
+    scaleValueOptional: float,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    attentionOutOut: int | None,
 ) -> tuple[int, int, int]:
-    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
+    """Floyd attention: pairs attend over intermediate elements.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAdvanceStep(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAdvanceStepV2GetWorkspaceSize(
-    inputTokens: int | None,
-    sampledTokenIds: int | None,
-    inputPositions: int | None,
-    seqLens: int | None,
-    slotMapping: int | None,
-    blockTables: int | None,
-    specTokenOptional: int | None,
-    acceptedNumOptional: int | None,
-    numSeqs: int,
-    numQueries: int,
-    blockSize: int,
-) -> tuple[int, int, int]:
-    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAdvanceStepV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnTransformBiasRescaleQkvGetWorkspaceSize(
-    qkv: int | None, qkvBias: int | None, numHeads: int, qOut: int | None, kOut: int | None, vOut: int | None
-) -> tuple[int, int, int]:
-    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnTransformBiasRescaleQkv(
+def aclnnFusedFloydAttention(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Add a bias to queries, keys and values, rescale the queries, and move heads first.
+    """Floyd attention: pairs attend over intermediate elements.
 
     Phase two: queue the computation.
     """
 
-def aclnnAddLoraGetWorkspaceSize(
-    y: int | None,
-    x: int | None,
-    weightB: int | None,
-    indices: int | None,
-    weightAOptional: int | None,
-    layerIdx: int,
-    scale: float,
-    yOffset: int,
-    ySliceSize: int,
-    out: int | None,
+def aclnnFusedFloydAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key1: int | None,
+    value1: int | None,
+    key2: int | None,
+    value2: int | None,
+    dy: int | None,
+    attenMaskOptional: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    attentionIn: int | None,
+    scaleValue: float,
+    dqOut: int | None,
+    dk1Out: int | None,
+    dv1Out: int | None,
+    dk2Out: int | None,
+    dv2Out: int | None,
 ) -> tuple[int, int, int]:
-    """Add LoRA updates, with the low-rank weights selected by indices.
+    """Gradients of Floyd attention.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnAddLora(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Add LoRA updates, with the low-rank weights selected by indices.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedMatmulGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    bias: int | None,
-    x3: int | None,
-    fusedOpType: str | bytes | None,
-    cubeMathType: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Matrix product with a bias and a fused addition, multiplication or activation.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedMatmul(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Matrix product with a bias and a fused addition, multiplication or activation.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnQuantMatmulReduceSumWeightNzGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    x1Scale: int | None,
-    x2Scale: int | None,
-    yScale: int | None,
-    x1Offset: int | None,
-    x2Offset: int | None,
-    yOffset: int | None,
-    bias: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    groupSize: int,
-    dims: int | None,
-    keepDims: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Batched product of INT8 matrices, scaled and summed over the batch.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantMatmulReduceSumWeightNz(
+def aclnnFusedFloydAttentionGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Batched product of INT8 matrices, scaled and summed over the batch.
+    """Gradients of Floyd attention.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    layoutOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+) -> tuple[int, int, int]:
+    """Maximum score of an indexer for each query, and the sum of exponentials.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDenseLightningIndexerSoftmaxLse(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Maximum score of an indexer for each query, and the sum of exponentials.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weights: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    softmaxMaxIndex: int | None,
+    softmaxSumIndex: int | None,
+    queryRope: int | None,
+    keyRope: int | None,
+    actualSeqLengthsQuery: int | None,
+    actualSeqLengthsKey: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeights: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of all keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDenseLightningIndexerGradKLLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of all keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    sparseIndices: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeight: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of selected keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseLightningIndexerGradKLLoss(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of selected keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    queryIndex: int | None,
+    keyIndex: int | None,
+    weight: int | None,
+    sparseIndices: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKeyOptional: int | None,
+    sinksOptional: int | None,
+    scaleValue: float,
+    layout: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryIndex: int | None,
+    dKeyIndex: int | None,
+    dWeight: int | None,
+    loss: int | None,
+) -> tuple[int, int, int]:
+    """Loss and gradients of an indexer of selected keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseLightningIndexerGradKLLossV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Loss and gradients of an indexer of selected keys.
 
     Phase two: queue the computation.
     """
@@ -17764,181 +16544,6 @@ def aclnnIncreFlashAttentionV4(
     Phase two: queue the computation.
     """
 
-def aclnnGatherPaKvCacheGetWorkspaceSize(
-    keyCache: int | None,
-    valueCache: int | None,
-    blockTables: int | None,
-    seqLens: int | None,
-    keyRef: int | None,
-    valueRef: int | None,
-    seqOffsetOptional: int | None,
-    cacheMode: str | bytes | None,
-    isSeqLensCumsum: int,
-) -> tuple[int, int, int]:
-    """Gather the keys and values of sequences from paged caches.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Gather the keys and values of sequences from paged caches.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterPaKvCacheGetWorkspaceSize(
-    key: int | None,
-    keyCacheRef: int | None,
-    slotMapping: int | None,
-    value: int | None,
-    valueCacheRef: int | None,
-    compressLensOptional: int | None,
-    compressSeqOffsetOptional: int | None,
-    seqLensOptional: int | None,
-    cacheModeOptional: str | bytes | None,
-    scatterModeOptional: str | bytes | None,
-    stridesOptional: int | None,
-    offsetsOptional: int | None,
-) -> tuple[int, int, int]:
-    """Write keys and values of tokens to slots of paged caches.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Write keys and values of tokens to slots of paged caches.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnScatterPaCacheGetWorkspaceSize(
-    key: int | None,
-    keyCacheRef: int | None,
-    slotMapping: int | None,
-    compressLensOptional: int | None,
-    compressSeqOffsetOptional: int | None,
-    seqLensOptional: int | None,
-    cacheModeOptional: str | bytes | None,
-) -> tuple[int, int, int]:
-    """Write keys of tokens to slots of a paged cache.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnScatterPaCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Write keys of tokens to slots of a paged cache.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
-    qkv: int | None,
-    qGamma: int | None,
-    kGamma: int | None,
-    cos: int | None,
-    sin: int | None,
-    index: int | None,
-    qOut: int | None,
-    kCache: int | None,
-    vCache: int | None,
-    kScaleOptional: int | None,
-    vScaleOptional: int | None,
-    kOffsetOptional: int | None,
-    vOffsetOptional: int | None,
-    qkvSize: int | None,
-    headNums: int | None,
-    epsilon: float,
-    cacheModeOptional: str | bytes | None,
-    qOutBeforeQuant: int | None,
-    kOutBeforeQuant: int | None,
-    vOutBeforeQuant: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQkvRmsNormRopeCache(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
-    kv: int | None,
-    gamma: int | None,
-    cos: int | None,
-    sin: int | None,
-    index: int | None,
-    kCacheRef: int | None,
-    ckvCacheRef: int | None,
-    kRopeScaleOptional: int | None,
-    cKvScaleOptional: int | None,
-    kRopeOffsetOptional: int | None,
-    cKvOffsetOptional: int | None,
-    epsilon: float,
-    cacheModeOptional: str | bytes | None,
-    isOutputKv: int,
-    kRopeOut: int | None,
-    cKvOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKvRmsNormRopeCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
-    kv: int | None,
-    gamma: int | None,
-    cos: int | None,
-    sin: int | None,
-    index: int | None,
-    kCacheRef: int | None,
-    ckvCacheRef: int | None,
-    kRopeScaleOptional: int | None,
-    cKvScaleOptional: int | None,
-    kRopeOffsetOptional: int | None,
-    cKvOffsetOptional: int | None,
-    vOptional: int | None,
-    epsilon: float,
-    cacheModeOptional: str | bytes | None,
-    isOutputKv: int,
-    kRopeOut: int | None,
-    cKvOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKvRmsNormRopeCacheV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
-
-    Phase two: queue the computation.
-    """
-
 def aclnnLightningIndexerGetWorkspaceSize(
     query: int | None,
     key: int | None,
@@ -18036,570 +16641,61 @@ def aclnnLightningIndexerGrad(
     Phase two: queue the computation.
     """
 
-def aclnnDenseLightningIndexerSoftmaxLseGetWorkspaceSize(
-    queryIndex: int | None,
-    keyIndex: int | None,
-    weight: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKeyOptional: int | None,
-    layoutOptional: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    softmaxMaxOut: int | None,
-    softmaxSumOut: int | None,
+def aclnnScaledMaskedSoftmaxGetWorkspaceSize(
+    x: int | None, mask: int | None, scale: float, fixTriuMask: int, y: int | None
 ) -> tuple[int, int, int]:
-    """Maximum score of an indexer for each query, and the sum of exponentials.
+    """Softmax of scaled and masked scores.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnDenseLightningIndexerSoftmaxLse(
+def aclnnScaledMaskedSoftmax(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Maximum score of an indexer for each query, and the sum of exponentials.
+    """Softmax of scaled and masked scores.
 
     Phase two: queue the computation.
     """
 
-def aclnnDenseLightningIndexerGradKLLossGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    queryIndex: int | None,
-    keyIndex: int | None,
-    weights: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    softmaxMaxIndex: int | None,
-    softmaxSumIndex: int | None,
-    queryRope: int | None,
-    keyRope: int | None,
-    actualSeqLengthsQuery: int | None,
-    actualSeqLengthsKey: int | None,
+def aclnnScaledMaskedSoftmaxBackwardGetWorkspaceSize(
+    gradOutput: int | None, y: int | None, mask: int | None, scale: float, fixTriuMask: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of the softmax of scaled and masked scores.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScaledMaskedSoftmaxBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the softmax of scaled and masked scores.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMaskedSoftmaxWithRelPosBiasGetWorkspaceSize(
+    x: int | None,
+    attenMaskOptional: int | None,
+    relativePosBias: int | None,
     scaleValue: float,
-    layout: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    dQueryIndex: int | None,
-    dKeyIndex: int | None,
-    dWeights: int | None,
-    loss: int | None,
-) -> tuple[int, int, int]:
-    """Loss and gradients of an indexer of all keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDenseLightningIndexerGradKLLoss(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Loss and gradients of an indexer of all keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSparseLightningIndexerGradKLLossGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    queryIndex: int | None,
-    keyIndex: int | None,
-    weight: int | None,
-    sparseIndices: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    queryRopeOptional: int | None,
-    keyRopeOptional: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKeyOptional: int | None,
-    scaleValue: float,
-    layout: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    deterministic: int,
-    dQueryIndex: int | None,
-    dKeyIndex: int | None,
-    dWeight: int | None,
-    loss: int | None,
-) -> tuple[int, int, int]:
-    """Loss and gradients of an indexer of selected keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSparseLightningIndexerGradKLLoss(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Loss and gradients of an indexer of selected keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSparseLightningIndexerGradKLLossV2GetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    queryIndex: int | None,
-    keyIndex: int | None,
-    weight: int | None,
-    sparseIndices: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    queryRopeOptional: int | None,
-    keyRopeOptional: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKeyOptional: int | None,
-    sinksOptional: int | None,
-    scaleValue: float,
-    layout: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    deterministic: int,
-    dQueryIndex: int | None,
-    dKeyIndex: int | None,
-    dWeight: int | None,
-    loss: int | None,
-) -> tuple[int, int, int]:
-    """Loss and gradients of an indexer of selected keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSparseLightningIndexerGradKLLossV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Loss and gradients of an indexer of selected keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSparseFlashAttentionGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    sparseIndices: int | None,
-    blockTableOptional: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    queryRopeOptional: int | None,
-    keyRopeOptional: int | None,
-    scaleValue: float,
-    sparseBlockSizeOptional: int,
-    layoutQueryOptional: str | bytes | None,
-    layoutKvOptional: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    attentionMode: int,
-    returnSoftmaxLse: int,
-    attentionOut: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-) -> tuple[int, int, int]:
-    """Attention to selected keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSparseFlashAttention(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Attention to selected keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSparseFlashAttentionV2GetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    sparseIndices: int | None,
-    blockTableOptional: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    queryRopeOptional: int | None,
-    keyRopeOptional: int | None,
-    sinksOptional: int | None,
-    scaleValue: float,
-    sparseBlockSizeOptional: int,
-    layoutQueryOptional: str | bytes | None,
-    layoutKvOptional: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    attentionMode: int,
-    returnSoftmaxLse: int,
-    attentionOut: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-) -> tuple[int, int, int]:
-    """Attention to selected keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSparseFlashAttentionV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Attention to selected keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSparseFlashAttentionGradGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    sparseIndices: int | None,
-    dOut: int | None,
+    innerPrecisionMode: int,
     out: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    queryRopeOptional: int | None,
-    keyRopeOptional: int | None,
-    scaleValue: float,
-    sparseBlockSize: int,
-    layoutOptional: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    deterministic: int,
-    dQueryOut: int | None,
-    dKeyOut: int | None,
-    dValueOut: int | None,
-    dQueryRopeOutOptional: int | None,
-    dKeyRopeOutOptional: int | None,
 ) -> tuple[int, int, int]:
-    """Gradients of attention to selected keys.
+    """Softmax of scaled window attention scores, with masks and relative position biases.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnSparseFlashAttentionGrad(
+def aclnnMaskedSoftmaxWithRelPosBias(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
-    """Gradients of attention to selected keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    sparseIndices: int | None,
-    keyDequantScaleOptional: int | None,
-    valueDequantScaleOptional: int | None,
-    blockTableOptional: int | None,
-    actualSeqLengthsQueryOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    scaleValue: float,
-    keyQuantMode: int,
-    valueQuantMode: int,
-    sparseBlockSize: int,
-    layoutQueryOptional: str | bytes | None,
-    layoutKvOptional: str | bytes | None,
-    sparseMode: int,
-    preTokens: int,
-    nextTokens: int,
-    attentionMode: int,
-    quantScaleRepoMode: int,
-    tileSize: int,
-    ropeHeadDim: int,
-    attentionOut: int | None,
-) -> tuple[int, int, int]:
-    """Attention to selected 8-bit keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnKvQuantSparseFlashAttention(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Attention to selected 8-bit keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNsaSelectedAttentionGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    topkIndices: int | None,
-    attenMaskOptional: int | None,
-    actualSeqQLenOptional: int | None,
-    actualSeqKvLenOptional: int | None,
-    scaleValue: float,
-    headNum: int,
-    inputLayout: str | bytes | None,
-    sparseMode: int,
-    selectedBlockSize: int,
-    selectedBlockCount: int,
-    softmaxMaxOut: int | None,
-    softmaxSumOut: int | None,
-    attentionOut: int | None,
-) -> tuple[int, int, int]:
-    """Attention to selected blocks of keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNsaSelectedAttention(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Attention to selected blocks of keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNsaSelectedAttentionGradGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    attentionOut: int | None,
-    attentionOutGrad: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    topkIndices: int | None,
-    actualSeqQLenOptional: int | None,
-    actualSeqKvLenOptional: int | None,
-    attenMaskOptional: int | None,
-    scaleValue: float,
-    selectedBlockSize: int,
-    selectedBlockCount: int,
-    headNum: int,
-    inputLayout: str | bytes | None,
-    sparseMode: int,
-    dqOut: int | None,
-    dkOut: int | None,
-    dvOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of attention to selected blocks of keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNsaSelectedAttentionGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of attention to selected blocks of keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    topkIndices: int | None,
-    attenMaskOptional: int | None,
-    blockTableOptional: int | None,
-    actualQSeqLenOptional: int | None,
-    actualKvSeqLenOptional: int | None,
-    layoutOptional: str | bytes | None,
-    numHeads: int,
-    numKeyValueHeads: int,
-    selectBlockSize: int,
-    selectBlockCount: int,
-    pageBlockSize: int,
-    scaleValue: float,
-    sparseMode: int,
-    output: int | None,
-) -> tuple[int, int, int]:
-    """Attention of one token per sample to selected blocks of paged keys.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnNsaSelectedAttentionInfer(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Attention of one token per sample to selected blocks of paged keys.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedFloydAttentionGetWorkspaceSize(
-    query: int | None,
-    key1: int | None,
-    value1: int | None,
-    key2: int | None,
-    value2: int | None,
-    attenMaskOptional: int | None,
-    scaleValueOptional: float,
-    softmaxMaxOut: int | None,
-    softmaxSumOut: int | None,
-    attentionOutOut: int | None,
-) -> tuple[int, int, int]:
-    """Floyd attention: pairs attend over intermediate elements.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedFloydAttention(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Floyd attention: pairs attend over intermediate elements.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFusedFloydAttentionGradGetWorkspaceSize(
-    query: int | None,
-    key1: int | None,
-    value1: int | None,
-    key2: int | None,
-    value2: int | None,
-    dy: int | None,
-    attenMaskOptional: int | None,
-    softmaxMax: int | None,
-    softmaxSum: int | None,
-    attentionIn: int | None,
-    scaleValue: float,
-    dqOut: int | None,
-    dk1Out: int | None,
-    dv1Out: int | None,
-    dk2Out: int | None,
-    dv2Out: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of Floyd attention.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFusedFloydAttentionGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of Floyd attention.
-
-    Phase two: queue the computation.
-    """
-
-def aclStftGetWorkspaceSize(
-    self: int | None,
-    windowOptional: int | None,
-    out: int | None,
-    nFft: int,
-    hopLength: int,
-    winLength: int,
-    normalized: int,
-    onesided: int,
-    returnComplex: int,
-) -> tuple[int, int, int]:
-    """Fourier transforms of overlapping parts of sequences.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclStft(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Fourier transforms of overlapping parts of sequences.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBlockSparseAttentionGetWorkspaceSize(
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    blockSparseMaskOptional: int | None,
-    attenMaskOptional: int | None,
-    blockShapeOptional: int | None,
-    actualSeqLengthsOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    blockTableOptional: int | None,
-    qInputLayout: str | bytes | None,
-    kvInputLayout: str | bytes | None,
-    numKeyValueHeads: int,
-    maskType: int,
-    scaleValue: float,
-    innerPrecise: int,
-    blockSize: int,
-    preTokens: int,
-    nextTokens: int,
-    softmaxLseFlag: int,
-    attentionOut: int | None,
-    softmaxLseOptional: int | None,
-) -> tuple[int, int, int]:
-    """Block-sparse attention.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBlockSparseAttention(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Block-sparse attention.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnBlockSparseAttentionGradGetWorkspaceSize(
-    dout: int | None,
-    query: int | None,
-    key: int | None,
-    value: int | None,
-    attentionOut: int | None,
-    softmaxLse: int | None,
-    blockSparseMaskOptional: int | None,
-    attenMaskOptional: int | None,
-    blockShapeOptional: int | None,
-    actualSeqLengthsOptional: int | None,
-    actualSeqLengthsKvOptional: int | None,
-    qInputLayout: str | bytes | None,
-    kvInputLayout: str | bytes | None,
-    numKeyValueHeads: int,
-    maskType: int,
-    scaleValue: float,
-    preTokens: int,
-    nextTokens: int,
-    dq: int | None,
-    dk: int | None,
-    dv: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of block-sparse attention.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnBlockSparseAttentionGrad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of block-sparse attention.
+    """Softmax of scaled window attention scores, with masks and relative position biases.
 
     Phase two: queue the computation.
     """
@@ -18769,6 +16865,2216 @@ def aclnnRopeWithSinCosCacheV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Rotary position embedding of the first elements of heads, with angles looked up by position.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNsaSelectedAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    topkIndices: int | None,
+    attenMaskOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    scaleValue: float,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    selectedBlockSize: int,
+    selectedBlockCount: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention to selected blocks of keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to selected blocks of keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNsaSelectedAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attentionOut: int | None,
+    attentionOutGrad: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    topkIndices: int | None,
+    actualSeqQLenOptional: int | None,
+    actualSeqKvLenOptional: int | None,
+    attenMaskOptional: int | None,
+    scaleValue: float,
+    selectedBlockSize: int,
+    selectedBlockCount: int,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    dqOut: int | None,
+    dkOut: int | None,
+    dvOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention to selected blocks of keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention to selected blocks of keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNsaSelectedAttentionInferGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    topkIndices: int | None,
+    attenMaskOptional: int | None,
+    blockTableOptional: int | None,
+    actualQSeqLenOptional: int | None,
+    actualKvSeqLenOptional: int | None,
+    layoutOptional: str | bytes | None,
+    numHeads: int,
+    numKeyValueHeads: int,
+    selectBlockSize: int,
+    selectBlockCount: int,
+    pageBlockSize: int,
+    scaleValue: float,
+    sparseMode: int,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Attention of one token per sample to selected blocks of paged keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaSelectedAttentionInfer(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of one token per sample to selected blocks of paged keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSparseFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    scaleValue: float,
+    sparseBlockSizeOptional: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    returnSoftmaxLse: int,
+    attentionOut: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+) -> tuple[int, int, int]:
+    """Attention to selected keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to selected keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSparseFlashAttentionV2GetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    sinksOptional: int | None,
+    scaleValue: float,
+    sparseBlockSizeOptional: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    returnSoftmaxLse: int,
+    attentionOut: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+) -> tuple[int, int, int]:
+    """Attention to selected keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttentionV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to selected keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSparseFlashAttentionGradGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    dOut: int | None,
+    out: int | None,
+    softmaxMax: int | None,
+    softmaxSum: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    queryRopeOptional: int | None,
+    keyRopeOptional: int | None,
+    scaleValue: float,
+    sparseBlockSize: int,
+    layoutOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    deterministic: int,
+    dQueryOut: int | None,
+    dKeyOut: int | None,
+    dValueOut: int | None,
+    dQueryRopeOutOptional: int | None,
+    dKeyRopeOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention to selected keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSparseFlashAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention to selected keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKvQuantSparseFlashAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    sparseIndices: int | None,
+    keyDequantScaleOptional: int | None,
+    valueDequantScaleOptional: int | None,
+    blockTableOptional: int | None,
+    actualSeqLengthsQueryOptional: int | None,
+    actualSeqLengthsKvOptional: int | None,
+    scaleValue: float,
+    keyQuantMode: int,
+    valueQuantMode: int,
+    sparseBlockSize: int,
+    layoutQueryOptional: str | bytes | None,
+    layoutKvOptional: str | bytes | None,
+    sparseMode: int,
+    preTokens: int,
+    nextTokens: int,
+    attentionMode: int,
+    quantScaleRepoMode: int,
+    tileSize: int,
+    ropeHeadDim: int,
+    attentionOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention to selected 8-bit keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvQuantSparseFlashAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to selected 8-bit keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAdvanceStepGetWorkspaceSize(
+    inputTokens: int | None,
+    sampledTokenIds: int | None,
+    inputPositions: int | None,
+    seqLens: int | None,
+    slotMapping: int | None,
+    blockTables: int | None,
+    numSeqs: int,
+    numQueries: int,
+    blockSize: int,
+) -> tuple[int, int, int]:
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdvanceStep(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAdvanceStepV2GetWorkspaceSize(
+    inputTokens: int | None,
+    sampledTokenIds: int | None,
+    inputPositions: int | None,
+    seqLens: int | None,
+    slotMapping: int | None,
+    blockTables: int | None,
+    specTokenOptional: int | None,
+    acceptedNumOptional: int | None,
+    numSeqs: int,
+    numQueries: int,
+    blockSize: int,
+) -> tuple[int, int, int]:
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAdvanceStepV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Prepare the next decoding step: set its tokens, and advance positions, lengths and slots.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGatherPaKvCacheGetWorkspaceSize(
+    keyCache: int | None,
+    valueCache: int | None,
+    blockTables: int | None,
+    seqLens: int | None,
+    keyRef: int | None,
+    valueRef: int | None,
+    seqOffsetOptional: int | None,
+    cacheMode: str | bytes | None,
+    isSeqLensCumsum: int,
+) -> tuple[int, int, int]:
+    """Gather the keys and values of sequences from paged caches.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Gather the keys and values of sequences from paged caches.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKvRmsNormRopeCacheGetWorkspaceSize(
+    kv: int | None,
+    gamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    kCacheRef: int | None,
+    ckvCacheRef: int | None,
+    kRopeScaleOptional: int | None,
+    cKvScaleOptional: int | None,
+    kRopeOffsetOptional: int | None,
+    cKvOffsetOptional: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    isOutputKv: int,
+    kRopeOut: int | None,
+    cKvOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvRmsNormRopeCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnKvRmsNormRopeCacheV2GetWorkspaceSize(
+    kv: int | None,
+    gamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    kCacheRef: int | None,
+    ckvCacheRef: int | None,
+    kRopeScaleOptional: int | None,
+    cKvScaleOptional: int | None,
+    kRopeOffsetOptional: int | None,
+    cKvOffsetOptional: int | None,
+    vOptional: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    isOutputKv: int,
+    kRopeOut: int | None,
+    cKvOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnKvRmsNormRopeCacheV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of the first columns and rotary embedding of the others, written to caches.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnApplyTopKTopPGetWorkspaceSize(
+    logits: int | None, p: int | None, k: int | None, out: int | None
+) -> tuple[int, int, int]:
+    """Top-k and top-p filtering of logits.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnApplyTopKTopP(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Top-k and top-p filtering of logits.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTopKTopPSampleGetWorkspaceSize(
+    logits: int | None,
+    topK: int | None,
+    topP: int | None,
+    q: int | None,
+    eps: float,
+    isNeedLogits: int,
+    topKGuess: int,
+    logitsSelectIdx: int | None,
+    logitsTopKPSelect: int | None,
+) -> tuple[int, int, int]:
+    """Sample a token from each row by top-k and top-p.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopKTopPSample(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sample a token from each row by top-k and top-p.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTopKTopPSampleV2GetWorkspaceSize(
+    logits: int | None,
+    topK: int | None,
+    topP: int | None,
+    q: int | None,
+    minPs: int | None,
+    eps: float,
+    isNeedLogits: int,
+    topKGuess: int,
+    ksMax: int,
+    inputIsLogits: int,
+    isNeedSampleResult: int,
+    logitsSelectIdx: int | None,
+    logitsTopKPSelect: int | None,
+    logitsIdx: int | None,
+    logitsSortMasked: int | None,
+) -> tuple[int, int, int]:
+    """Sample a token from each row by top-k and top-p.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTopKTopPSampleV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sample a token from each row by top-k and top-p.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterPaKvCacheGetWorkspaceSize(
+    key: int | None,
+    keyCacheRef: int | None,
+    slotMapping: int | None,
+    value: int | None,
+    valueCacheRef: int | None,
+    compressLensOptional: int | None,
+    compressSeqOffsetOptional: int | None,
+    seqLensOptional: int | None,
+    cacheModeOptional: str | bytes | None,
+    scatterModeOptional: str | bytes | None,
+    stridesOptional: int | None,
+    offsetsOptional: int | None,
+) -> tuple[int, int, int]:
+    """Write keys and values of tokens to slots of paged caches.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterPaKvCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Write keys and values of tokens to slots of paged caches.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnScatterPaCacheGetWorkspaceSize(
+    key: int | None,
+    keyCacheRef: int | None,
+    slotMapping: int | None,
+    compressLensOptional: int | None,
+    compressSeqOffsetOptional: int | None,
+    seqLensOptional: int | None,
+    cacheModeOptional: str | bytes | None,
+) -> tuple[int, int, int]:
+    """Write keys of tokens to slots of a paged cache.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnScatterPaCache(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Write keys of tokens to slots of a paged cache.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQkvRmsNormRopeCacheGetWorkspaceSize(
+    qkv: int | None,
+    qGamma: int | None,
+    kGamma: int | None,
+    cos: int | None,
+    sin: int | None,
+    index: int | None,
+    qOut: int | None,
+    kCache: int | None,
+    vCache: int | None,
+    kScaleOptional: int | None,
+    vScaleOptional: int | None,
+    kOffsetOptional: int | None,
+    vOffsetOptional: int | None,
+    qkvSize: int | None,
+    headNums: int | None,
+    epsilon: float,
+    cacheModeOptional: str | bytes | None,
+    qOutBeforeQuant: int | None,
+    kOutBeforeQuant: int | None,
+    vOutBeforeQuant: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQkvRmsNormRopeCache(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm and rotary embedding of projected queries and keys; keys and values are written to caches.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeUpdateExpertGetWorkspaceSize(
+    expertIds: int | None,
+    eplbTable: int | None,
+    expertScalesOptional: int | None,
+    pruningThresholdOptional: int | None,
+    activeMaskOptional: int | None,
+    localRankId: int,
+    worldSize: int,
+    balanceMode: int,
+    balancedExpertIds: int | None,
+    balancedActiveMask: int | None,
+) -> tuple[int, int, int]:
+    """Select expert instances by rank or token, and drop experts of low weight.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeUpdateExpert(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select expert instances by rank or token, and drop experts of low weight.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenPermuteGetWorkspaceSize(
+    tokens: int | None,
+    indices: int | None,
+    numOutTokens: int,
+    paddedMode: int,
+    permuteTokensOut: int | None,
+    sortedIndicesOut: int | None,
+) -> tuple[int, int, int]:
+    """Permute tokens, sorted by expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Permute tokens, sorted by expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenPermuteGradGetWorkspaceSize(
+    permutedOutputGrad: int | None, sortedIndices: int | None, numTopk: int, paddedMode: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of token permutation.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of token permutation.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenUnpermuteGetWorkspaceSize(
+    permutedTokens: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Unpermute tokens: sum the weighted rows of each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermute(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Unpermute tokens: sum the weighted rows of each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenUnpermuteGradGetWorkspaceSize(
+    permutedTokensOptional: int | None,
+    unpermutedTokensGrad: int | None,
+    sortedIndices: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    permutedTokensGradOut: int | None,
+    probsGradOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of token unpermutation.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of token unpermutation.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNGetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNV2GetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    tokensIndexFlag: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFNV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFFNV3GetWorkspaceSize(
+    x: int | None,
+    weight1: int | None,
+    weight2: int | None,
+    expertTokensOptional: int | None,
+    bias1Optional: int | None,
+    bias2Optional: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    deqScale1Optional: int | None,
+    deqScale2Optional: int | None,
+    antiquantScale1Optional: int | None,
+    antiquantScale2Optional: int | None,
+    antiquantOffset1Optional: int | None,
+    antiquantOffset2Optional: int | None,
+    activation: str | bytes | None,
+    innerPrecise: int,
+    tokensIndexFlag: int,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFFNV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Multiply by two weights, or two for each expert, with an activation between.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeFinalizeRoutingGetWorkspaceSize(
+    expandedX: int | None,
+    x1: int | None,
+    x2Optional: int | None,
+    bias: int | None,
+    scales: int | None,
+    expandedRowIdx: int | None,
+    expandedExpertIdx: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted rows of each token's experts, with a shared expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Combine the weighted rows of each token's experts, with a shared expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    dropPadMode: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted rows of each token's experts, with shared experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted rows of each token's experts, with shared experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
+    expandedX: int | None,
+    expandedRowIdx: int | None,
+    x1Optional: int | None,
+    x2Optional: int | None,
+    biasOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    xOptional: int | None,
+    alpha1Optional: int | None,
+    alpha2Optional: int | None,
+    vOptional: int | None,
+    dropPadMode: int,
+    zeroExpertRange: int | None,
+    copyExpertRange: int | None,
+    constantExpertRange: int | None,
+    k: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted rows of each token's experts, with shared experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted rows of each token's experts, with shared experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeGatingTopKSoftmaxGetWorkspaceSize(
+    x: int | None,
+    finishedOptional: int | None,
+    k: int,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    rowIdxOut: int | None,
+) -> tuple[int, int, int]:
+    """Select the top k experts by the softmax of the scores.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKSoftmax(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Select the top k experts by the softmax of the scores.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeGatingTopKSoftmaxV2GetWorkspaceSize(
+    x: int | None,
+    finishedOptional: int | None,
+    k: int,
+    renorm: int,
+    outputSoftmaxResultFlag: int,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    softmaxResultOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Select the top k experts by score, before or after the softmax.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKSoftmaxV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Select the top k experts by score, before or after the softmax.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeGatingTopKGetWorkspaceSize(
+    x: int | None,
+    biasOptional: int | None,
+    k: int,
+    kGroup: int,
+    groupCount: int,
+    groupSelectMode: int,
+    renorm: int,
+    normType: int,
+    outFlag: int,
+    routedScalingFactor: float,
+    eps: float,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    outOut: int | None,
+) -> tuple[int, int, int]:
+    """Select the top k experts from the best groups.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopK(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select the top k experts from the best groups.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeGatingTopKV2GetWorkspaceSize(
+    x: int | None,
+    biasOptional: int | None,
+    inputIdsOptional: int | None,
+    tid2eidOptional: int | None,
+    k: int,
+    kGroup: int,
+    groupCount: int,
+    groupSelectMode: int,
+    renorm: int,
+    normType: int,
+    outFlag: int,
+    routedScalingFactor: float,
+    eps: float,
+    yOut: int | None,
+    expertIdxOut: int | None,
+    outOut: int | None,
+) -> tuple[int, int, int]:
+    """Select the top k experts from the best groups, or from a table.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Select the top k experts from the best groups, or from a table.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeGatingTopKBackwardGetWorkspaceSize(
+    xNorm: int | None,
+    gradY: int | None,
+    expertIdx: int | None,
+    renorm: int,
+    normType: int,
+    routedScalingFactor: float,
+    eps: float,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeGatingTopKBackward(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of the selected experts' weights with respect to all scores, through the sigmoid.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulSwigluQuantGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    bias: int | None,
+    offset: int | None,
+    weightScale: int | None,
+    xScale: int | None,
+    groupList: int | None,
+    output: int | None,
+    outputScale: int | None,
+    outputOffset: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNZGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    bias: int | None,
+    offset: int | None,
+    weightScale: int | None,
+    xScale: int | None,
+    groupList: int | None,
+    output: int | None,
+    outputScale: int | None,
+    outputOffset: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNZ(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulSwigluQuantV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    weightAssistMatrix: int | None,
+    bias: int | None,
+    xScale: int | None,
+    smoothScale: int | None,
+    groupList: int | None,
+    dequantMode: int,
+    dequantDtype: int,
+    quantMode: int,
+    groupListType: int,
+    tuningConfig: int | None,
+    output: int | None,
+    outputScale: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNzV2GetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    weightAssistMatrix: int | None,
+    bias: int | None,
+    xScale: int | None,
+    smoothScale: int | None,
+    groupList: int | None,
+    dequantMode: int,
+    dequantDtype: int,
+    quantMode: int,
+    groupListType: int,
+    tuningConfig: int | None,
+    output: int | None,
+    outputScale: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulSwigluQuantWeightNzV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, followed by SwiGLU and quantization of each row.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNzGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    bias: int | None,
+    pertokenScaleOptional: int | None,
+    groupList: int | None,
+    sharedInput: int | None,
+    logit: int | None,
+    rowIndex: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, scattered and summed by token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, scattered and summed by token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNzV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale: int | None,
+    bias: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupList: int | None,
+    sharedInput: int | None,
+    logit: int | None,
+    rowIndex: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows, scattered and summed by token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingWeightNzV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows, scattered and summed by token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scaleOptional: int | None,
+    biasOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    sharedInputOptional: int | None,
+    logitOptional: int | None,
+    rowIndexOptional: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV3GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scaleOptional: int | None,
+    biasOptional: int | None,
+    offsetOptional: int | None,
+    antiquantScaleOptional: int | None,
+    antiquantOffsetOptional: int | None,
+    pertokenScaleOptional: int | None,
+    groupListOptional: int | None,
+    sharedInputOptional: int | None,
+    logitOptional: int | None,
+    rowIndexOptional: int | None,
+    dtype: int,
+    sharedInputWeight: float,
+    sharedInputOffset: int,
+    transposeX1: int,
+    transposeX2: int,
+    groupListType: int,
+    tuningConfigOptional: int | None,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedMatmulFinalizeRoutingV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped product of INT8 rows with 4-bit weights, scattered and summed by token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeReRoutingGetWorkspaceSize(
+    tokens: int | None,
+    expertTokenNumPerRank: int | None,
+    perTokenScalesOptional: int | None,
+    expertTokenNumType: int,
+    idxType: int,
+    permuteTokensOut: int | None,
+    permutePerTokenScalesOut: int | None,
+    permuteTokenIdxOut: int | None,
+    expertTokenNumOut: int | None,
+) -> tuple[int, int, int]:
+    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeReRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Merge tokens of several ranks, each sorted by expert, into the order of experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeInitRoutingGetWorkspaceSize(
+    x: int | None,
+    rowIdx: int | None,
+    expertIdx: int | None,
+    activeNum: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expandedExpertIdxOut: int | None,
+) -> tuple[int, int, int]:
+    """Sort tokens by expert, with rows numbered by columns.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sort tokens by expert, with rows numbered by columns.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeInitRoutingV2GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensCountOrCumsumFlag: int,
+    expertTokensBeforeCapacityFlag: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOut: int | None,
+    expertTokensBeforeCapacityOut: int | None,
+) -> tuple[int, int, int]:
+    """Sort tokens by expert, optionally with a fixed capacity per expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sort tokens by expert, optionally with a fixed capacity per expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeInitRoutingQuantV2GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensCountOrCumsumFlag: int,
+    expertTokensBeforeCapacityFlag: int,
+    quantMode: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOutOptional: int | None,
+    expertTokensBeforeCapacityOutOptional: int | None,
+    dynamicQuantScaleOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Sort tokens by expert and quantize them, optionally with a fixed capacity per expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeInitRoutingV3GetWorkspaceSize(
+    x: int | None,
+    expertIdx: int | None,
+    scaleOptional: int | None,
+    offsetOptional: int | None,
+    activeNum: int,
+    expertCapacity: int,
+    expertNum: int,
+    dropPadMode: int,
+    expertTokensNumType: int,
+    expertTokensNumFlag: int,
+    quantMode: int,
+    activeExpertRangeOptional: int | None,
+    rowIdxType: int,
+    expandedXOut: int | None,
+    expandedRowIdxOut: int | None,
+    expertTokensCountOrCumsumOut: int | None,
+    expandedScaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Sort the tokens of a range of experts by expert, optionally with a fixed capacity per expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeComputeExpertTokensGetWorkspaceSize(
+    sortedExperts: int | None, numExperts: int, out: int | None
+) -> tuple[int, int, int]:
+    """Cumulative number of rows of each expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeComputeExpertTokens(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Cumulative number of rows of each expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeInitRoutingV2GradGetWorkspaceSize(
+    gradExpandedX: int | None, expandedRowIdx: int | None, topK: int, dropPadMode: int, activeNum: int, out: int | None
+) -> tuple[int, int, int]:
+    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeInitRoutingV2Grad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
+    gradY: int | None,
+    expandedRowIdx: int | None,
+    expandedXOptional: int | None,
+    scalesOptional: int | None,
+    expertIdxOptional: int | None,
+    biasOptional: int | None,
+    dropPadMode: int,
+    activeNum: int,
+    expertNum: int,
+    expertCapacity: int,
+    gradExpandedXOut: int | None,
+    gradScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeFinalizeRoutingV2Grad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMapGetWorkspaceSize(
+    tokens: int | None,
+    routingMap: int | None,
+    probsOptional: int | None,
+    numOutTokens: int,
+    dropAndPad: int,
+    permuteTokensOut: int | None,
+    permuteProbsOutOptional: int | None,
+    sortedIndicesOut: int | None,
+) -> tuple[int, int, int]:
+    """Permute tokens by a routing map, sorted by expert.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMap(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Permute tokens by a routing map, sorted by expert.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMapGradGetWorkspaceSize(
+    permutedTokensOutputGrad: int | None,
+    permutedProbsOutputGradOptional: int | None,
+    sortedIndices: int | None,
+    routingMapOptional: int | None,
+    experts_num: int,
+    tokens_num: int,
+    dropAndPad: int,
+    tokenGradOut: int | None,
+    probsGradOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of token permutation by a routing map.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenPermuteWithRoutingMapGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of token permutation by a routing map.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGetWorkspaceSize(
+    permutedTokens: int | None,
+    sortedIndices: int | None,
+    routingMapOptional: int | None,
+    probsOptional: int | None,
+    paddedMode: int,
+    restoreShapeOptional: int | None,
+    unpermutedTokens: int | None,
+    outIndex: int | None,
+    permuteTokenId: int | None,
+    permuteProbs: int | None,
+) -> tuple[int, int, int]:
+    """Unpermute tokens by a routing map: sum the weighted rows of each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMap(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Unpermute tokens by a routing map: sum the weighted rows of each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGradGetWorkspaceSize(
+    unpermutedTokensGrad: int | None,
+    outIndex: int | None,
+    permuteTokenId: int | None,
+    routingMapOptional: int | None,
+    permutedTokensOptional: int | None,
+    probsOptional: int | None,
+    dropAndPad: int,
+    restoreShapeOptional: int | None,
+    permutedTokensGradOut: int | None,
+    probsGradOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of token unpermutation by a routing map.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeTokenUnpermuteWithRoutingMapGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of token unpermutation by a routing map.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicBlockQuantGetWorkspaceSize(
+    x: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize each block of a matrix by its maximum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize each block of a matrix by its maximum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicBlockQuantV2GetWorkspaceSize(
+    x: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize each block of a matrix by its maximum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize each block of a matrix by its maximum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedDynamicBlockQuantGetWorkspaceSize(
+    x: int | None,
+    groupList: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    groupListType: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize each block of groups of rows by its maximum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicBlockQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize each block of groups of rows by its maximum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedDynamicBlockQuantV2GetWorkspaceSize(
+    x: int | None,
+    groupList: int | None,
+    minScale: float,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    rowBlockSize: int,
+    colBlockSize: int,
+    groupListType: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize each block of groups of rows by its maximum.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicBlockQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize each block of groups of rows by its maximum.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormCastGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    epsilon: float,
+    y1Out: int | None,
+    y2Out: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
+    self: int | None,
+    scale: int | None,
+    zeroPoint: int | None,
+    fakeQuantEnabled: float,
+    quantMin: int,
+    quantMax: int,
+    out: int | None,
+    mask: int | None,
+) -> tuple[int, int, int]:
+    """Fake quantization: quantize and dequantize, with a scale for all.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFakeQuantPerTensorAffineCachemask(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fake quantization: quantize and dequantize, with a scale for all.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
+    self: int | None,
+    scale: int | None,
+    zeroPoint: int | None,
+    axis: int,
+    quantMin: int,
+    quantMax: int,
+    out: int | None,
+    mask: int | None,
+) -> tuple[int, int, int]:
+    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFakeQuantPerChannelAffineCachemask(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnFlatQuantGetWorkspaceSize(
+    x: int | None,
+    kroneckerP1: int | None,
+    kroneckerP2: int | None,
+    clipRatio: float,
+    out: int | None,
+    quantScale: int | None,
+) -> tuple[int, int, int]:
+    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnFlatQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRotateQuantGetWorkspaceSize(
+    x: int | None,
+    rotation: int | None,
+    alpha: int | None,
+    axis: int,
+    roundMode: str | bytes | None,
+    scaleAlg: int,
+    dstTypeMax: float,
+    trans: int,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Rotate blocks of K columns by a square matrix, and quantize each row.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRotateQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Rotate blocks of K columns by a square matrix, and quantize each row.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSwigluMxQuantGetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    activateDim: int,
+    activateLeft: int,
+    swigluMode: int,
+    clampLimit: float,
+    gluAlpha: float,
+    gluBias: float,
+    groupMode: int,
+    axis: int,
+    dstType: int,
+    roundModeOptional: str | bytes | None,
+    scaleAlg: int,
+    maxDtypeValue: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU with the result quantized to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwigluMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU with the result quantized to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
+    x: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    roundModeOptional: str | bytes | None,
+    scaleAlg: int,
+    dstType: int,
+    maxDtypeValue: float,
+    y1Out: int | None,
+    mxScale1Out: int | None,
+    y2Out: int | None,
+    mxScale2Out: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU with the result quantized to an MX format by rows and by columns.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSwigluMxQuantWithDualAxis(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """SwiGLU with the result quantized to an MX format by rows and by columns.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantized to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm over the last dimension, quantized to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    beta: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    xOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    beta: int | None,
+    x3Optional: int | None,
+    epsilon: float,
+    scaleAlg: int,
+    roundMode: str | bytes | None,
+    dstType: int,
+    outputRstd: int,
+    yOut: int | None,
+    xOut: int | None,
+    mxscaleOut: int | None,
+    rstdOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicMxQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum over the last dimension, quantized to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    x1Scale: int | None,
+    x2Scale: int | None,
+    yRef: int | None,
+    transposeX1: int,
+    transposeX2: int,
+    groupSize: int,
+) -> tuple[int, int, int]:
+    """Matrix product in MX formats, accumulated in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantBatchMatmulInplaceAdd(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Matrix product in MX formats, accumulated in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    scale1Optional: int | None,
+    scale2: int | None,
+    groupList: int | None,
+    yRef: int | None,
+    groupListType: int,
+    groupSize: int,
+) -> tuple[int, int, int]:
+    """Grouped matrix products in MX formats, accumulated in place.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantGroupedMatmulInplaceAdd(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Grouped matrix products in MX formats, accumulated in place.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicMxQuantV2GetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicMxQuantV3GetWorkspaceSize(
+    x: int | None,
+    axis: int,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    maxLowBound: float,
+    yOut: int | None,
+    mxscaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize blocks along a dimension to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    y1Out: int | None,
+    mxscale1Out: int | None,
+    y2Out: int | None,
+    mxscale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantWithDualAxis(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    y1Out: int | None,
+    mxscale1Out: int | None,
+    y2Out: int | None,
+    mxscale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicMxQuantWithDualAxisV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize blocks of rows, and blocks of columns, to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicBlockMxQuantGetWorkspaceSize(
+    x: int | None,
+    roundModeOptional: str | bytes | None,
+    dstType: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    yOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """Quantize 32 x 32 blocks to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicBlockMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize 32 x 32 blocks to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
+    x: int | None,
+    groupIndex: int | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    y: int | None,
+    mxscale: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks along the rows of each group to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize blocks along the rows of each group to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
+    x: int | None,
+    groupIndex: int | None,
+    roundMode: str | bytes | None,
+    dstType: int,
+    blocksize: int,
+    scaleAlg: int,
+    dstTypeMax: float,
+    y: int | None,
+    mxscale: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks along the rows of each group to an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupedDynamicMxQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize blocks along the rows of each group to an MX format.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
+    x: int | None,
+    smoothScaleOptional: int | None,
+    roundModeOptional: str | bytes | None,
+    level0BlockSize: int,
+    level1BlockSize: int,
+    yOut: int | None,
+    level0ScaleOut: int | None,
+    level1ScaleOut: int | None,
+) -> tuple[int, int, int]:
+    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDynamicDualLevelMxQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAntiMxQuantGetWorkspaceSize(
+    x: int | None, mxscale: int | None, axis: int, dstType: int, y: int | None
+) -> tuple[int, int, int]:
+    """Dequantize an MX format.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAntiMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Dequantize an MX format.
 
     Phase two: queue the computation.
     """
@@ -18969,363 +19275,274 @@ def aclnnAscendAntiQuant(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queue the computation.
     """
 
-def aclnnFakeQuantPerTensorAffineCachemaskGetWorkspaceSize(
-    self: int | None,
-    scale: int | None,
-    zeroPoint: int | None,
-    fakeQuantEnabled: float,
-    quantMin: int,
-    quantMax: int,
-    out: int | None,
-    mask: int | None,
-) -> tuple[int, int, int]:
-    """Fake quantization: quantize and dequantize, with a scale for all.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFakeQuantPerTensorAffineCachemask(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Fake quantization: quantize and dequantize, with a scale for all.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFakeQuantPerChannelAffineCachemaskGetWorkspaceSize(
-    self: int | None,
-    scale: int | None,
-    zeroPoint: int | None,
-    axis: int,
-    quantMin: int,
-    quantMax: int,
-    out: int | None,
-    mask: int | None,
-) -> tuple[int, int, int]:
-    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFakeQuantPerChannelAffineCachemask(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Fake quantization: quantize and dequantize, with a scale for each along a dimension.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFFNGetWorkspaceSize(
+def aclnnSwiGluQuantGetWorkspaceSize(
     x: int | None,
-    weight1: int | None,
-    weight2: int | None,
-    expertTokensOptional: int | None,
-    bias1Optional: int | None,
-    bias2Optional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    deqScale1Optional: int | None,
-    deqScale2Optional: int | None,
-    antiquantScale1Optional: int | None,
-    antiquantScale2Optional: int | None,
-    antiquantOffset1Optional: int | None,
-    antiquantOffset2Optional: int | None,
-    activation: str | bytes | None,
-    innerPrecise: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFFN(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFFNV2GetWorkspaceSize(
-    x: int | None,
-    weight1: int | None,
-    weight2: int | None,
-    expertTokensOptional: int | None,
-    bias1Optional: int | None,
-    bias2Optional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    deqScale1Optional: int | None,
-    deqScale2Optional: int | None,
-    antiquantScale1Optional: int | None,
-    antiquantScale2Optional: int | None,
-    antiquantOffset1Optional: int | None,
-    antiquantOffset2Optional: int | None,
-    activation: str | bytes | None,
-    innerPrecise: int,
-    tokensIndexFlag: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFFNV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFFNV3GetWorkspaceSize(
-    x: int | None,
-    weight1: int | None,
-    weight2: int | None,
-    expertTokensOptional: int | None,
-    bias1Optional: int | None,
-    bias2Optional: int | None,
-    scaleOptional: int | None,
-    offsetOptional: int | None,
-    deqScale1Optional: int | None,
-    deqScale2Optional: int | None,
-    antiquantScale1Optional: int | None,
-    antiquantScale2Optional: int | None,
-    antiquantOffset1Optional: int | None,
-    antiquantOffset2Optional: int | None,
-    activation: str | bytes | None,
-    innerPrecise: int,
-    tokensIndexFlag: int,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFFNV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Multiply by two weights, or two for each expert, with an activation between.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeFinalizeRoutingGetWorkspaceSize(
-    expandedX: int | None,
-    x1: int | None,
-    x2Optional: int | None,
-    bias: int | None,
-    scales: int | None,
-    expandedRowIdx: int | None,
-    expandedExpertIdx: int | None,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted rows of each token's experts, with a shared expert.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRouting(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Combine the weighted rows of each token's experts, with a shared expert.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeFinalizeRoutingV2GetWorkspaceSize(
-    expandedX: int | None,
-    expandedRowIdx: int | None,
-    x1Optional: int | None,
-    x2Optional: int | None,
-    biasOptional: int | None,
-    scalesOptional: int | None,
-    expertIdxOptional: int | None,
-    dropPadMode: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted rows of each token's experts, with shared experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRoutingV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted rows of each token's experts, with shared experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeFinalizeRoutingV4GetWorkspaceSize(
-    expandedX: int | None,
-    expandedRowIdx: int | None,
-    x1Optional: int | None,
-    x2Optional: int | None,
-    biasOptional: int | None,
-    scalesOptional: int | None,
-    expertIdxOptional: int | None,
-    xOptional: int | None,
-    alpha1Optional: int | None,
-    alpha2Optional: int | None,
-    vOptional: int | None,
-    dropPadMode: int,
-    zeroExpertRange: int | None,
-    copyExpertRange: int | None,
-    constantExpertRange: int | None,
-    k: int,
-    out: int | None,
-) -> tuple[int, int, int]:
-    """Combine the weighted rows of each token's experts, with shared experts.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRoutingV4(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Combine the weighted rows of each token's experts, with shared experts.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeInitRoutingV2GradGetWorkspaceSize(
-    gradExpandedX: int | None, expandedRowIdx: int | None, topK: int, dropPadMode: int, activeNum: int, out: int | None
-) -> tuple[int, int, int]:
-    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeInitRoutingV2Grad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradient of aclnnMoeInitRoutingV2 with respect to tokens.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMoeFinalizeRoutingV2GradGetWorkspaceSize(
-    gradY: int | None,
-    expandedRowIdx: int | None,
-    expandedXOptional: int | None,
-    scalesOptional: int | None,
-    expertIdxOptional: int | None,
-    biasOptional: int | None,
-    dropPadMode: int,
-    activeNum: int,
-    expertNum: int,
-    expertCapacity: int,
-    gradExpandedXOut: int | None,
-    gradScalesOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMoeFinalizeRoutingV2Grad(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of aclnnMoeFinalizeRoutingV2 with respect to the experts' rows and the weights.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnFlatQuantGetWorkspaceSize(
-    x: int | None,
-    kroneckerP1: int | None,
-    kroneckerP2: int | None,
-    clipRatio: float,
-    out: int | None,
-    quantScale: int | None,
-) -> tuple[int, int, int]:
-    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnFlatQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize matrices to 4 bits after multiplication by small matrices on both sides.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRotateQuantGetWorkspaceSize(
-    x: int | None,
-    rotation: int | None,
-    alpha: int | None,
-    axis: int,
-    roundMode: str | bytes | None,
-    scaleAlg: int,
-    dstTypeMax: float,
-    trans: int,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
     yOut: int | None,
     scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Rotate blocks of K columns by a square matrix, and quantize each row.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnRotateQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Rotate blocks of K columns by a square matrix, and quantize each row.
+def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU with the result quantized, with factors per group of rows.
 
     Phase two: queue the computation.
     """
 
-def aclnnGroupQuantGetWorkspaceSize(
-    x: int | None, scale: int | None, groupIndex: int | None, offsetOptional: int | None, dstType: int, y: int | None
-) -> tuple[int, int, int]:
-    """Quantize groups of rows with scales per group.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize groups of rows with scales per group.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDequantBiasGetWorkspaceSize(
+def aclnnSwiGluQuantV2GetWorkspaceSize(
     x: int | None,
-    weightScale: int | None,
-    activateScaleOptional: int | None,
-    biasOptional: int | None,
-    outputDtype: int,
-    out: int | None,
+    smoothScalesOptional: int | None,
+    offsetsOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    groupListType: int,
+    dstType: int,
+    yOut: int | None,
+    scaleOut: int | None,
 ) -> tuple[int, int, int]:
-    """Dequantize integer products.
+    """SwiGLU with the result quantized, with factors per group of rows.
 
     Phase one: check the arguments; return the workspace size and an executor.
 
     Returns ``(ret, workspaceSize, executor)``.
     """
 
-def aclnnDequantBias(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Dequantize integer products.
+def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU with the result quantized, with factors per group of rows.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDequantSwigluQuantGetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a dequantized product, with the result quantized.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """SwiGLU of a dequantized product, with the result quantized.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDequantSwigluQuantV2GetWorkspaceSize(
+    x: int | None,
+    weightScaleOptional: int | None,
+    activationScaleOptional: int | None,
+    biasOptional: int | None,
+    quantScaleOptional: int | None,
+    quantOffsetOptional: int | None,
+    groupIndexOptional: int | None,
+    activateLeft: int,
+    quantModeOptional: str | bytes | None,
+    dstType: int,
+    roundModeOptional: str | bytes | None,
+    activateDim: int,
+    swigluMode: int,
+    clampLimit: float,
+    gluAlpha: float,
+    gluBias: float,
+    yOut: int | None,
+    scaleOut: int | None,
+) -> tuple[int, int, int]:
+    """SwiGLU of a dequantized product, with the result quantized.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantSwigluQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """SwiGLU of a dequantized product, with the result quantized.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantized with one or two scales.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantized with one or two scales.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    scales1: int | None,
+    scales2Optional: int | None,
+    zeroPoints1Optional: int | None,
+    zeroPoints2Optional: int | None,
+    betaOptional: int | None,
+    axis: int,
+    epsilon: float,
+    divMode: int,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    rmsNormOut: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, quantized with one or two scales.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm of a sum, quantized with one or two scales.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRmsNormQuantGetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    beta: int | None,
+    scale: int | None,
+    offset: int | None,
+    epsilon: float,
+    y: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantized.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the last dimension, quantized.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnRmsNormQuantV3GetWorkspaceSize(
+    x: int | None,
+    gamma: int | None,
+    scale: int | None,
+    offsetOptional: int | None,
+    betaOptional: int | None,
+    epsilon: float,
+    divMode: int,
+    outputRstd: int,
+    y: int | None,
+    rstd: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnRmsNormQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    epsilon: float,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
+    x1: int | None,
+    x2: int | None,
+    gamma: int | None,
+    smoothScale1Optional: int | None,
+    smoothScale2Optional: int | None,
+    betaOptional: int | None,
+    epsilon: float,
+    outputMask: int | None,
+    y1Out: int | None,
+    y2Out: int | None,
+    xOut: int | None,
+    scale1Out: int | None,
+    scale2Out: int | None,
+) -> tuple[int, int, int]:
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAddRmsNormDynamicQuantV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """RMSNorm of a sum, dynamically quantized per row, once or twice.
 
     Phase two: queue the computation.
     """
@@ -19463,6 +19680,560 @@ def aclnnQuantMatmulWeightNz(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Quantized matrix product with dequantization.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnGroupQuantGetWorkspaceSize(
+    x: int | None, scale: int | None, groupIndex: int | None, offsetOptional: int | None, dstType: int, y: int | None
+) -> tuple[int, int, int]:
+    """Quantize groups of rows with scales per group.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGroupQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantize groups of rows with scales per group.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDequantBiasGetWorkspaceSize(
+    x: int | None,
+    weightScale: int | None,
+    activateScaleOptional: int | None,
+    biasOptional: int | None,
+    outputDtype: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Dequantize integer products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDequantBias(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Dequantize integer products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDistributeBarrierGetWorkspaceSize(
+    xRef: int | None, group: str | bytes | None, worldSize: int
+) -> tuple[int, int, int]:
+    """Barrier: wait until every rank of a group reaches it.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDistributeBarrier(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Barrier: wait until every rank of a group reaches it.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnDistributeBarrierV2GetWorkspaceSize(
+    xRef: int | None, timeOut: int | None, elasticInfo: int | None, group: str | bytes | None, worldSize: int
+) -> tuple[int, int, int]:
+    """Barrier: wait until every rank of a group reaches it.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnDistributeBarrierV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Barrier: wait until every rank of a group reaches it.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineGetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    expandIdx: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCounts: int | None,
+    xActiveMask: int | None,
+    activationScale: int | None,
+    weightScale: int | None,
+    groupList: int | None,
+    expandScales: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    x: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombine(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineV2GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineV3GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineV4GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    performanceInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group to each token.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormGetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    residualX: int | None,
+    gamma: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    normEps: float,
+    yOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNorm(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormV2GetWorkspaceSize(
+    expandX: int | None,
+    expertIds: int | None,
+    assistInfoForCombine: int | None,
+    epSendCounts: int | None,
+    expertScales: int | None,
+    residualX: int | None,
+    gamma: int | None,
+    tpSendCountsOptional: int | None,
+    xActiveMaskOptional: int | None,
+    activationScaleOptional: int | None,
+    weightScaleOptional: int | None,
+    groupListOptional: int | None,
+    expandScalesOptional: int | None,
+    sharedExpertXOptional: int | None,
+    elasticInfoOptional: int | None,
+    oriXOptional: int | None,
+    constExpertAlpha1Optional: int | None,
+    constExpertAlpha2Optional: int | None,
+    constExpertVOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    globalBs: int,
+    outDtype: int,
+    commQuantMode: int,
+    groupListType: int,
+    commAlg: str | bytes | None,
+    normEps: float,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    yOut: int | None,
+    rstdOut: int | None,
+    xOut: int | None,
+) -> tuple[int, int, int]:
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeCombineAddRmsNormV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Combine the weighted outputs of experts on the ranks of a group, with a residual; norm it.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeDispatchGetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scales: int | None,
+    xActiveMask: int | None,
+    expertScales: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    expandX: int | None,
+    dynamicScales: int | None,
+    expandIdx: int | None,
+    expertTokenNums: int | None,
+    epRecvCounts: int | None,
+    tpRecvCounts: int | None,
+    expandScales: int | None,
+) -> tuple[int, int, int]:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatch(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeDispatchV2GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV2(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeDispatchV3GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    elasticInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV3(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMoeDistributeDispatchV4GetWorkspaceSize(
+    x: int | None,
+    expertIds: int | None,
+    scalesOptional: int | None,
+    xActiveMaskOptional: int | None,
+    expertScalesOptional: int | None,
+    elasticInfoOptional: int | None,
+    performanceInfoOptional: int | None,
+    groupEp: str | bytes | None,
+    epWorldSize: int,
+    epRankId: int,
+    moeExpertNum: int,
+    groupTp: str | bytes | None,
+    tpWorldSize: int,
+    tpRankId: int,
+    expertShardType: int,
+    sharedExpertNum: int,
+    sharedExpertRankNum: int,
+    quantMode: int,
+    globalBs: int,
+    expertTokenNumsType: int,
+    commAlg: str | bytes | None,
+    zeroExpertNum: int,
+    copyExpertNum: int,
+    constExpertNum: int,
+    expandXOut: int | None,
+    dynamicScalesOut: int | None,
+    assistInfoForCombineOut: int | None,
+    expertTokenNumsOut: int | None,
+    epRecvCountsOut: int | None,
+    tpRecvCountsOut: int | None,
+    expandScalesOut: int | None,
+) -> tuple[int, int, int]:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMoeDistributeDispatchV4(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Dispatch tokens to experts on the ranks of a group, and receive the rows of this rank's experts.
 
     Phase two: queue the computation.
     """
@@ -20261,777 +21032,6 @@ def aclnnWeightQuantMatmulAllReduceV2(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Matrix product with a quantized weight and all-reduce.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormCastGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    epsilon: float,
-    y1Out: int | None,
-    y2Out: int | None,
-    rstdOut: int | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, in its data type and in FLOAT.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, in its data type and in FLOAT.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaskedCausalConv1dGetWorkspaceSize(
-    x: int | None, weight: int | None, maskOptional: int | None, out: int | None
-) -> tuple[int, int, int]:
-    """Depthwise causal convolution over windows of three tokens.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaskedCausalConv1d(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Depthwise causal convolution over windows of three tokens.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnMaskedCausalConv1dBackwardGetWorkspaceSize(
-    gradY: int | None,
-    x: int | None,
-    weight: int | None,
-    maskOptional: int | None,
-    gradXOut: int | None,
-    gradWeightOut: int | None,
-) -> tuple[int, int, int]:
-    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnMaskedCausalConv1dBackward(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Gradients of aclnnMaskedCausalConv1d with respect to x and weight.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormQuantGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    scales1: int | None,
-    scales2Optional: int | None,
-    zeroPoints1Optional: int | None,
-    zeroPoints2Optional: int | None,
-    axis: int,
-    epsilon: float,
-    divMode: int,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantized with one or two scales.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantized with one or two scales.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormQuantV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    scales1: int | None,
-    scales2Optional: int | None,
-    zeroPoints1Optional: int | None,
-    zeroPoints2Optional: int | None,
-    betaOptional: int | None,
-    axis: int,
-    epsilon: float,
-    divMode: int,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    rmsNormOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, quantized with one or two scales.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm of a sum, quantized with one or two scales.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRmsNormQuantGetWorkspaceSize(
-    x: int | None,
-    gamma: int | None,
-    beta: int | None,
-    scale: int | None,
-    offset: int | None,
-    epsilon: float,
-    y: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantized.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRmsNormQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm over the last dimension, quantized.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRmsNormQuantV3GetWorkspaceSize(
-    x: int | None,
-    gamma: int | None,
-    scale: int | None,
-    offsetOptional: int | None,
-    betaOptional: int | None,
-    epsilon: float,
-    divMode: int,
-    outputRstd: int,
-    y: int | None,
-    rstd: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRmsNormQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """RMSNorm over the last dimension, quantized, with its reciprocal root mean square.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormDynamicQuantGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    smoothScale1Optional: int | None,
-    smoothScale2Optional: int | None,
-    epsilon: float,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    scale1Out: int | None,
-    scale2Out: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, dynamically quantized per row, once or twice.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum, dynamically quantized per row, once or twice.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormDynamicQuantV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    smoothScale1Optional: int | None,
-    smoothScale2Optional: int | None,
-    betaOptional: int | None,
-    epsilon: float,
-    outputMask: int | None,
-    y1Out: int | None,
-    y2Out: int | None,
-    xOut: int | None,
-    scale1Out: int | None,
-    scale2Out: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum, dynamically quantized per row, once or twice.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum, dynamically quantized per row, once or twice.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSwiGluQuantGetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    offsetsOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU with the result quantized, with factors per group of rows.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwiGluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU with the result quantized, with factors per group of rows.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSwiGluQuantV2GetWorkspaceSize(
-    x: int | None,
-    smoothScalesOptional: int | None,
-    offsetsOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    groupListType: int,
-    dstType: int,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU with the result quantized, with factors per group of rows.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwiGluQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU with the result quantized, with factors per group of rows.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDequantSwigluQuantGetWorkspaceSize(
-    x: int | None,
-    weightScaleOptional: int | None,
-    activationScaleOptional: int | None,
-    biasOptional: int | None,
-    quantScaleOptional: int | None,
-    quantOffsetOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU of a dequantized product, with the result quantized.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDequantSwigluQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU of a dequantized product, with the result quantized.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDequantSwigluQuantV2GetWorkspaceSize(
-    x: int | None,
-    weightScaleOptional: int | None,
-    activationScaleOptional: int | None,
-    biasOptional: int | None,
-    quantScaleOptional: int | None,
-    quantOffsetOptional: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    quantModeOptional: str | bytes | None,
-    dstType: int,
-    roundModeOptional: str | bytes | None,
-    activateDim: int,
-    swigluMode: int,
-    clampLimit: float,
-    gluAlpha: float,
-    gluBias: float,
-    yOut: int | None,
-    scaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU of a dequantized product, with the result quantized.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDequantSwigluQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """SwiGLU of a dequantized product, with the result quantized.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicMxQuantGetWorkspaceSize(
-    x: int | None,
-    axis: int,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    blocksize: int,
-    scaleAlg: int,
-    yOut: int | None,
-    mxscaleOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicMxQuantV2GetWorkspaceSize(
-    x: int | None,
-    axis: int,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    blocksize: int,
-    scaleAlg: int,
-    dstTypeMax: float,
-    yOut: int | None,
-    mxscaleOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicMxQuantV2(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicMxQuantV3GetWorkspaceSize(
-    x: int | None,
-    axis: int,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    blocksize: int,
-    scaleAlg: int,
-    dstTypeMax: float,
-    maxLowBound: float,
-    yOut: int | None,
-    mxscaleOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicMxQuantV3(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Quantize blocks along a dimension to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicMxQuantWithDualAxisGetWorkspaceSize(
-    x: int | None,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    scaleAlg: int,
-    y1Out: int | None,
-    mxscale1Out: int | None,
-    y2Out: int | None,
-    mxscale2Out: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks of rows, and blocks of columns, to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicMxQuantWithDualAxis(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize blocks of rows, and blocks of columns, to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicMxQuantWithDualAxisV2GetWorkspaceSize(
-    x: int | None,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    scaleAlg: int,
-    dstTypeMax: float,
-    y1Out: int | None,
-    mxscale1Out: int | None,
-    y2Out: int | None,
-    mxscale2Out: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks of rows, and blocks of columns, to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicMxQuantWithDualAxisV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize blocks of rows, and blocks of columns, to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicBlockMxQuantGetWorkspaceSize(
-    x: int | None,
-    roundModeOptional: str | bytes | None,
-    dstType: int,
-    scaleAlg: int,
-    dstTypeMax: float,
-    yOut: int | None,
-    scale1Out: int | None,
-    scale2Out: int | None,
-) -> tuple[int, int, int]:
-    """Quantize 32 x 32 blocks to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicBlockMxQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize 32 x 32 blocks to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedDynamicMxQuantGetWorkspaceSize(
-    x: int | None,
-    groupIndex: int | None,
-    roundMode: str | bytes | None,
-    dstType: int,
-    blocksize: int,
-    y: int | None,
-    mxscale: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks along the rows of each group to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedDynamicMxQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize blocks along the rows of each group to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnGroupedDynamicMxQuantV2GetWorkspaceSize(
-    x: int | None,
-    groupIndex: int | None,
-    roundMode: str | bytes | None,
-    dstType: int,
-    blocksize: int,
-    scaleAlg: int,
-    dstTypeMax: float,
-    y: int | None,
-    mxscale: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks along the rows of each group to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnGroupedDynamicMxQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize blocks along the rows of each group to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnDynamicDualLevelMxQuantGetWorkspaceSize(
-    x: int | None,
-    smoothScaleOptional: int | None,
-    roundModeOptional: str | bytes | None,
-    level0BlockSize: int,
-    level1BlockSize: int,
-    yOut: int | None,
-    level0ScaleOut: int | None,
-    level1ScaleOut: int | None,
-) -> tuple[int, int, int]:
-    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnDynamicDualLevelMxQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Quantize blocks of rows to FLOAT4_E2M1 with two levels of scales.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAntiMxQuantGetWorkspaceSize(
-    x: int | None, mxscale: int | None, axis: int, dstType: int, y: int | None
-) -> tuple[int, int, int]:
-    """Dequantize an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAntiMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """Dequantize an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnRmsNormDynamicMxQuantGetWorkspaceSize(
-    x: int | None,
-    gamma: int | None,
-    beta: int | None,
-    epsilon: float,
-    scaleAlg: int,
-    roundMode: str | bytes | None,
-    dstType: int,
-    outputRstd: int,
-    yOut: int | None,
-    mxscaleOut: int | None,
-    rstdOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm over the last dimension, quantized to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnRmsNormDynamicMxQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm over the last dimension, quantized to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormDynamicMxQuantGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    beta: int | None,
-    epsilon: float,
-    scaleAlg: int,
-    roundMode: str | bytes | None,
-    dstType: int,
-    outputRstd: int,
-    yOut: int | None,
-    xOut: int | None,
-    mxscaleOut: int | None,
-    rstdOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum over the last dimension, quantized to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicMxQuant(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum over the last dimension, quantized to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnAddRmsNormDynamicMxQuantV2GetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    gamma: int | None,
-    beta: int | None,
-    x3Optional: int | None,
-    epsilon: float,
-    scaleAlg: int,
-    roundMode: str | bytes | None,
-    dstType: int,
-    outputRstd: int,
-    yOut: int | None,
-    xOut: int | None,
-    mxscaleOut: int | None,
-    rstdOut: int | None,
-) -> tuple[int, int, int]:
-    """RMSNorm of a sum over the last dimension, quantized to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnAddRmsNormDynamicMxQuantV2(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """RMSNorm of a sum over the last dimension, quantized to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSwigluMxQuantGetWorkspaceSize(
-    x: int | None,
-    groupIndexOptional: int | None,
-    activateDim: int,
-    activateLeft: int,
-    swigluMode: int,
-    clampLimit: float,
-    gluAlpha: float,
-    gluBias: float,
-    groupMode: int,
-    axis: int,
-    dstType: int,
-    roundModeOptional: str | bytes | None,
-    scaleAlg: int,
-    maxDtypeValue: float,
-    yOut: int | None,
-    mxscaleOut: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU with the result quantized to an MX format.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwigluMxQuant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
-    """SwiGLU with the result quantized to an MX format.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnSwigluMxQuantWithDualAxisGetWorkspaceSize(
-    x: int | None,
-    groupIndexOptional: int | None,
-    activateLeft: int,
-    roundModeOptional: str | bytes | None,
-    scaleAlg: int,
-    dstType: int,
-    maxDtypeValue: float,
-    y1Out: int | None,
-    mxScale1Out: int | None,
-    y2Out: int | None,
-    mxScale2Out: int | None,
-) -> tuple[int, int, int]:
-    """SwiGLU with the result quantized to an MX format by rows and by columns.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnSwigluMxQuantWithDualAxis(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """SwiGLU with the result quantized to an MX format by rows and by columns.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnQuantBatchMatmulInplaceAddGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    x1Scale: int | None,
-    x2Scale: int | None,
-    yRef: int | None,
-    transposeX1: int,
-    transposeX2: int,
-    groupSize: int,
-) -> tuple[int, int, int]:
-    """Matrix product in MX formats, accumulated in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantBatchMatmulInplaceAdd(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Matrix product in MX formats, accumulated in place.
-
-    Phase two: queue the computation.
-    """
-
-def aclnnQuantGroupedMatmulInplaceAddGetWorkspaceSize(
-    x1: int | None,
-    x2: int | None,
-    scale1Optional: int | None,
-    scale2: int | None,
-    groupList: int | None,
-    yRef: int | None,
-    groupListType: int,
-    groupSize: int,
-) -> tuple[int, int, int]:
-    """Grouped matrix products in MX formats, accumulated in place.
-
-    Phase one: check the arguments; return the workspace size and an executor.
-
-    Returns ``(ret, workspaceSize, executor)``.
-    """
-
-def aclnnQuantGroupedMatmulInplaceAdd(
-    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
-) -> int:
-    """Grouped matrix products in MX formats, accumulated in place.
 
     Phase two: queue the computation.
     """

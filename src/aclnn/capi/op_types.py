@@ -20,14 +20,12 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
 from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
-from aclnn.operators.library import (
-    of_array_types,
-    of_box_types,
-    of_layer_types,
-    of_optimizer_types,
-    of_types,
-    recurrent,
-)
+from aclnn.operators.library.by_type import arrays as of_array_types
+from aclnn.operators.library.by_type import boxes as of_box_types
+from aclnn.operators.library.by_type import general as of_types
+from aclnn.operators.library.by_type import layers as of_layer_types
+from aclnn.operators.library.by_type import optimizers as of_optimizer_types
+from aclnn.operators.library.training import recurrent
 from aclnn.operators.registry import BY_FUNCTION
 from aclnn.support.process import PerProcess
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from aclnn.capi.prototype import c_function
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_PARAM_NULLPTR, AclnnError
-from aclnn.operators.library.quantization import offset_bits, scale_bits
+from aclnn.operators.library.quantization.quantization import offset_bits, scale_bits
 
 _TOGETHER = 16
 

@@ -12,7 +12,7 @@ from aclnn.core.products import A2_CLASS, CLASS_950, Product, current_product
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, ACLNN_ERR_RUNTIME_ERROR, AclnnError
 from aclnn.core.tensor import Tensor
 from aclnn.operators.library.common import MODERN
-from aclnn.operators.library.weights import LAID_OUT, cast_dtypes, cast_format_complaint
+from aclnn.operators.library.matrix.weights import LAID_OUT, cast_dtypes, cast_format_complaint
 
 _ROWS, _COLUMNS = 16, 32
 """Block size of a matrix; blocks of 16-bit elements have as many columns as rows."""

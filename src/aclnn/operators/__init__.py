@@ -64,7 +64,7 @@ _DECLARED: dict[str, tuple[Operator, Callable[..., Any]]] = {
 
 
 def _taken() -> list[str]:
-    from aclnn.operators.library import LIBRARY_OPERATORS  # a slow import
+    from aclnn.operators.library import LIBRARY_OPERATORS
 
     return [o.function for o in (*(operator for operator, _ in _DECLARED.values()), *LIBRARY_OPERATORS)]
 

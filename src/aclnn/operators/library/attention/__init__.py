@@ -1,0 +1,1 @@
+"""Attention, rotary embeddings, sparse attention and its indexers."""

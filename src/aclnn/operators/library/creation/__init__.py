@@ -1,0 +1,1 @@
+"""Tensors from nothing: ranges and random numbers."""

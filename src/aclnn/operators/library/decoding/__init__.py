@@ -1,0 +1,1 @@
+"""Key-value caches, decoding steps and samplers of language models."""

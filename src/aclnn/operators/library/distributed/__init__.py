@@ -1,0 +1,1 @@
+"""Operators that exchange data with the other ranks of a group."""

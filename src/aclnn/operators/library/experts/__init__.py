@@ -1,0 +1,1 @@
+"""Mixtures of experts on one rank: gates, routes to experts and back."""

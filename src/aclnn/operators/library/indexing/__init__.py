@@ -1,0 +1,1 @@
+"""Elements elsewhere: slices, joins, splits, permutations, gathers and scatters."""

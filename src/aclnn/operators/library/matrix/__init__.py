@@ -1,0 +1,1 @@
+"""Products of matrices, grouped ones among them, and linear systems."""

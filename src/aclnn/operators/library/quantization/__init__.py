@@ -1,0 +1,1 @@
+"""Quantisation, and products, norms and gates of quantised numbers."""

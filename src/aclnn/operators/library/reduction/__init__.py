@@ -1,0 +1,1 @@
+"""Reductions, running sums and extremes, sorting, distances between rows."""

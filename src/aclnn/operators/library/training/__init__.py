@@ -1,0 +1,1 @@
+"""Losses, optimizers, recurrent layers and what else training calls."""
