@@ -1,4 +1,7 @@
-"""NumPy arrays, and whatever exports its memory like one, as tensors; the Python functions' way into the executor."""
+"""Arrays as tensors, and the entry of the Python functions to the executor.
+
+Arrays are NumPy's, and objects that export their memory by DLPack or by the array interface.
+"""
 
 from __future__ import annotations
 
@@ -26,13 +29,13 @@ from aclnn.support.bounded import BoundedCache, as_key
 
 
 def view(array: Any, writable: bool = False) -> Tensor:
-    """A tensor over the memory of a NumPy array, or of anything on the CPU that exports its memory like one.
+    """Return a tensor over the memory of an array on the CPU, without a copy.
 
-    That is ``__dlpack__`` or ``__array_interface__``. Nothing is copied; the tensor keeps the array alive.
+    The array is NumPy's, or has ``__dlpack__`` or ``__array_interface__``. The tensor keeps the array alive.
 
     Raises:
-        TypeError: not such an array, on another device, of a data type without an equivalent, read-only where
-            ``writable`` asks for more, or with strides that are no multiple of the element's size.
+        TypeError: not such an array; or an array on another device, of a data type that ACL lacks, read-only although
+            ``writable`` is set, or with strides that are not multiples of the element size.
     """
     if not isinstance(array, np.ndarray):
         if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
@@ -53,7 +56,7 @@ def view(array: Any, writable: bool = False) -> Tensor:
                 f"{': np.asarray(x, np.float32) makes one of it' if listed and not writable else ''}"
             )
         array = _interfaced(array, writable)
-    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):  # whose import takes 60 ms
+    if type(array) is not np.ndarray and isinstance(array, np.ma.MaskedArray):  # importing np.ma takes 60 ms
         raise TypeError("expected an array without a mask, got numpy.ma.MaskedArray: filled() gives one")
     if writable and not array.flags.writeable:
         raise TypeError("expected a writable array, got a read-only one")
@@ -66,18 +69,18 @@ def view(array: Any, writable: bool = False) -> Tensor:
 
 
 def _interfaced(exporter: Any, writable: bool) -> np.ndarray[Any, Any]:
-    """The array behind ``__array_interface__``."""
+    """Return the array that ``__array_interface__`` describes."""
     try:
         array = np.asarray(exporter)
     except ValueError as error:
         raise TypeError(f"expected a sound __array_interface__: {error}, got {type_name(exporter)}") from None
-    if writable and array.base is None:  # a copy, as NumPy makes of its scalars
+    if writable and array.base is None:  # NumPy copied a scalar
         raise TypeError(f"expected an array to write to, got the value {type_name(exporter)}")
     return array
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """Address of an array's first element (0.2 µs; the documented attributes take 1.4 µs)."""
+    """Return the address of an array's first element (0.2 µs; the documented attributes take 1.4 µs)."""
     return _word_at(id(array) + _DATA_OFFSET).value or 0
 
 
@@ -85,10 +88,10 @@ _word_at = ctypes.c_void_p.from_address
 # In NumPy's stable ABI the data pointer is the first member after the object's header.
 _DATA_OFFSET = object.__basicsize__
 _probe = np.empty(1)
-if address(_probe) != _probe.ctypes.data:  # an interpreter whose objects are laid out otherwise
+if address(_probe) != _probe.ctypes.data:  # an interpreter with another object layout
 
     def address(array: np.ndarray[Any, Any]) -> int:
-        """Address of an array's first element."""
+        """Return the address of an array's first element."""
         return int(array.ctypes.data)
 
 
@@ -97,7 +100,7 @@ _ALIGN_FROM_BYTES = 1 << 16
 
 
 def empty(dtype: DataType, shape: Sequence[int], zeros: bool = False) -> np.ndarray[Any, Any]:
-    """A new contiguous array, contents undefined; large ones start on a cache line, which streaming stores want."""
+    """Allocate a contiguous array, uninitialized unless ``zeros``; large ones cache-aligned for streaming stores."""
     return _maker(dtype, shape, zeros)()
 
 
@@ -117,20 +120,20 @@ def _aligned(nbytes: int) -> np.ndarray[Any, Any]:
 
 
 def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], outs: Any) -> Any:
-    """Run an operator on arrays: the way of every Python function.
+    """Run an operator on arrays, on behalf of its Python function.
 
     Args:
         operator: its declaration.
-        inputs: arrays for the input tensors, in the signature's order; None where absent.
-        attributes: the other arguments, likewise.
-        outs: a tuple or list of the arrays to write, None for a new one; one for each output tensor.
+        inputs: arrays for the input tensors, in the signature's order; None for an absent tensor.
+        attributes: the other arguments, in the signature's order; None for an absent one.
+        outs: a tuple or list with one entry for each output tensor: the array to write, or None to allocate one.
 
     Returns:
-        The output (``outs``' own object where one was given), a tuple of them when the operator has several; None for
-        one that is not wanted.
+        The output, or a tuple of outputs if the operator has several. An array from ``outs`` is returned itself; an
+        output that the attributes switch off is None.
 
     Raises:
-        AclnnError: the operator refuses an argument.
+        AclnnError: an argument is invalid.
     """
     if attributes:
         attributes = tuple(map(attribute, repeat(operator), operator.attributes, attributes))
@@ -153,7 +156,7 @@ def call(operator: Operator, inputs: Sequence[Any], attributes: Sequence[Any], o
 
 
 def _tuple(operator: Operator, outs: Any) -> tuple[Any, ...]:
-    """A tuple or list with one entry for each output, as a tuple."""
+    """Return ``outs`` as a tuple with one entry for each output."""
     if isinstance(outs, (tuple, list)) and len(outs) == len(operator.outputs):
         return tuple(outs)
     got = len(outs) if isinstance(outs, (tuple, list)) else type_name(outs)
@@ -181,7 +184,7 @@ def _judge_and_run(
         raise in_callers_words(error, Call(operator, arguments, current_product()), names) from None
     workspace = _aligned(executor.asked_bytes) if executor.asked_bytes else None
     executor.run(0 if workspace is None else address(workspace), executor.asked_bytes)
-    if executor.prepared.plan is None:  # new arrays held nothing that might be left as it is
+    if executor.prepared.plan is None:  # without work, the caller's arrays keep their contents
         for result, out in zip(results, outs, strict=True):
             if out is None and result is not None:
                 result[...] = 0
@@ -189,7 +192,7 @@ def _judge_and_run(
 
 
 class _CachedCall:
-    """A call that was validated before: only memory and addresses are left to find."""
+    """A validated call, which only needs memory and addresses to run again."""
 
     __slots__ = ("_fresh", "_inputs", "_outputs", "_plan", "_workspace_bytes", "match")
 
@@ -210,7 +213,7 @@ class _CachedCall:
             for place, (out, tensor) in enumerate(zip(arrays[first:], tensors, strict=True))
             if out is None and tensor is not None
         ]
-        """The outputs that the call leaves to be allocated."""
+        """The outputs to allocate."""
 
     def repeat(self, outs: tuple[Any, ...], addresses: Sequence[int]) -> Any:
         """Repeat the call with the addresses that ``match`` found."""
@@ -227,9 +230,9 @@ class _CachedCall:
         return outs[0] if len(outs) == 1 else outs
 
 
-# Checking a call takes tens of µs, more than 1,024 elements take to compute; equal calls are checked once.
+# Checking a call takes tens of µs, longer than computing 1,024 elements, so that equal calls are checked once.
 _cached: BoundedCache[tuple[Any, ...], tuple[_CachedCall, ...]] = BoundedCache()
-"""Calls by operator, product, attributes, the first array's type and shape; the latest first."""
+"""Calls by operator, product, attributes, and the first array's type and shape; the most recent first."""
 _CALLS_KEPT = 16
 
 
@@ -239,7 +242,7 @@ def _remember(key: tuple[Any, ...], arrays: tuple[Any, ...], executor: Executor)
 
 
 class _Descriptions:
-    """Descriptions of arrays like ``kernels.Headers``, for torch tensors too."""
+    """Descriptions of arrays, as in ``kernels.Headers``, including torch tensors."""
 
     def __init__(self, arrays: tuple[Any, ...]) -> None:
         self._expected = [_description(array)[1:] for array in arrays]
@@ -253,7 +256,7 @@ class _Descriptions:
 
 
 def _description(array: Any) -> tuple[Any, ...]:
-    """Address, data type, shape, strides and whether it may be written; empty when that takes more than a look."""
+    """Return address, data type, shape, strides and writability; an empty tuple if reading them needs an export."""
     if array is None:
         return 0, None
     if type(array) is np.ndarray:
@@ -264,7 +267,7 @@ def _description(array: Any) -> tuple[Any, ...]:
         if array.requires_grad or array.is_neg() or not array.is_cpu or not (at := array.data_ptr()):
             return ()
         return at, array.dtype, array.shape, array.stride(), True
-    except RuntimeError:  # one without memory or strides
+    except RuntimeError:  # a tensor without memory or strides
         return ()
 
 
@@ -276,7 +279,7 @@ def _shape(array: Any) -> Any:
 
 
 def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any]) -> list[Any]:
-    """Bind the arrays given and new ones for the rest; None among the results for those that are not wanted."""
+    """Bind the arrays in ``outs``, and new ones for the other outputs; return None for an output switched off."""
     product = current_product()
     is_inferable = inferable(operator, arguments)
     inferred = operator.infer(Call(operator, arguments, product)) if is_inferable else {}
@@ -292,13 +295,13 @@ def _outputs(operator: Operator, arguments: dict[str, Any], outs: Sequence[Any])
 
 
 def _out_name(operator: Operator, output: Parameter) -> str:
-    """An output as a Python caller gives it; that of an operator without inputs is the argument itself."""
+    """Return a Python caller's name for an output: that of the argument itself if the operator has no inputs."""
     if not operator.inputs:
         return output.python_name
     return "out" if len(operator.outputs) == 1 else f"out[{operator.outputs.index(output)}]"
 
 
-# For an output that cannot be inferred while another argument is missing: the checks refuse that one.
+# For an output that cannot be inferred because another argument is missing; the checks report the missing argument.
 _STAND_IN = Tensor(DataType.DT_UNDEFINED, ())
 
 

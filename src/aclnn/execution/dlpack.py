@@ -1,9 +1,9 @@
-"""Reading a DLPack capsule: address, data type, shape and strides of an array that another library holds.
+"""DLPack capsules: address, data type, shape and strides of an array of another library.
 
-NumPy's own ``from_dlpack`` knows no bfloat16, which is why the struct is read here. Its layout is that of dlpack.h,
-versions 0.8 and 1.x. A capsule of version 1 says whether its memory may be written. An older one cannot: its memory is
-taken as read-only, as NumPy does, unless the exporter is a torch tensor or says itself, by ``__array_interface__`` or
-the buffer protocol, that it may be written.
+The struct is read here because NumPy's ``from_dlpack`` does not support bfloat16. Its layout is that of dlpack.h,
+versions 0.8 and 1.x. A capsule of version 1 has a read-only flag. An older capsule has none: as in NumPy, its memory is
+taken as read-only, unless the exporter is a torch tensor or is writable according to its ``__array_interface__`` or the
+buffer protocol.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ _is_valid.restype, _is_valid.argtypes = ctypes.c_int, (ctypes.py_object, ctypes.
 
 
 class Exported(NamedTuple):
-    """Contents of a capsule, which keeps the memory alive and must outlive every use of the address."""
+    """Contents of a capsule. The capsule keeps the memory alive and must outlive every use of the address."""
 
     dtype: DataType
     shape: tuple[int, ...]
@@ -80,17 +80,17 @@ class Exported(NamedTuple):
 
 
 def read(array: Any, writable: bool = False) -> Exported:
-    """Export an array that has ``__dlpack__`` and lies on the CPU, without a copy.
+    """Export an array on the CPU by ``__dlpack__``, without a copy.
 
     Raises:
-        TypeError: it lies on another device, will not share its memory (as a torch tensor that requires grad), has
-            none (as those that torch.func passes around), has a data type that ACL does not know, or is not known to
-            be writable where ``writable`` asks for that.
+        TypeError: the array is on another device, does not share its memory (such as a torch tensor that requires
+            grad), has no memory (such as a tensor inside torch.func), has a data type that ACL lacks, or is not known
+            to be writable although ``writable`` is set.
     """
     try:
         device, number = map(int, array.__dlpack_device__())
         capsule = _export(array) if device in _CPU_DEVICES else None
-    except Exception as error:  # whatever another library raises
+    except Exception as error:  # other libraries raise errors of any type
         text = f"expected an array on the CPU that shares its memory ({error}), got {type_name(array)}"
         raise TypeError(text) from None
     if device not in _CPU_DEVICES:
@@ -121,17 +121,17 @@ def read(array: Any, writable: bool = False) -> Exported:
 
 
 def type_name(value: object) -> str:
-    """The full name of a value's type: ``builtins.list``."""
+    """Return the full name of a value's type, such as ``builtins.list``."""
     return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def is_torch(kind: type) -> bool:
-    """Tell ``torch.Tensor`` from other types without importing PyTorch."""
+    """Return true for ``torch.Tensor`` and its subclasses, without importing PyTorch."""
     return kind.__name__ == "Tensor" and kind.__module__ == "torch"
 
 
 def _known_writable(exporter: Any) -> bool:
-    """Tell whether an exporter is known to be writable although its capsule does not say so."""
+    """Return true if an exporter is known to be writable although its capsule has no flag."""
     if any(map(is_torch, type(exporter).__mro__)):
         return True
     try:
@@ -144,7 +144,7 @@ def _known_writable(exporter: Any) -> bool:
 
 
 def _export(array: Any) -> object:
-    if getattr(array, "is_neg", bool)():  # torch exports such a tensor's memory, which holds the opposite values
+    if getattr(array, "is_neg", bool)():  # torch exports its memory, which holds negated values
         raise BufferError("Can't export tensors with the negative bit set, use tensor.resolve_neg()")
     try:
         return array.__dlpack__(max_version=(1, 0), copy=False)

@@ -1,4 +1,4 @@
-"""The two phases. ``prepare`` judges the arguments and plans; ``Executor.run`` judges the addresses and computes."""
+"""The two phases: ``prepare`` checks arguments and plans; ``Executor.run`` checks addresses and computes."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ Selector = Callable[[Sequence[int]], Sequence[int]]
 
 
 class Stream(Protocol):
-    """A queue for an executor's work (see aclnn.runtime)."""
+    """A queue of tasks (see aclnn.runtime)."""
 
     def enqueue(self, task: Task, short: bool = False) -> object:
         """Queue a task; it runs after those before it."""
 
     def expect_no_capture(self) -> None:
-        """Refuse a stream that does not come to its tasks (see aclnn.runtime)."""
+        """Raise an error if the stream is capturing (see aclnn.runtime)."""
 
     def synchronize(self) -> object:
         """Wait for every task queued so far."""
 
 
 class Communicator(Protocol):
-    """A group of ranks, which do its work in one order (see aclnn.runtime)."""
+    """A group of ranks that run collective work in the same order (see aclnn.runtime)."""
 
     def enqueue(self, stream: Any, function: str, work: Task) -> None:
-        """Queue work on a stream, behind what other streams do for this communicator."""
+        """Queue work on a stream, after this communicator's work on other streams."""
 
 
 class Allocation(Protocol):
-    """A live range of addresses; whoever holds it keeps its memory."""
+    """A live range of addresses; a reference keeps its memory alive."""
 
     address: int
     end: int
@@ -62,14 +62,18 @@ class Memory(Protocol):
 
     @property
     def tasks(self) -> BoundedCache[object, Any]:
-        """A cache that is replaced by an empty one after every release of memory."""
+        """The cache of tasks; every release of memory replaces it by an empty one."""
 
     def resolve(self, address: int, nbytes: int, base: int) -> Allocation:
-        """The live allocation that holds ``base``, a tensor's address, and its view's whole range, or an AclnnError."""
+        """Return the live allocation that holds ``base``, a tensor's address, and the whole range of the tensor's view.
+
+        Raises:
+            AclnnError: there is none.
+        """
 
 
 def _nothing() -> None:
-    """Do the work of a call that has none."""
+    """Do nothing, as the task of a call without work."""
 
 
 class Prepared:
@@ -117,9 +121,9 @@ class Prepared:
         self.short = sum(operand.size for operand in self.operands) <= _SHORT_ELEMENTS
 
     def address_selectors(self, names: Sequence[str]) -> tuple[Selector, Selector]:
-        """Return selectors of the plan's inputs and of its outputs among a call's addresses.
+        """Return functions that select the addresses of the plan's inputs and outputs.
 
-        Those are a 0, the address of an absent tensor, followed by the addresses of ``names``, the call's arguments.
+        They select from a sequence of 0, for absent tensors, followed by the addresses of the arguments ``names``.
         """
         places = {name: place for place, name in enumerate(names, 1)} | {None: 0}
         return _selector([places[name] for name in self.inputs]), _selector([places[name] for name in self.outputs])
@@ -132,14 +136,14 @@ class Prepared:
         workspace_size: int,
         memory: Memory | None,
     ) -> Task:
-        """Return the work on these operands, which may be done any number of times; it keeps their memory.
+        """Return the task for these operands, which may run any number of times and keeps their memory alive.
 
         Args:
-            addresses: of the operands.
-            firsts: the addresses of their first elements.
+            addresses: addresses of the operands.
+            firsts: addresses of the operands' first elements.
             workspace: address of at least ``asked_bytes`` bytes.
-            workspace_size: bytes that the caller put there.
-            memory: judges every address; None for tensors over arrays.
+            workspace_size: size of the workspace as given by the caller.
+            memory: checks every address; None for tensors over arrays.
 
         Raises:
             AclnnError: see ``Executor.run``.
@@ -157,10 +161,10 @@ class Prepared:
         return task
 
     def bind(self, firsts: Sequence[int], workspace: int) -> Callable[[], Sequence[tuple[int, ...]] | None]:
-        """Return the plan's work on operands whose first elements are there.
+        """Bind the plan to the addresses of the operands' first elements.
 
         Raises:
-            AclnnError: 161002, the workspace overlaps an operand.
+            AclnnError: 161002 for a workspace that overlaps an operand.
         """
         assert self.plan is not None
         if self.workspace_bytes:
@@ -169,10 +173,10 @@ class Prepared:
         return kernels.bind(self.plan, firsts[:arity], firsts[arity:], workspace)
 
     def check_workspace(self, workspace: int, workspace_size: int) -> None:
-        """Judge the workspace that a run is given.
+        """Check the address and the size of a workspace.
 
         Raises:
-            AclnnError: 161001, its bytes have no address; 161002, they are fewer than phase one asked for.
+            AclnnError: 161001 for a size without an address, 161002 for fewer bytes than phase one asked for.
         """
         if workspace_size > 0 and not workspace:
             raise self.error(
@@ -186,7 +190,7 @@ class Prepared:
             )
 
     def _check_apart(self, firsts: Sequence[int], workspace: int) -> None:
-        """Refuse a workspace whose use would overwrite a tensor, or be overwritten with one."""
+        """Raise an error if the workspace overlaps a tensor."""
         end = workspace + self.workspace_bytes
         for operand, first in zip(self.operands, firsts, strict=True):
             begin = first + operand.begin
@@ -203,7 +207,7 @@ class Prepared:
         """Return the allocations that hold the operands and the workspace.
 
         Raises:
-            AclnnError: the runtime's code, an address is outside live memory.
+            AclnnError: the runtime's code for an address outside live memory.
         """
         held: list[Allocation] = []
         name = ""
@@ -213,7 +217,7 @@ class Prepared:
                 begin = first + offset
                 end = begin + nbytes
                 for one in held:
-                    # Most tensors of a program that divides its memory itself lie in one allocation.
+                    # Programs with a memory pool of their own have most tensors in one allocation.
                     if one.address <= begin and end <= one.end and one.address <= address < one.end:
                         break
                 else:
@@ -228,14 +232,14 @@ class Prepared:
 
     @property
     def may_be_kept(self) -> bool:
-        """True if it serves any later call with equal descriptions, of any thread."""
+        """True if later calls with equal descriptions may share this object, on any thread."""
         return not self.sizes_outputs and self.communicator is None
 
     def enqueue(self, stream: Stream, task: Task) -> None:
-        """Queue the work.
+        """Queue the task on a stream.
 
         Raises:
-            AclnnError: 361001, its communicator has ended.
+            AclnnError: 361001 for a communicator that has ended.
         """
         if self.communicator is None:
             stream.enqueue(task, self.short)
@@ -248,12 +252,12 @@ class Prepared:
             raise self.error(ACLNN_ERR_RUNTIME_ERROR, f"group: {error.message}") from None
 
     def error(self, code: int, text: str) -> AclnnError:
-        """A refusal by the operator's second phase."""
+        """Return an error of the operator's second phase."""
         return AclnnError(code, text, self.operator.function)
 
 
 def _selector(places: Sequence[int]) -> Selector:
-    """Return a function that selects the items at these places of a sequence."""
+    """Return a function that selects the items at these indices of a sequence."""
     if len(places) > 1:
         return itemgetter(*places)
     return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
@@ -262,8 +266,8 @@ def _selector(places: Sequence[int]) -> Selector:
 class Executor:
     """``aclOpExecutor``: a prepared call bound to its tensors. Single use unless ``repeatable`` is set.
 
-    The tensors' descriptions are taken in phase one; their addresses are read when it runs, so they may be replaced in
-    between or, on a repeatable executor, between runs.
+    Phase one reads the tensors' descriptions, each run their addresses. A program may therefore replace addresses
+    before a run and, if the executor is repeatable, between runs.
     """
 
     GONE = "has run, was destroyed or never existed"
@@ -287,21 +291,21 @@ class Executor:
     def run(
         self, workspace: int = 0, workspace_size: int = 0, stream: Stream | None = None, memory: Memory | None = None
     ) -> None:
-        """Queue the work on the stream, or do it at once when there is none.
+        """Queue the work on the stream, or compute at once without a stream.
 
         Args:
             workspace: address of at least ``asked_bytes`` bytes.
-            workspace_size: bytes that the caller put there.
+            workspace_size: size of the workspace as given by the caller.
             stream: the queue; None computes before returning.
-            memory: of the stream's device, which judges every address; None for tensors over arrays.
+            memory: memory of the stream's device, to check every address; None for tensors over arrays.
 
         Raises:
             AclnnError: 161001 for a second use of a single-use executor or a missing workspace, 161002 for a workspace
                 that is too small or overlaps a tensor, the runtime's code for an address outside live memory. Nothing
-                has been touched then.
+                has been written then.
         """
         prepared = self.prepared
-        # Counted in one step: of two threads with one single-use executor, one is refused.
+        # The counter is atomic: of two threads with the same single-use executor, one gets an error.
         if next(self._runs) and not self.repeatable:
             raise prepared.error(
                 ACLNN_ERR_PARAM_NULLPTR, "executor: already used; call aclSetAclOpExecutorRepeatable to run it again"
@@ -320,14 +324,14 @@ class Executor:
             stream.expect_no_capture()
         prepared.enqueue(stream, task)
         if prepared.sizes_outputs:
-            stream.synchronize()  # callers look at the shapes next
+            stream.synchronize()  # callers read the shapes next
 
     def _task(self, workspace: int, workspace_size: int, memory: Memory | None) -> Task:
-        """Return the work at the tensors' addresses, whose last check holds until memory is released."""
+        """Return the task for the tensors' addresses; a cached one stays valid until memory is released."""
         addresses = [tensor.address for tensor in self._bound]
         if memory is None:
             return self.prepared.task(addresses, self._firsts(addresses), workspace, workspace_size, None)
-        tasks = memory.tasks  # before addresses are checked: memory freed meanwhile replaces the cache
+        tasks = memory.tasks  # read before the checks: a release of memory during them replaces the cache
         key = self, memory, workspace, workspace_size, *addresses
         task: Task | None = tasks.get(key)
         if task is None:
@@ -340,13 +344,13 @@ class Executor:
         return list(map(add, addresses, self._offsets))
 
 
-# A task of this many elements takes 0.1 to 0.2 ms. Where others use the processors too, waking a stream's thread, which
-# then takes the interpreter's lock, takes as long, so that such a task may run in place.
+# A task of this many elements takes 0.1 to 0.2 ms. On a loaded machine, waking a stream's thread and passing it the
+# interpreter's lock takes as long, so that such a task may run on the calling thread.
 _SHORT_ELEMENTS = 1 << 19
 
 
 class _Operand:
-    """A tensor of a plan, as phase one saw it; without a name and empty where it is absent."""
+    """A tensor of a plan as described in phase one; an absent tensor has no name and no elements."""
 
     __slots__ = ("begin", "name", "nbytes", "size")
 
@@ -361,7 +365,7 @@ _ABSENT = Tensor(DataType.DT_UNDEFINED, (0,))
 
 
 def _bindable(operand: Tensor | Scalar) -> Tensor:
-    """A tensor, or an empty one that has a number's bytes for its address (``kernels.library``)."""
+    """Return a tensor as it is, a scalar as an empty tensor with its bytes as the address (``kernels.library``)."""
     if isinstance(operand, Tensor):
         return operand
     return Tensor(DataType.DT_UNDEFINED, (0,), address=int.from_bytes(operand.data, sys.byteorder))
@@ -371,9 +375,9 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
     """Phase one: run the operator's checks in order, choose the kernel, size the workspace.
 
     Args:
-        operator: what to compute.
-        arguments: by C name; every parameter of the operator must be there, absent ones as None.
-        product: whose checks to run; None for the one in force.
+        operator: the operator.
+        arguments: all arguments by C name; None for an absent one.
+        product: the product whose checks apply; None for the current one.
 
     Raises:
         AclnnError: the first check that fails, with its code; 561103 when the product has no kernel.
@@ -385,9 +389,9 @@ def prepare(operator: Operator, arguments: Mapping[str, Any], product: Product |
 def prepare_layouts(
     operator: Operator, arguments: Mapping[str, Any], product: Product, device: str = "cpu"
 ) -> Prepared:
-    """Prepare from the arguments' descriptions alone, and keep the result for the next call with equal ones.
+    """Prepare from the arguments' descriptions alone, and cache the result for calls with equal descriptions.
 
-    What a communicator takes part in is not kept: of threads with the same call each has its own.
+    Calls with a communicator are not cached, because each thread needs a result of its own.
     """
     descriptions = (
         _description(arguments[parameter.name], parameter.name in operator.numbers) for parameter in operator.parameters
@@ -405,7 +409,7 @@ _prepared: BoundedCache[tuple[Any, ...], Prepared] = BoundedCache()
 
 
 def _least_workspace() -> int:
-    """Return the bytes to ask for even where none are needed, by which tests have programs allocate them."""
+    """Return the minimum workspace size, which a test can raise to make programs allocate a workspace."""
     return integer("ACLNN_TEST_WORKSPACE_BYTES", 0, least=0)
 
 
@@ -446,7 +450,7 @@ def run_checks(call: Call) -> None:
 
 
 def check_arguments(call: Call) -> None:
-    """Run the operator's checks in order, then check every view, whose extents must be numbers.
+    """Run the operator's checks in order, then check every view.
 
     Raises:
         AclnnError: the first that fails.

@@ -1,4 +1,4 @@
-"""From an operator's work on described arguments to a plan: layouts of the operands, and the kernels for them."""
+"""Plans: from an operator's work on described arguments to the operands' layouts and their kernels."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from aclnn.core.tensor import ColumnsLayout, Layout, Scalar, Tensor, contiguous_
 
 
 class Planned(NamedTuple):
-    """A plan, and the names of its operands in order; None for an absent one."""
+    """A plan and the names of its operands in order, None for an absent operand."""
 
     plan: kernels.Plan
     inputs: Sequence[str | None]
     outputs: Sequence[str | None]
     sizes_outputs: bool = False
-    """True where its results have other shapes than the outputs, which get them."""
+    """True if running the plan determines the outputs' shapes."""
     communicator: Any = None
-    """Where not None, it queues the work (see ``Library``)."""
+    """The communicator that queues the work, if any (see ``Library``)."""
 
 
 def plan(call: Call, work: Work, device: str) -> Planned:
-    """Choose the kernels for the work of checked arguments.
+    """Choose the kernels for work on validated arguments.
 
     Raises:
-        AclnnError: 561103, no kernel takes a data type, or the device has none for this.
+        AclnnError: 561103, no kernel supports a data type, or the device has no kernel for the work.
     """
     if isinstance(work, Elementwise):
         matrices = isinstance(work.outputs[0], Columns)
@@ -83,7 +83,7 @@ def _library(call: Call, work: Library) -> Planned:
 
 
 def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """Return the function, with numbers that it cannot compute with reported under the C function's name."""
+    """Wrap a function so that its errors about unusable values name the C function."""
 
     def computed(*given: Any, **further: Any) -> Any:
         try:
@@ -95,7 +95,7 @@ def _naming(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _planned(operand: Tensor | Scalar) -> Layout | DataType:
-    """The description of an operand before it is bound."""
+    """Return the description of an operand before it is bound."""
     return operand.layout.stored if isinstance(operand, Tensor) else operand.dtype
 
 
@@ -123,7 +123,7 @@ def _tensor_of(operand: str | Part | PerChannel | Sums | View | Columns) -> str:
 
 
 def _in_channels(call: Call, work: Elementwise, layouts: Sequence[Layout]) -> list[Layout]:
-    """The layouts, with dimension 1 split into the dimensions of the per-channel tensor."""
+    """Split dimension 1 of the layouts into the dimensions of the per-channel tensor."""
     several = [call[of.tensor].shape for of in work.inputs if isinstance(of, PerChannel) and call[of.tensor].size > 1]
     if not several:
         return list(layouts)
@@ -139,7 +139,7 @@ def _in_channels(call: Call, work: Elementwise, layouts: Sequence[Layout]) -> li
 
 
 def _per_channel(layout: Layout, rank: int) -> Layout:
-    """The layout of a tensor with one element for all, or one for each index along dimension 1."""
+    """Return the layout of a tensor with a single element, or with one element for each index along dimension 1."""
     if layout.size == 1:
         return Layout(layout.dtype, (), (), layout.offset)
     return layout._replace(shape=layout.shape + (1,) * (rank - 2), strides=layout.strides + (0,) * (rank - 2))
@@ -169,7 +169,7 @@ def _elementwise(call: Call, work: Elementwise, device: str) -> kernels.Plan:
 
 
 def _matrices(call: Call, work: Elementwise, device: str) -> kernels.Plan:
-    """Plan a formula of columns of matrices."""
+    """Plan a formula over columns of matrices."""
     inputs, outputs = (
         [
             ColumnsLayout(call[o.tensor].layout, o.dim, range(o.begin, o.end, o.step))
@@ -194,7 +194,7 @@ def _matrices(call: Call, work: Elementwise, device: str) -> kernels.Plan:
 def _formula(
     call: Call, work: Elementwise, inputs: tuple[Layout, ...], outputs: tuple[Layout, ...], device: str
 ) -> kernels.Plan:
-    """Plan a formula, whose inputs of other than floating types are converted first."""
+    """Plan a formula; inputs of other types than floating-point are converted first."""
     dtypes = [operand.dtype for operand in inputs]
     for name, dtype in zip(map(_tensor_of, work.outputs), (output.dtype for output in outputs), strict=True):
         _expect_kernel(call, name, dtype, dtype in _COMPUTED)
@@ -223,7 +223,7 @@ _COMPUTED = (*FLOATING, DataType.DOUBLE)
 
 
 def _expect_kernel(call: Call, name: str, dtype: DataType, found: bool) -> None:
-    """Refuse a data type that the operator's checks take and no kernel does."""
+    """Raise an error for a data type that the operator's checks accept but no kernel supports."""
     if not found:
         text = f"{name}: expected a data type with a kernel for it, got {dtype.c_name}"
         raise AclnnError(ACLNN_ERR_INNER_NULLPTR, text, call.operator.function)

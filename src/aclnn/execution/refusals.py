@@ -1,4 +1,4 @@
-"""Refusals of an operator's checks in the words of a Python caller: names of arguments, outputs, None."""
+"""Errors of an operator's checks, reworded for Python callers: argument names, outputs, None."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from aclnn.execution.executor import check_arguments
 
 
 def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) -> AclnnError:
-    """A refusal of arguments by the names that the caller used, with the same code.
+    """Return an error with the caller's names for the arguments and the same code.
 
-    Checks compare inputs with outputs, and blame the first in C's order. An output that was given is to blame where
-    the call would be sound with the one that follows from the inputs; else the inputs are compared with one another.
+    Checks compare inputs with outputs, and report the first argument in C's order. An output passed by the caller is
+    reported if the call would be valid with the output inferred from the inputs; else the inputs are compared with one
+    another.
 
     Args:
-        error: what the checks said.
-        call: the validated call.
-        names: the arguments given by C name, as the caller calls them.
+        error: the error of the checks.
+        call: the call that failed.
+        names: the caller's name for each argument passed, by C name.
     """
     operator, message = call.operator, error.message
     inferred = operator.inferred(call) if inferable(operator, call.arguments) else {}
@@ -44,13 +45,13 @@ def in_callers_words(error: AclnnError, call: Call, names: Mapping[str, str]) ->
 
 
 def renamed(message: str, names: Mapping[str, str]) -> str:
-    """A text with arguments called otherwise, but for what is quoted."""
+    """Replace argument names in a message, except in quoted text."""
     quoted_or_name = re.compile(rf"'(?:[^'\\]|\\.)*'|\b(?:{'|'.join(names)})\b")
     return quoted_or_name.sub(lambda found: names.get(found[0], found[0]), message)
 
 
 def _with_none(operator: Operator, message: str) -> str:
-    """A complaint about an argument that is missing, as Python has it: None instead of a null pointer."""
+    """Word a message about a missing argument for Python: None instead of a null pointer."""
     text, null, _ = message.rpartition(", got null")
     if not null:
         return message
@@ -60,7 +61,7 @@ def _with_none(operator: Operator, message: str) -> str:
 
 
 def _complaint(call: Call, changed: Mapping[str, Tensor]) -> str | None:
-    """Return the refusal of a call with some tensors replaced; None if it is sound."""
+    """Return the error message of a call with some tensors replaced; None if the call is valid."""
     try:
         check_arguments(Call(call.operator, {**call.arguments, **changed}, call.product))
     except AclnnError as error:
@@ -77,6 +78,6 @@ def _misfit(name: str, given: Tensor, expected: Tensor) -> str:
 
 
 def inferable(operator: Operator, arguments: Mapping[str, Any]) -> bool:
-    """Return true if there is all that outputs are inferred from."""
+    """Return true if all arguments that the outputs are inferred from are present."""
     given = [p for p in operator.parameters if p.kind is not Kind.OUTPUT]
     return all(p.optional or arguments[p.name] is not None for p in given)
