@@ -1,8 +1,8 @@
-"""Tensors in files: .npy, .npz, .safetensors, .pt and raw .bin, by the libraries that define the formats.
+"""Tensors in files: .npy, .npz, .safetensors, .pt and raw .bin, read and written by the formats' own libraries.
 
-Nothing in a file is run. A header's sizes are checked against the bytes that are there before memory is taken, and
-.npy, .pt and raw files are memory-mapped. Files are written to a temporary name and renamed, so that a reader never
-sees half of one.
+No code in a file is run. The sizes in a header are checked against the size of the file before memory is allocated, and
+.npy, .pt and raw files are memory-mapped. Files are written to a temporary name and renamed, so that readers never see
+a partial file.
 """
 
 from __future__ import annotations
@@ -32,14 +32,18 @@ class Reader(Protocol):
     """Lists the tensors of a file of one format by name, each with a function that reads it."""
 
     def __call__(self, path: Path, dtype: DataType | None, shape: Sequence[int] | None, /) -> dict[str, Loader]:
-        """``dtype`` and ``shape`` as for ``entries``; may raise anything where the file is damaged."""
+        """List the tensors, with ``dtype`` and ``shape`` as for ``entries``; raise any error for a damaged file."""
 
 
 class Writer(Protocol):
     """Writes a file of one format."""
 
     def __call__(self, file: BinaryIO, tensors: Mapping[str, Array], /) -> None:
-        """Write the tensors; raises ValueError where the format cannot hold them."""
+        """Write the tensors.
+
+        Raises:
+            ValueError: the format cannot hold them.
+        """
 
 
 _FORMATS: dict[str, tuple[Reader, Writer]] = {
@@ -68,16 +72,17 @@ def _format_of(path: Path) -> tuple[Reader, Writer]:
 def entries(
     path: str | os.PathLike[str], dtype: DataType | str | None = None, shape: Sequence[int] | None = None
 ) -> dict[str, Loader]:
-    """List the tensors of a file by name, each with a function that reads it; a nameless one is called "".
+    """List the tensors of a file by name, each with a function that reads it; a tensor without a name has the key "".
 
     Args:
-        path: .npy, .npz, .safetensors, .pt / .pth, .bin / .raw.
-        dtype: needed for raw files; for others, the meaning of a two-byte void (bfloat16 as NumPy stores it).
-        shape: of raw files, which are flat without one; that of others must match, unless the stored array is flat.
+        path: a file with the suffix .npy, .npz, .safetensors, .pt, .pth, .bin or .raw.
+        dtype: required for raw files; for others, the meaning of a two-byte void (bfloat16 as NumPy stores it).
+        shape: shape of the tensor in a raw file, by default flat; in other formats it must match the stored shape,
+            unless the stored array is flat.
 
     Raises:
-        FileError: not readable, damaged, or of an unknown format; also raised by the functions.
-        MissingExtraError: .pt needs PyTorch, .safetensors the package of that name.
+        FileError: the file is unreadable, damaged, or of an unknown format; also raised by the functions.
+        MissingExtraError: PyTorch is missing for .pt, or the package safetensors for .safetensors.
     """
     path, wanted = Path(path), _data_type(dtype)
     reader, _ = _format_of(path)
@@ -105,16 +110,16 @@ def read(
     dtype: DataType | str | None = None,
     shape: Sequence[int] | None = None,
 ) -> Array:
-    """Read one tensor of a file; it is read-only where it is memory-mapped.
+    """Read one tensor of a file; a memory-mapped tensor is read-only.
 
     Args:
         path: the file.
-        name: of the tensor; not needed where there is only one.
+        name: name of the tensor; optional if the file holds only one.
         dtype: as for ``entries``.
         shape: as for ``entries``.
 
     Raises:
-        FileError: as ``entries``; or there is no such tensor, or several and no name.
+        FileError: as ``entries``; or the file has no such tensor, or several and ``name`` is None.
     """
     found = entries(path, dtype, shape)
     if name is None and len(found) != 1:
@@ -126,19 +131,19 @@ def read(
 
 
 def write(path: str | os.PathLike[str], tensors: Array | Mapping[str, Array]) -> None:
-    """Write one array, or several by name, in the format that the suffix names; replaces the file in one step.
+    """Write one array, or several by name, in the format that the suffix names; replace the file atomically.
 
-    A nameless tensor is called arr_0 in .npz, as NumPy does, and tensor in .safetensors.
+    A tensor without a name becomes arr_0 in .npz, as in NumPy, and tensor in .safetensors.
 
     Raises:
-        FileError: unknown suffix, several tensors for a format that holds one, a name twice, or a data type or name
-            that the format cannot hold.
+        FileError: an unknown suffix, several tensors for a format that holds one, a duplicate name, or a data type or
+            name that the format cannot hold.
     """
     write_all({Path(path): tensors})
 
 
 def write_all(contents: Mapping[Path, Array | Mapping[str, Array]]) -> None:
-    """Write several files as ``write`` does; a failure to write one leaves every file as it was.
+    """Write several files as ``write`` does; if one cannot be written, every file stays unchanged.
 
     Raises:
         FileError: as ``write``.
@@ -169,7 +174,7 @@ def _bytes_of(path: Path, tensors: Array | Mapping[str, Array]) -> Callable[[Bin
 
 
 def name_in(path: Path, name: str) -> str:
-    """Return a tensor's name in a file; some formats name the nameless."""
+    """Return a tensor's name in a file; some formats have a default name."""
     return name or _NAMELESS.get(path.suffix.lower(), "")
 
 

@@ -1,4 +1,4 @@
-"""Operators' arguments in files and texts: tensors, attributes, layouts of raw files."""
+"""Operators' arguments from files and text: tensors, attributes, layouts of raw files."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ T = TypeVar("T")
 
 
 def attribute(parameter: Parameter, text: str, name: str) -> Any:
-    """Parse an attribute: ``4,8`` for integers, ``1,1,0`` or ``true,true,false`` for truth values.
+    """Parse an attribute: ``4,8`` for integers, ``1,1,0`` or ``true,true,false`` for booleans.
 
     Args:
         parameter: the attribute.
         text: the value.
-        name: the caller's name for it.
+        name: the caller's name for the attribute.
 
     Raises:
-        ValueError: not a value of the attribute's kind.
+        ValueError: the value is not of the attribute's kind.
     """
     parse, wanted = _PARSERS.get(parameter.kind, (int, "an integer"))
     try:
@@ -34,10 +34,10 @@ def attribute(parameter: Parameter, text: str, name: str) -> Any:
 
 
 def integers(text: str) -> tuple[int, ...]:
-    """Parse ``4,8``.
+    """Parse integers such as ``4,8``.
 
     Raises:
-        ValueError: not integers.
+        ValueError: the text is not a list of integers.
     """
     return tuple(map(int, _items(text)))
 
@@ -62,14 +62,14 @@ _PARSERS: Mapping[Kind, tuple[Callable[[str], Any], str]] = {
 
 
 def split_member(text: str) -> tuple[Path, str | None]:
-    """Split ``x.npz:member`` into path and member; None for any other name."""
+    """Split ``x.npz:member`` into path and member; the member of any other text is None."""
     path, _, member = text.rpartition(":")
     return (Path(path), member) if Path(path).suffix.lower() in io.SUFFIXES else (Path(text), None)
 
 
 @dataclass(frozen=True)
 class Raw:
-    """Data types and shapes of files without a header, by argument or, under "", for all."""
+    """Data types and shapes of raw files by argument; the key "" applies to all other arguments."""
 
     dtypes: Mapping[str, str] = field(default_factory=dict)
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
@@ -78,12 +78,12 @@ class Raw:
         """Rename to the Python names of an operator's tensors.
 
         Raises:
-            ValueError: an unknown name, or one twice.
+            ValueError: a name is unknown, or given twice.
         """
         return Raw(_renamed(operator, self.dtypes), _renamed(operator, self.shapes))
 
     def over(self, other: Raw) -> Raw:
-        """Return what this says, and of the rest what another says."""
+        """Merge two objects; entries of this one take precedence."""
         return Raw({**other.dtypes, **self.dtypes}, {**other.shapes, **self.shapes})
 
     def of(self, name: str) -> tuple[str | None, tuple[int, ...] | None]:
@@ -91,9 +91,9 @@ class Raw:
         return self.dtypes.get(name, self.dtypes.get("")), self.shapes.get(name, self.shapes.get(""))
 
     def read(self, text: str, operator: Operator, name: str, folder: Path = Path()) -> Array:
-        """Read the tensor that a word such as ``x.npz:member`` locates for an operator's argument, in a folder.
+        """Read an operator's argument from a file in a folder, named by text such as ``x.npz:member``.
 
-        Without a member it is the file's only tensor, or the one that has a name of the argument.
+        Without a member, read the file's only tensor, or the tensor named like the argument.
 
         Raises:
             FileError: as ``io.read``.
@@ -116,10 +116,10 @@ def _renamed(operator: Operator, values: Mapping[str, T]) -> dict[str, T]:
 
 
 def expect_required(operator: Operator, given: Collection[str]) -> None:
-    """Require every input and attribute without a default, by Python's names.
+    """Require every input and attribute without a default, by its Python name.
 
     Raises:
-        ValueError: one is not among those given.
+        ValueError: one is missing.
     """
     for name in required_arguments(operator):
         if name not in given:

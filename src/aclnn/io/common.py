@@ -1,4 +1,4 @@
-"""Errors, data types and bytes of arrays, for every file format."""
+"""Errors, data types and sizes, shared by all file formats."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from aclnn.support.optional import MissingExtraError
 from aclnn.typing import Array
 
 Loader = Callable[[], Array]
-"""Reads one tensor of a file."""
+"""A function that reads one tensor of a file."""
 
 _MAX_EXPANSION, _MAX_EXPANDED_BYTES = 100, 1 << 28
 
 
 class FileError(ValueError):
-    """A file that cannot be read or written as tensors; the text names it."""
+    """Failure to read or write tensors; the message names the file."""
 
 
 @contextmanager
 def errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn whatever is raised over a file's contents into a FileError that names the file."""
+    """Turn any error about a file's contents into a FileError that names the file."""
     try:
         yield
     except (FileError, MissingExtraError, MemoryError):
         raise
     except OSError as error:
         raise FileError(f"{error.filename or path}: {error.strerror or error}") from error
-    except Exception as error:  # damaged bytes make the libraries raise almost anything
+    except Exception as error:  # for damaged files, the libraries raise errors of almost any type
         text = str(error).strip().partition("\n")[0]
         raise FileError(f"{path}: {text or type(error).__name__}") from error
 
@@ -42,7 +42,7 @@ def element_type(dtype: np.dtype[Any], wanted: DataType | None) -> np.dtype[Any]
     """Return the data type of a file's elements; a two-byte void, as NumPy stores bfloat16, is ``wanted`` or bfloat16.
 
     Raises:
-        ValueError: not a data type of tensors here.
+        ValueError: tensors have no such data type.
     """
     if dtype != "V2":
         try:
@@ -56,10 +56,10 @@ def element_type(dtype: np.dtype[Any], wanted: DataType | None) -> np.dtype[Any]
 
 
 def expect_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
-    """Require the bytes that a tensor takes to be those that a file holds for it, before memory is taken.
+    """Require that a tensor's size equals the bytes held by its file, before memory is allocated.
 
     Raises:
-        ValueError: more or fewer.
+        ValueError: the tensor is larger or smaller.
     """
     wanted = math.prod(shape) * dtype.itemsize
     if wanted != held:
@@ -67,10 +67,10 @@ def expect_bytes(shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> Non
 
 
 def expect_small(name: str, nbytes: int, held: int) -> None:
-    """Refuse a tensor that would take far more memory than its file, which no honest file of floats does.
+    """Raise an error for a tensor far larger than its file, as in a decompression bomb.
 
     Raises:
-        ValueError: over 100 times the ``held`` bytes and over 256 MiB.
+        ValueError: the tensor exceeds 256 MiB and 100 times the ``held`` bytes.
     """
     if nbytes > max(_MAX_EXPANDED_BYTES, _MAX_EXPANSION * held):
         raise ValueError(f"expected {name!r} to take at most {_MAX_EXPANSION} times its {held} bytes, got {nbytes}")
@@ -85,7 +85,7 @@ def only(tensors: Mapping[str, Array]) -> Array:
     """Return the only tensor.
 
     Raises:
-        ValueError: there are several, or none.
+        ValueError: there are several tensors, or none.
     """
     if len(tensors) != 1:
         raise ValueError(f"expected one tensor for this format, got {len(tensors)}")

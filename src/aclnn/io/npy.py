@@ -1,4 +1,4 @@
-"""NumPy's .npy, one array, and .npz, a zip archive of such; bfloat16 is a two-byte void there, as NumPy writes it."""
+"""NumPy's .npy, one array, and .npz, a zip archive of arrays; bfloat16 is stored as a two-byte void, as in NumPy."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _mapped(path: Path, dtype: DataType | None) -> Array:
 
 
 def _header(file: IO[bytes], size: int, dtype: DataType | None) -> tuple[tuple[int, ...], Any, np.dtype[Any]]:
-    """Shape, order and data type of an array whose file has ``size`` bytes; the file then stands at its elements."""
+    """Read shape, order and data type from a file of ``size`` bytes, up to the start of the elements."""
     version = npy_format.read_magic(file)
-    if version not in ((1, 0), (2, 0)):  # 3 is for structures alone
+    if version not in ((1, 0), (2, 0)):  # version 3 only adds structured types
         raise ValueError(f"expected version 1 or 2 of the .npy format, got {version[0]}")
     read = npy_format.read_array_header_1_0 if version == (1, 0) else npy_format.read_array_header_2_0
     shape, fortran, stored = read(file)
@@ -75,7 +75,7 @@ def write_npz(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
     """Write a file as ``aclnn.io.Writer`` says."""
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name, array in tensors.items():
-            if "\0" in name:  # where zip archives end names
+            if "\0" in name:  # zip archives end names at NUL
                 raise ValueError(f"expected a name without NUL, got {name!r}")
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 _write(member, array)

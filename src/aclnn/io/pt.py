@@ -19,7 +19,7 @@ from aclnn.support.optional import import_or_raise
 from aclnn.typing import Array
 
 _PROTOCOL = 2
-"""Of pickle: ``torch.save``'s own, and the only one that ``weights_only`` reads whole."""
+"""The pickle protocol of ``torch.save``, and the only one that ``weights_only`` supports completely."""
 _ALLOWED = {
     ("torch._utils", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_parameter"),
@@ -30,24 +30,24 @@ _ALLOWED = {
 
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
-    """Read a file as ``aclnn.io.Reader`` says; a tensor within containers is named by its keys: ``state.weight``."""
+    """Read a file as ``aclnn.io.Reader`` says; the keys of nested containers name a tensor, as in ``state.weight``."""
     torch = import_or_raise("torch", "torch")
     size = path.stat().st_size
     return {name: partial(_array, name, tensor, size) for name, tensor in _named("", saved(path), torch.Tensor)}
 
 
 def saved(path: Path) -> Any:
-    """Return what a file holds: tensors, mapped, and numbers and texts, in lists and dictionaries.
+    """Load a file's contents: memory-mapped tensors, numbers and strings, in lists and dictionaries.
 
     Raises:
-        ValueError: not a file of ``torch.save``, or other objects in it.
-        OSError: it cannot be read.
-        MissingExtraError: PyTorch is needed.
+        ValueError: the file is not from ``torch.save``, or contains other objects.
+        OSError: the file cannot be read.
+        MissingExtraError: PyTorch is not installed.
     """
     torch = import_or_raise("torch", "torch")
     if not zipfile.is_zipfile(path):
         raise ValueError("expected a zip archive; load a file of PyTorch before 1.6 with PyTorch and save it again")
-    with zipfile.ZipFile(path) as archive:  # mapping would take compressed bytes for elements
+    with zipfile.ZipFile(path) as archive:  # memory mapping would read compressed bytes as elements
         if any(info.compress_type != zipfile.ZIP_STORED for info in archive.infolist()):
             raise ValueError("expected uncompressed members, as torch.save writes them")
         held = {info.filename.rpartition("/")[2]: info for info in archive.infolist()}
@@ -60,13 +60,13 @@ def saved(path: Path) -> Any:
     try:
         return torch.load(path, map_location="cpu", mmap=True, **reading)
     except UnpicklingError as error:
-        named = re.search(r"GLOBAL ([\w.]+)", str(error))  # the rest advises to trust the file
+        named = re.search(r"GLOBAL ([\w.]+)", str(error))  # the remaining message advises to trust the file
         got = named[1] if named else "something else"
         raise ValueError(f"expected tensors in lists and dictionaries, as of model.state_dict(), got {got}") from None
 
 
 class _Restricted(Unpickler):
-    """Reads what ``weights_only`` would but for its protocol: no global but what tensors are made of."""
+    """Unpickler for other protocols than that of ``weights_only``; it loads no globals but those that tensors need."""
 
     def find_class(self, module: str, name: str) -> Any:
         torch = import_or_raise("torch", "torch")
@@ -95,7 +95,7 @@ def _array(name: str, tensor: Any, size: int) -> Array:
 
 
 def write(file: BinaryIO, tensors: Mapping[str, Array]) -> None:
-    """Write a file as ``aclnn.io.Writer`` says; a nameless array is saved as a tensor, others as a dictionary."""
+    """Write a file as ``aclnn.io.Writer`` says: an array without a name as a tensor, others as a dictionary."""
     torch = import_or_raise("torch", "torch")
     saved = {name: _tensor(torch, array) for name, array in tensors.items()}
     torch.save(saved[""] if [*saved] == [""] else saved, file)

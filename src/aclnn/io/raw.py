@@ -1,4 +1,4 @@
-"""Raw bytes of one tensor: .bin, .raw; a .bin that is a zip archive is one of ``torch.save``."""
+"""Raw bytes of one tensor: .bin, .raw; a .bin that is a zip archive is read as a file of ``torch.save``."""
 
 from __future__ import annotations
 

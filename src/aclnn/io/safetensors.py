@@ -1,4 +1,4 @@
-"""safetensors, by the package of that name."""
+"""The format safetensors, by the package of that name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from aclnn.typing import Array
 
 def read(path: Path, dtype: DataType | None, shape: Sequence[int] | None) -> dict[str, Loader]:
     """Read a file as ``aclnn.io.Reader`` says."""
-    _ = DataType.BF16.numpy  # the package finds bfloat16 only once ml_dtypes has been imported
+    _ = DataType.BF16.numpy  # import ml_dtypes, without which the package does not find bfloat16
     file = import_or_raise("safetensors", "cli").safe_open(path, "numpy")
     return {name: partial(file.get_tensor, name) for name in file.keys()}  # noqa: SIM118  (not a mapping)
 
