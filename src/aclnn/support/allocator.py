@@ -11,9 +11,9 @@ _LARGEST = 1 << 25
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep freed blocks for those that come; another C library stays as it is.
+    """Let glibc keep freed blocks for reuse; leave any other C library as it is.
 
-    Else every array of a few hundred kilobytes takes new pages, zeroed one by one, and gives them back.
+    By default glibc returns arrays of a few hundred kilobytes to the system, so that each new one needs zeroed pages.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

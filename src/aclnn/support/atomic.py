@@ -17,12 +17,13 @@ from typing import BinaryIO
 
 @contextmanager
 def replaced(*paths: Path) -> Iterator[tuple[Path, ...]]:
-    """Names beside the paths, nobody else's, for what takes their places at the end: all of it, or none.
+    """Yield unique temporary names beside the paths; at the end, rename all of these files to the paths, or none.
 
-    Readers find the old file or the new one at each path. Nothing is left of what fails, unless the process is killed.
+    Readers find the old file or the new one at each path. After a failure the temporary files are removed, unless the
+    process is killed.
 
     Raises:
-        OSError: a place cannot be taken; ``filename`` says which.
+        OSError: a file cannot be renamed; ``filename`` is its path.
     """
     fresh, old = (tuple(path.with_name(f".{secrets.token_hex(6)}.tmp") for path in paths) for _ in range(2))
     try:
@@ -37,7 +38,7 @@ def replaced(*paths: Path) -> Iterator[tuple[Path, ...]]:
 def _take_places(fresh: Sequence[Path], paths: Sequence[Path], old: Sequence[Path]) -> None:
     with ExitStack() as restore:
         for new, path, kept in zip(fresh, paths, old, strict=True):
-            last = kept is old[-1]  # no later failure would have it restored
+            last = kept is old[-1]  # no later failure can require its restoration
             with _named_in_errors(path):
                 had_one = not last and _keep(path, kept)
                 os.replace(new, path)
@@ -47,7 +48,7 @@ def _take_places(fresh: Sequence[Path], paths: Sequence[Path], old: Sequence[Pat
 
 
 def _keep(path: Path, kept: Path) -> bool:
-    """Give what is at a path another name too; whether there is anything."""
+    """Link or copy the file at a path to another name; return false if there is no file."""
     with suppress(FileNotFoundError):
         try:
             os.link(path, kept)
@@ -58,15 +59,15 @@ def _keep(path: Path, kept: Path) -> bool:
 
 
 def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
-    """Files by what writes their bytes: a failure to write one leaves every file as it was.
+    """Write files by functions that write their bytes; if one cannot be written, every file stays unchanged.
 
-    They take their places one after the other when the last is on the disk; each keeps the permissions of what it
-    replaces. Links stay, and what they lead to is replaced. Pipes and devices cannot be replaced: they are written to,
-    after the others are written and before those take their places. If the process is killed in between, some files are
-    new and the rest old.
+    Files are replaced one after the other once all are on disk, and each keeps the permissions of the file that it
+    replaces. A link stays, and its target is replaced. Pipes and devices cannot be replaced: they are written after the
+    temporary files and before any file is replaced. If the process is killed in between, some files are new and the
+    rest old.
 
     Raises:
-        OSError: one cannot be written; ``filename`` is its path as given, or what a link leads to.
+        OSError: a file cannot be written; ``filename`` is its path as given, or the target of a link.
     """
     special = [path for path in writers if _is_special(path)]
     regular = [path for path in writers if path not in special]
@@ -76,14 +77,14 @@ def replace_all(writers: Mapping[Path, Callable[[BinaryIO], object]]) -> None:
                 _keep_permissions(file, path)
                 writers[path](file)
                 file.flush()
-                os.fsync(file.fileno())  # some file systems refuse only now
+                os.fsync(file.fileno())  # some file systems report errors only now
         for path in special:
             with _named_in_errors(path), path.open("wb") as file:
                 writers[path](file)
 
 
 def _keep_permissions(file: BinaryIO, path: Path) -> None:
-    """Before the first byte, so that a private file is never readable."""
+    """Copy the permissions of the old file before writing any data, so that a private file is never readable."""
     with suppress(FileNotFoundError):
         os.fchmod(file.fileno(), path.stat().st_mode & 0o777)
 
@@ -91,7 +92,7 @@ def _keep_permissions(file: BinaryIO, path: Path) -> None:
 def _is_special(path: Path) -> bool:
     try:
         mode = path.stat().st_mode
-    except OSError:  # not there: whoever writes it finds out why
+    except OSError:  # missing or inaccessible: writing it reports the reason
         return False
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -110,7 +111,8 @@ def _named_in_errors(path: Path) -> Iterator[None]:
 def locked(root: Path) -> Iterator[None]:
     """Hold an exclusive lock on a folder, so that processes that build the same tree wait for one another.
 
-    Best effort: continues without a lock if the file system has none. Permission errors surface on the first write.
+    The lock is best effort: without support by the file system there is none. Permission errors surface on the first
+    write.
     """
     with ExitStack() as stack:
         with suppress(OSError):

@@ -1,4 +1,4 @@
-"""A cache of bounded size, and what tells its keys apart."""
+"""A cache of bounded size, and values as its keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Value = TypeVar("Value")
 class BoundedCache(dict[Key, Value]):
     """A dictionary that drops the older half of its entries when it is full.
 
-    A call takes up to 33 KB with its plan, so that 1,000 of each operator are far from filling memory.
+    A call with its plan takes up to 33 KB, so that 1,000 calls of each operator fit into memory easily.
     """
 
     limit: ClassVar[int] = 1_000
@@ -19,12 +19,12 @@ class BoundedCache(dict[Key, Value]):
     def __setitem__(self, key: Key, value: Value) -> None:
         """Add or replace an entry."""
         if len(self) >= self.limit and key not in self:
-            # list() copies the keys in one step: other threads add entries meanwhile.
+            # list() copies the keys atomically, since other threads may add entries.
             for oldest in list(self)[: len(self) - self.limit // 2]:
                 self.pop(oldest, None)
         super().__setitem__(key, value)
 
 
 def as_key(value: Any) -> Any:
-    """Return a value that equals only what it cannot be told from: 0.0 and -0.0 are equal."""
+    """Return a key that distinguishes 0.0 from -0.0, which compare equal."""
     return repr(value) if type(value) is float and not value else value

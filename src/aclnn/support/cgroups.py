@@ -1,7 +1,7 @@
-"""Limits that a container, a batch job or another control group of Linux sets to this process.
+"""Limits of the Linux control groups (containers, batch jobs) that contain this process.
 
-The groups form a tree, or in the first version one for each controller; every group around a process binds it. Paths
-are put together as text: host memory is allocated by these numbers, and pathlib would take longer than the system.
+Groups form a tree, in version 1 one for each controller; the limits of a group and of all its ancestors apply. Paths
+are strings because these limits are read during allocations of host memory, where pathlib would dominate the time.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ _OWN = "/proc/self/cgroup"
 
 
 def memory_bytes() -> int | None:
-    """Bytes of memory; None without a limit."""
+    """Return the memory limit in bytes; None without a limit."""
     limits = _limits("memory", ("memory.max",), ("memory.limit_in_bytes",))
     return min((limit[0] for limit in limits if len(limit) == 1), default=None)
 
 
 def processors() -> float | None:
-    """Seconds of processor time in a second; None without a limit."""
+    """Return the limit of processor time in seconds per second; None without a limit."""
     limits = _limits("cpu", ("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
     return min((limit[0] / limit[1] for limit in limits if len(limit) == 2 and limit[1]), default=None)
 
 
 def _limits(controller: str, second: tuple[str, ...], first: tuple[str, ...]) -> Iterator[list[int]]:
-    """Yield the limits in files of the second or the first version, for each group that this process is in."""
+    """Yield the limits in files of version 2 and of version 1, for each group of this process and its ancestors."""
     own = _own_groups()
     for root, names, group in (
         (_ROOT, second, own.get("", "")),
@@ -38,7 +38,7 @@ def _limits(controller: str, second: tuple[str, ...], first: tuple[str, ...]) ->
 
 
 def _own_groups() -> dict[str, str]:
-    """This process's group by controller; the second version's under "". None of those outside of what it may see."""
+    """Return this process's groups by controller, "" for version 2, without those outside its namespace."""
     found = {}
     for line in _text(_OWN).split("\n"):
         _, _, rest = line.partition(":")
@@ -49,7 +49,7 @@ def _own_groups() -> dict[str, str]:
 
 
 def _numbers(folder: str, names: tuple[str, ...]) -> list[int]:
-    """Return all numbers in some files; none where one is missing, or says "max" or -1."""
+    """Return all numbers in some files; no numbers if a file is missing or contains "max" or -1."""
     words = [word for name in names for word in _text(f"{folder}/{name}").split() or [""]]
     return [int(word) for word in words] if all(word.isdecimal() for word in words) else []
 

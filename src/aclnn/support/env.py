@@ -6,14 +6,14 @@ import os
 
 
 class SettingError(ValueError):
-    """A value that an environment variable cannot have."""
+    """Invalid value of an environment variable."""
 
 
 def integer(name: str, default: int, least: int = 1, most: int | None = None) -> int:
-    """Return an environment variable's value, or the default where it is not set.
+    """Return an environment variable's value, or the default if it is not set.
 
     Raises:
-        SettingError: it is not an integer of at least ``least`` and, if given, at most ``most``.
+        SettingError: the value is not an integer of at least ``least`` and, if given, at most ``most``.
     """
     text = os.environ.get(name)
     if not text:

@@ -1,4 +1,4 @@
-"""Optional dependencies: imported on first use, with a hint that names the extra when they are absent."""
+"""Optional dependencies: imported on first use, with an error that names the extra to install."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from types import ModuleType
 
 
 class MissingExtraError(ImportError):
-    """An optional dependency is not installed; the text says which command installs it."""
+    """An optional dependency is missing; the message contains the command to install it."""
 
 
-#: What is installed under another name than it is imported by.
+#: Package names that differ from the module's, by module.
 _PACKAGES = {"sklearn": "scikit-learn"}
 
 
 def install_command(extra: str) -> str:
-    """Name the command that installs an extra, beside a clone that is used in place or for an installed package."""
+    """Return the command that installs an extra, for a source checkout or an installed package."""
     root = Path(__file__).parents[3]
     if (root / "pyproject.toml").is_file():
         return f"pip install --editable '{root}[{extra}]'"
@@ -27,7 +27,7 @@ def import_or_raise(module: str, extra: str) -> ModuleType:
     """Import an optional module.
 
     Raises:
-        MissingExtraError: it is not installed.
+        MissingExtraError: the module is not installed.
     """
     top = module.split(".")[0]
     try:

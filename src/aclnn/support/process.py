@@ -1,4 +1,4 @@
-"""State of this process, which a child starts anew: the package's one hook on forks."""
+"""State per process, recreated after a fork by the package's only fork hook."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _in_child: list[Callable[[], None]] = []
 
 
 def after_fork(restart: Callable[[], None]) -> None:
-    """Call a function in every child process, in the order in which functions were given."""
+    """Call a function in every forked child process, in the order of registration."""
     _in_child.append(restart)
 
 
 class PerProcess(Generic[T]):
-    """A value that a child process of a fork makes anew, with nothing of its parent's.
+    """A value that every forked child process creates anew, sharing nothing with its parent's.
 
     Args:
-        make: makes the value, now and in a child.
+        make: creates the value, now and in a child.
         keep_parents: never release the parent's value in a child.
     """
 

@@ -1,8 +1,8 @@
-"""Files that may be run: those that nobody but this user and the superuser could have put where they are.
+"""Trusted files, which only this user or the superuser could have put in place, and which may therefore be run.
 
-Whoever can write a folder can put another file in the place of one there, and whoever owns a link says where it leads.
-So a path is checked from the root folder down: every folder and link on the way belongs to this user or the superuser,
-and nobody else may write a folder, but for those like /tmp whose sticky bit keeps others from moving what is there.
+A user who can write to a folder can replace a file in it, and the owner of a link controls its target. A path is
+therefore checked from the root folder down: every folder and link on it must belong to this user or the superuser, and
+nobody else may have write access to a folder, except one like /tmp, whose sticky bit protects other users' entries.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import BinaryIO
 
 _MOST_LINKS = 40
 _NO_SURPRISES = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""A link is not followed, and a pipe that nobody writes to is not waited for."""
+"""Flags for ``os.open`` that reject links and do not block on a pipe without a writer."""
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, and those above it, that others may not write whatever the umask.
+    """Create a folder and its ancestors without write access for others, whatever the umask.
 
     Raises:
-        OSError: it cannot be created.
+        OSError: a folder cannot be created.
     """
     try:
         path.mkdir(0o755, exist_ok=True)
@@ -36,7 +36,7 @@ def make_folder(path: Path) -> None:
 
 @contextmanager
 def unwritable_by_others() -> Iterator[None]:
-    """Keep others from writing to what this process and its children create meanwhile, whatever the umask."""
+    """Deny others write access to whatever this process and its children create meanwhile, regardless of the umask."""
     before = os.umask(0o022)
     os.umask(before | 0o022)
     try:
@@ -46,11 +46,11 @@ def unwritable_by_others() -> Iterator[None]:
 
 
 def expect_trusted(path: Path) -> None:
-    """Refuse a file or folder, as far as the path exists, that others could change or replace.
+    """Require that others cannot change or replace a file or folder, as far as the path exists.
 
     Raises:
-        PermissionError: ``filename`` is what others own or may write.
-        OSError: something on the way cannot be examined.
+        PermissionError: another user owns or may write ``filename``.
+        OSError: a part of the path cannot be examined.
     """
     if not hasattr(os, "geteuid"):
         return
@@ -74,11 +74,11 @@ def expect_trusted(path: Path) -> None:
 
 
 def expect_trusted_tree(root: Path) -> None:
-    """Refuse a folder that others could change or replace, or anything in it.
+    """Require that others cannot change or replace a folder or anything in it.
 
     Raises:
-        PermissionError: ``filename`` is what others own or may write.
-        OSError: something cannot be examined.
+        PermissionError: another user owns or may write ``filename``.
+        OSError: an entry cannot be examined.
     """
     expect_trusted(root)
     for folder, folders, files in os.walk(root):
@@ -90,11 +90,11 @@ def expect_trusted_tree(root: Path) -> None:
 
 
 def open_trusted(path: Path) -> BinaryIO:
-    """Open a regular file, not a link to one, that others cannot change or replace.
+    """Open a regular file, not a link, that others cannot change or replace.
 
     Raises:
-        PermissionError: others own or may write it or something on the way.
-        OSError: it cannot be opened, or is no regular file.
+        PermissionError: another user owns or may write the file or a part of its path.
+        OSError: the file cannot be opened, or is not a regular file.
     """
     expect_trusted(path.parent)
     file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | _NO_SURPRISES))  # noqa: SIM115
@@ -125,13 +125,13 @@ def _expect_no_other_writer(path: Path, about: os.stat_result) -> None:
 
 
 def _keeps_entries(about: os.stat_result) -> bool:
-    """Tell whether only the superuser may rename or remove what others have in this folder."""
+    """Return true if only the superuser may rename or remove other users' entries of a folder."""
     return bool(about.st_mode & stat.S_ISVTX) and about.st_uid == 0
 
 
 @cache
 def _is_private(group: int, user: int) -> bool:
-    """Tell whether a group is this user's alone, as many systems create one for each user."""
+    """Return true if a group is the user's private group, as many systems create for each user."""
     import grp
     import pwd
 
