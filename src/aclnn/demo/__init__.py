@@ -1,1 +1,1 @@
-"""``aclnn demo``: the documents' examples, and a training whose backward pass runs on the five gradients."""
+"""``aclnn demo``: the examples of CANN's documents, and a training run whose backward pass uses the five gradients."""

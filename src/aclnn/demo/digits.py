@@ -1,7 +1,7 @@
-"""Training on the handwritten digits of scikit-learn, whose backward pass runs on the five gradients.
+"""Training on the handwritten digits of scikit-learn, with a backward pass that uses the five gradients.
 
 The network: 64 pixels → linear → LayerNorm → activation → linear → 10 digits, float32, softmax and cross-entropy,
-Adam. The forward pass and the matrix products are NumPy's; the gradients of the activation and of the LayerNorm are
+Adam. NumPy computes the forward pass and the matrix products; the gradients of the activation and of the LayerNorm are
 operator calls through the two-phase interface.
 """
 
@@ -39,7 +39,7 @@ def _erf(x: Array) -> Array:
 
 @dataclass(frozen=True)
 class Activation:
-    """A function of the forward pass and the operator that is its gradient."""
+    """An activation's forward function, and the operator of its gradient."""
 
     title: str
     forward: Callable[[Array], Array]
@@ -47,7 +47,7 @@ class Activation:
     approximate: str | None = None
 
     def backward(self, program: Program, dy: Array, x: Array) -> Array:
-        """The gradient for ``x`` of the loss, given that for the activation's output."""
+        """Return the loss gradient with respect to ``x``, given that with respect to the activation's output."""
         dx = np.empty_like(x)
         arguments: dict[str, Any] = {"gradOutput": dy, "self": x}
         if self.approximate is not None:
@@ -73,7 +73,7 @@ ACTIVATIONS = (
 
 @dataclass(frozen=True)
 class Digits:
-    """8×8 scans with pixels from 0 to 1, and which digit each shows."""
+    """8×8 scans of digits with pixels from 0 to 1, and their labels, for training and test."""
 
     train_x: Array
     train_y: Array
@@ -82,7 +82,7 @@ class Digits:
 
 
 def load_digits() -> Digits:
-    """The 1,797 scans of scikit-learn, a quarter of each digit's kept for the test."""
+    """Load the 1,797 scans of scikit-learn and split off a stratified quarter for the test."""
     scans = import_or_raise("sklearn.datasets", "demo").load_digits()
     split = import_or_raise("sklearn.model_selection", "demo").train_test_split
     pixels = (scans.data / 16.0).astype(np.float32)
@@ -92,7 +92,7 @@ def load_digits() -> Digits:
 
 @dataclass(frozen=True)
 class Training:
-    """Result of one training."""
+    """Results of one training run."""
 
     activation: str
     test_accuracy: float
@@ -103,14 +103,14 @@ class Training:
 
 
 def train(program: Program, activation: Activation, digits: Digits, epoch_done: Callable[[], None]) -> Training:
-    """Train one network from the same start, in the same order of scans, whatever the activation."""
+    """Train a network; initial weights and the order of scans do not depend on the activation."""
     begin, calls = time.perf_counter(), program.calls
     random = np.random.default_rng(SEED)
     network = _Network(random, program, activation)
     losses = []
     for _ in range(EPOCHS):
         order = random.permutation(len(digits.train_x))
-        # Of nearly equal size: Adam takes a full step on a short last batch too, and the loss would jump.
+        # Batches of nearly equal size: after a short last batch, on which Adam takes a full step, the loss would jump.
         batches = np.array_split(order, -(-len(order) // _BATCH))
         sums = [network.step(digits.train_x[batch], digits.train_y[batch]) for batch in batches]
         losses.append(sum(sums) / len(order))
@@ -137,7 +137,7 @@ class _Network:
         self._steps = 0
 
     def logits(self, x: Array) -> Array:
-        """(B, 64) → (B, 10)."""
+        """Compute logits: (B, 64) → (B, 10)."""
         return self._forward(x)[-1]
 
     def _forward(self, x: Array) -> tuple[Array, ...]:
@@ -150,7 +150,7 @@ class _Network:
         return z, mean, rstd, h, a, a @ p["w2"] + p["b2"]
 
     def step(self, x: Array, y: Array) -> float:
-        """One step on a batch: (B, 64) pixels and B digits. Returns the summed loss before it."""
+        """Take one step on a batch, (B, 64) pixels and B labels, and return the summed loss before the step."""
         z, mean, rstd, h, a, logits = self._forward(x)
         shifted = np.exp(logits - logits.max(1, keepdims=True))
         probability = shifted / shifted.sum(1, keepdims=True)
@@ -189,7 +189,7 @@ class _Network:
         return results
 
     def _update(self, gradients: dict[str, Array]) -> None:
-        """Adam with the usual decays, 0.9 and 0.999."""
+        """Update the parameters by Adam with the usual decay rates, 0.9 and 0.999."""
         self._steps += 1
         correction = np.sqrt(1.0 - 0.999**self._steps) / (1.0 - 0.9**self._steps)
         for name, gradient in gradients.items():

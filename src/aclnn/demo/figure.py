@@ -1,4 +1,4 @@
-"""The figure of the demo: how the training loss falls, by activation. Legible on light and on dark pages."""
+"""The demo's figure: training loss by activation, legible on light and dark pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from aclnn.demo.digits import Training
 from aclnn.support.optional import import_or_raise
 
-# Middle tones: each at least 3:1 against white and against a dark page, the background being transparent.
+# Middle tones on a transparent background, with a contrast of at least 3:1 on white and on dark pages.
 _INK = "#7a828c"
 _STYLES = (
     ("#2f7fd6", "-"),
@@ -23,7 +23,7 @@ _STYLES = (
 
 
 def draw(trainings: Sequence[Training], path: Path) -> None:
-    """Write the loss curves to an image file; the suffix names the kind."""
+    """Write the loss curves to an image file in the format of the suffix."""
     import_or_raise("matplotlib", "demo").use("Agg")
     pyplot = import_or_raise("matplotlib.pyplot", "demo")
     losses = np.array([training.losses for training in trainings])

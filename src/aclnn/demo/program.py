@@ -1,4 +1,4 @@
-"""An aclnn program as the operators' documents write one, in Python: device memory, tensors, the two phases."""
+"""An aclnn program in Python, in the steps of CANN's sample programs: device memory, tensors, the two phases."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from aclnn.typing import Array
 
 
 class Program:
-    """Everything between ``aclInit`` and ``aclFinalize``, on device 0 with one stream. A context manager."""
+    """Context manager for a program from ``aclInit`` to ``aclFinalize``, on device 0 with one stream."""
 
     def __init__(self) -> None:
         self.calls = 0
-        """Number of operators that have run."""
+        """Number of operator calls so far."""
         self._stream = 0
 
     def __enter__(self) -> Program:
@@ -39,15 +39,15 @@ class Program:
         capi.aclFinalize()
 
     def call(self, operator: Operator, arguments: Mapping[str, Any]) -> None:
-        """Copy the arguments to the device, run both phases, wait, and copy what it writes back into the arrays.
+        """Copy the arguments to the device, run both phases, synchronize, and copy the outputs back into their arrays.
 
         Args:
-            operator: what to call.
-            arguments: by C name, all of them: contiguous arrays for tensors, tuples and strings for attributes, None
+            operator: the operator.
+            arguments: all arguments by C name: contiguous arrays for tensors, tuples and strings for attributes, None
                 for null.
 
         Raises:
-            AclnnError: a call that fails, with its status and text.
+            AclnnError: a call fails; the error has its status and message.
         """
         releases: list[tuple[Callable[[int], int], int]] = []
         with _cleanup(releases):
@@ -84,7 +84,7 @@ def _cleanup(releases: list[tuple[Callable[[int], int], int]]) -> Iterator[None]
 
 
 def _expect(result: Any) -> Any:
-    """Return what a C function gives besides its status, once that is 0."""
+    """Require status 0 and return the other results of a C function."""
     status, *values = result if isinstance(result, tuple) else (result,)
     if status:
         raise AclnnError(status, capi.aclGetRecentErrMsg() or "no text")

@@ -1,4 +1,4 @@
-"""The sample programs of the five gradients' documents: what goes in, and the digits that must come out."""
+"""The sample programs in the documents of the five gradients: arguments and expected output."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from aclnn.typing import Array
 
 @dataclass(frozen=True)
 class WorkedExample:
-    """One call of an operator, and each output's elements as ``%f`` prints them."""
+    """A call of an operator, and its outputs' elements as printed by ``%f``."""
 
     title: str
     operator: str
     arguments: Mapping[str, Any]
-    """Arguments by C name: arrays for tensors, tuples and strings for attributes; absent ones are null."""
+    """Arguments by C name: arrays for tensors, tuples and strings for attributes; others are null."""
     printed: Mapping[str, tuple[str, ...]]
-    """By the C name of the output."""
+    """Printed elements by the output's C name."""
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """Of outputs that are not shaped like the first input."""
+    """Shapes of the outputs that differ in shape from the first input."""
 
     def compute(self, program: Program) -> dict[str, tuple[str, ...]]:
-        """Run it through the two-phase interface and print every output as the sample program does."""
+        """Run the call through the two-phase interface and format its outputs as the sample program prints them."""
         operator = BY_NAME[self.operator]
         first = next(value for value in self.arguments.values() if isinstance(value, np.ndarray))
         outputs = {name: np.full(self.shapes.get(name, first.shape), np.nan, np.float32) for name in self.printed}
@@ -41,7 +41,7 @@ def _float32(values: Any, *shape: int) -> Array:
 
 
 _EIGHT = _float32(range(8), 4, 2)
-# The sample fills gradOutput from a vector of int ones but labels it float: each element is the smallest subnormal.
+# The sample fills the float tensor gradOutput with int ones, so that each element is the smallest subnormal.
 _INT_ONES = np.ones((4, 2), np.int32).view(np.float32)
 
 WORKED_EXAMPLES = (
