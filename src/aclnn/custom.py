@@ -1,8 +1,8 @@
-"""User-defined operators: functions, declared by a decorator, in files that ``ACLNN_OPERATORS`` names.
+"""User-defined operators: functions declared by a decorator, in files named by ``ACLNN_OPERATORS``.
 
-They get what the operators of this package get: C functions with headers and entry points, ``aclnn.cann``, verdicts
-and, where a formula computes them, a function of arrays, ``torch.ops.aclnn`` and ``aclnn run``. Checks and status codes
-are those of the interfaces that CANN generates from an operator's definition.
+Like the operators of this package, they have C functions with headers and entry points, ``aclnn.cann``, verdicts and,
+if defined by a formula, a function of arrays, ``torch.ops.aclnn`` and ``aclnn run``. Checks and status codes are those
+of the interfaces that CANN generates from an operator's definition.
 """
 
 from __future__ import annotations
@@ -47,34 +47,35 @@ Dtypes = Sequence[str | Sequence[str]]
 _FLOATS = tuple(str(dtype.numpy_name) for dtype in FLOATING)
 _NUMBERS = {float: Kind.DOUBLE, int: Kind.INT64, bool: Kind.BOOL}
 _ATTRIBUTES = {**_NUMBERS, str: Kind.STRING, list[int]: Kind.INT_ARRAY, list[bool]: Kind.BOOL_ARRAY}
-"""Kinds of attributes by annotation: those that CANN generates. Whatever else is a tensor."""
+"""Kinds of attributes by annotation, as CANN generates them. A parameter with another annotation is a tensor."""
 _CONST = "const aclTensor *"
 
 
 def elementwise(
     outputs: str | Sequence[str] = "out", dtypes: Dtypes = _FLOATS, products: Collection[Product] = tuple(Product)
 ) -> Callable[[Function], Function]:
-    """Declare the operator of a formula, computed for each element of its inputs, which broadcast.
+    """Declare an elementwise operator by its formula; the inputs broadcast.
 
         @elementwise("y", dtypes=("float16", "float32"))
         def leaky_relu_custom(x, negative_slope: float = 0.01):
             return where(x > 0.0, x, negative_slope * x)
 
-    This is ``aclnnLeakyReluCustom``, with the parameters ``x``, ``negativeSlope`` and ``out``. The formula is written
-    in the words of ``aclnn.formula``, computed in float64 and rounded once. Tensors come first, then attributes, with
-    their type: float, which is rounded to float32, int or bool.
+    This declares ``aclnnLeakyReluCustom`` with the parameters ``x``, ``negativeSlope`` and ``out``. The formula uses
+    the functions of ``aclnn.formula``; it is computed in float64 and rounded once. Tensors come first, then attributes,
+    annotated as float (rounded to float32), int or bool.
 
     Args:
-        outputs: their names, one for each result; in C a lone one is ``out``, of several ``y`` is ``yOut``.
-        dtypes: for each combination that has a kernel the data type of all tensors, or a sequence with that of each:
-            inputs, then outputs, which are of float32, float16, bfloat16 or float64.
-        products: those that have a kernel; those without bfloat16 have none for it.
+        outputs: names of the outputs, one for each result; in C a single output is ``out``, and one of several, such as
+            ``y``, is ``yOut``.
+        dtypes: the supported combinations of data types: for each, the data type of all tensors, or a sequence with
+            one for each input, then for each output. Outputs are float32, float16, bfloat16 or float64.
+        products: products that support the operator; bfloat16 is left out for a product without it.
 
     Returns:
-        A decorator that makes the formula a function of arrays, with a further parameter ``out``.
+        A decorator that turns the formula into a function of arrays, with an additional parameter ``out``.
 
     Raises:
-        TypeError: a parameter that a formula cannot have, or an unknown data type.
+        TypeError: a formula cannot have such a parameter, or a data type is unknown.
     """
 
     def declare(formula: Function) -> Function:
@@ -110,30 +111,30 @@ def array_function(
     products: Collection[Product] = tuple(Product),
     shapes: Callable[..., Any] | None = None,
 ) -> Callable[[Function], Operator]:
-    """Declare the operator of a function of NumPy arrays.
+    """Declare an operator by a function of NumPy arrays.
 
         @array_function("c", shapes=lambda a, b: (a[0], b[1]))
         def matmul_custom(a, b):
             return a @ b
 
-    This is ``aclnnMatmulCustom``, with the parameters ``a``, ``b`` and ``out``. 16-bit floating-point tensors come in
-    float32, and all in float64 where a verdict needs golden values; results are converted to the outputs' data types.
-    Attributes have their type: float, int, bool, str, ``list[int]`` or ``list[bool]``. A tensor that is None by default
-    may be null.
+    This declares ``aclnnMatmulCustom`` with the parameters ``a``, ``b`` and ``out``. The function gets 16-bit
+    floating-point tensors as float32, and all tensors as float64 if a verdict needs golden values. Results are
+    converted to the outputs' data types. Attributes are annotated as float, int, bool, str, ``list[int]`` or
+    ``list[bool]``. A tensor with the default None may be null.
 
     Args:
-        outputs: their names, one for each result.
-        dtypes: for each combination that has a kernel the data type of all tensors, or a sequence with that of each
-            that may not be null: inputs, then outputs.
-        products: those that have a kernel; those without bfloat16 have none for it.
-        shapes: takes what the function takes, shapes in the place of arrays, and returns the output's shape, or a list
-            of all outputs'. By default inputs broadcast.
+        outputs: names of the outputs, one for each result.
+        dtypes: the supported combinations of data types: for each, the data type of all tensors, or a sequence with
+            one for each input that may not be null, then for each output.
+        products: products that support the operator; bfloat16 is left out for a product without it.
+        shapes: takes the function's arguments, with shapes in place of arrays, and returns the output's shape, or a
+            list with the shape of each output. By default the inputs broadcast.
 
     Returns:
-        A decorator that makes the function an ``Operator``.
+        A decorator that turns the function into an ``Operator``.
 
     Raises:
-        TypeError: an unknown data type.
+        TypeError: a data type is unknown.
     """
 
     def declare(function: Function) -> Operator:
@@ -159,7 +160,7 @@ def _listed(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def _parameters(function: Function) -> list[Parameter]:
-    """Return the parameters that a function's are."""
+    """Return the operator's parameters for those of a function."""
     found = []
     for name, argument in signature(function, eval_str=True).parameters.items():
         if argument.kind in (Argument.VAR_POSITIONAL, Argument.VAR_KEYWORD):
@@ -203,7 +204,7 @@ def _operator(
         return [column for column in columns if product.has_bfloat16 or DataType.BF16 not in column]
 
     def wanted(call: Call) -> list[Shape] | str:
-        """The outputs' shapes, or why there are none."""
+        """Return the outputs' shapes, or the error message if the inputs' shapes are invalid."""
         try:
             return _shapes(call, given, len(results), shapes)
         except Exception as error:
@@ -223,7 +224,7 @@ def _operator(
         have = tuple(call[p].dtype for p in required)
         fitting = [column for column in of_product(call.product) if column[: len(have)] == have]
         found = wanted(call)
-        # Else checks refuse the inputs.
+        # Without a fitting column the checks reject the inputs.
         kinds = fitting[0][len(have) :] if fitting else columns[0][len(have) :]
         extent = [()] * len(written) if isinstance(found, str) else found
         return dict(zip(written, zip(kinds, extent, strict=True), strict=True))
@@ -269,7 +270,7 @@ def _shapes(call: Call, given: Sequence[Parameter], count: int, shapes: Callable
 
 
 def _of_arrays(formula: Function, operator: Operator) -> Function:
-    """Return an operator's function of arrays, with its formula's parameters and ``out``."""
+    """Return an operator's function of arrays, with the formula's parameters and ``out``."""
     nothing = (None,) * len(operator.outputs)
     out = Argument("out", Argument.POSITIONAL_OR_KEYWORD, default=nothing if nothing[1:] else None)
     declared = signature(formula)
@@ -289,21 +290,21 @@ def _of_arrays(formula: Function, operator: Operator) -> Function:
 
 
 def files() -> tuple[Path, ...]:
-    """Return the files that ``ACLNN_OPERATORS`` names, one after the other as in PATH."""
+    """Return the files in ``ACLNN_OPERATORS``, which has the syntax of PATH."""
     return tuple(Path(name).absolute() for name in os.environ.get(VARIABLE, "").split(os.pathsep) if name)
 
 
 def declared(taken: Callable[[], Collection[str]]) -> dict[str, tuple[Operator, Function | None]]:
-    """Run these files; return the operators that they declare, each with its function of arrays if it has one.
+    """Run the files in ``ACLNN_OPERATORS``; return the operators declared, each with its function of arrays, if any.
 
-    Beside what the decorators of this module make, these are constants that are an ``Operator``, with the function of
-    the operator's name.
+    Files declare operators by the decorators of this module, or as global variables of type ``Operator``, each with a
+    function of the operator's name.
 
     Args:
-        taken: returns the C functions of other operators; called only where there are files.
+        taken: returns the C functions of other operators; called only if there are files.
 
     Raises:
-        SettingError: a file cannot be read, or declares an operator again.
+        SettingError: a file cannot be read, or declares an operator that exists.
     """
     found: dict[str, tuple[Operator, Function | None]] = {}
     functions = {*taken()} if files() else set[str]()

@@ -24,7 +24,7 @@ Real = Any
 
 
 class Constant(float):
-    """A real number: the nearest float64, or exactly what it stands for on balls.
+    """A real number: the nearest float64, and the exact value for balls.
 
     Sums, products, quotients and square roots of constants and floats are constants.
     """
@@ -33,7 +33,7 @@ class Constant(float):
     """The number as a ball, of flint's class ``arb``."""
 
     def __new__(cls, value: float, exact: Callable[[Any], Any]) -> Constant:
-        """Make a constant of a float64 that is within a few units of the last place."""
+        """Create a constant from a float64 accurate to a few units in the last place."""
         constant = super().__new__(cls, value)
         constant.exact = exact
         return constant
@@ -66,7 +66,7 @@ PI = Constant(math.pi, lambda ball: ball.pi())
 
 
 def decimal(text: str) -> Constant:
-    """Return the number that decimal digits spell, such as ``"1.702"``."""
+    """Return the number with these decimal digits, such as ``"1.702"``."""
     return Constant(float(text), lambda ball: ball(text))
 
 
@@ -82,7 +82,7 @@ def _apply(function: Callable[[float], float], x: Real, pole: float = math.nan) 
 
 
 def exp(x: Real) -> Real:
-    """e^x."""
+    """Exponential function, e^x."""
     return _apply(math.exp, x)
 
 
@@ -127,7 +127,7 @@ def sigmoid(x: Real) -> Real:
 
 
 def absolute(x: Real) -> Real:
-    """x without its sign."""
+    """Absolute value."""
     return abs(x)
 
 
@@ -139,12 +139,12 @@ def where(condition: Any, chosen: Real, otherwise: Real) -> Real:
 
 
 def minimum(x: Real, y: Real) -> Real:
-    """Return the smaller of two numbers, NaN if either is."""
+    """Return the smaller of two numbers, NaN if either is NaN."""
     return where((x <= y) | (x != x), x, y)
 
 
 def maximum(x: Real, y: Real) -> Real:
-    """Return the larger of two numbers, NaN if either is."""
+    """Return the larger of two numbers, NaN if either is NaN."""
     return where((x >= y) | (x != x), x, y)
 
 
@@ -154,12 +154,12 @@ def row_sum(term: Real) -> Real:
 
 
 def row_max(term: Real) -> Real:
-    """Return the largest value of a term among a row's elements, NaN if any is."""
+    """Return the largest value of a term over a row's elements, NaN if any is NaN."""
     return term.row_max() if hasattr(term, "row_max") else term
 
 
 def row_mean(term: Real) -> Real:
-    """Return the sum of a term over a row's elements, divided by their number."""
+    """Mean of a term over a row's elements."""
     return term.row_mean() if hasattr(term, "row_mean") else term
 
 
@@ -168,14 +168,14 @@ _LARGEST_ZERO = 2.0**-150
 
 
 def log1pexp(x: Real) -> Real:
-    """Natural logarithm of 1 + e^x, also of large x."""
+    """Natural logarithm of 1 + e^x, without overflow for large x."""
     if hasattr(x, "log1pexp"):
         return x.log1pexp()
     return maximum(x, 0.0) + log1p(exp(-absolute(x)))
 
 
 def times(dy: Real, factor: Real) -> Real:
-    """Return dy·factor, NaN for an infinite dy and a factor that is 0 in float32, as vendor's kernels have it."""
+    """Return dy·factor; NaN for an infinite dy and a factor that rounds to 0 in float32, as in the vendor's kernels."""
     if hasattr(dy, "times"):
         return dy.times(factor)
     return where((absolute(dy) < math.inf) | (absolute(factor) > _LARGEST_ZERO), factor, 0.0) * dy
@@ -184,8 +184,8 @@ def times(dy: Real, factor: Real) -> Real:
 class Gradient:
     """The function ``dy·derivative(x, *numbers)`` of (dy, x, *numbers), by ``times``.
 
-    Kernels tell it from other functions of two tensors: they look derivatives at 16-bit x up in a table, and evaluate
-    those that have a fitted float32 version by that.
+    Kernels have a fast path for this class: a table of the derivative for 16-bit x, and the derivative's fitted float32
+    version if there is one.
     """
 
     def __init__(self, derivative: Callable[..., Any]) -> None:
@@ -198,15 +198,15 @@ class Gradient:
 
 
 Symmetry = Literal["1-f", "x+f", "odd", "even", "linear", "neither", "x*neither"]
-"""f(x) by f(-x): 1 - f(-x), x + f(-x), -f(-x) or f(-x); f(1)·x above 0, and a limit far below; not at all; or f(x)/x
-not at all."""
+"""Relation between f(x) and f(-x), in order: f(x) = 1 - f(-x); x + f(-x); -f(-x); f(-x); f(x) = f(1)·x above 0, with a
+limit far below; no relation; no relation, for f(x)/x."""
 
 
 class Fitted:
-    """A function that kernels know how to compute in float32.
+    """A function that kernels can compute in float32.
 
-    Of one variable: ``aclnn.kernels.fitted`` has versions, used in their range; elsewhere it is evaluated in float64.
-    Of elements and what their row has: a formula over rows of such functions may be computed in float32.
+    A function of one variable has versions in ``aclnn.kernels.fitted``; outside their range it is evaluated in float64.
+    With functions of elements and values of their row, a formula over rows may be computed in float32.
     """
 
     __name__: str
@@ -225,11 +225,11 @@ class Fitted:
 def fitted(
     symmetry: Symmetry | None = None, mirrored: Fitted | None = None, negated: bool = False
 ) -> Callable[[Callable[..., Any]], Fitted]:
-    """Ask for fitted versions of the function decorated.
+    """Request fitted versions of the decorated function.
 
     Args:
-        symmetry: what gives the function for positive x; None where nothing is fitted by segments.
-        mirrored: h where the function is h(-x), by whose versions it is computed.
-        negated: it is -h(-x) instead.
+        symmetry: the relation that gives the function for positive x; None if no segments are fitted.
+        mirrored: the function h if the decorated function is h(-x), which the versions of h then compute.
+        negated: the decorated function is -h(-x) instead.
     """
     return lambda function: Fitted(function, symmetry, mirrored, negated)

@@ -17,16 +17,16 @@ class SupportsDLPack(Protocol):
 
 
 class SupportsArrayInterface(Protocol):
-    """An array that describes its memory as NumPy's do."""
+    """An array with NumPy's array interface."""
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """Address, shape, strides and data type."""
+        """Address, shape, strides and data type, as in NumPy."""
 
 
 Array: TypeAlias = np.ndarray[Any, np.dtype[Any]]
-"""A NumPy array; where an array of another library was given as ``out``, that one."""
+"""A NumPy array; as a result, an array of another library if it was passed as ``out``."""
 ArrayLike: TypeAlias = Array | SupportsDLPack | SupportsArrayInterface
-"""An array whose memory is used as it is; sequences of numbers are not taken."""
+"""An array whose memory is used without a copy; sequences of numbers are not accepted."""
 Number: TypeAlias = float | np.number[Any] | np.bool_
 """A Python or NumPy number."""
