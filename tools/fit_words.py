@@ -1,7 +1,7 @@
 """Print the polynomials of ``aclnn.kernels.cpu.elementwise.functions``: python -m tools.fit_words.
 
-Each interpolates its function at Chebyshev nodes and is printed from the highest power to the lowest, with the largest
-relative error found at 2,001 points once its coefficients are rounded to float64.
+Each polynomial interpolates its function at Chebyshev nodes. Its coefficients are printed from the highest power to the
+lowest, with the largest relative error over 2,001 points after rounding the coefficients to float64.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Function = Callable[[Any], Any]
 
 
 def interpolate(f: Function, low: Any, high: Any, degree: int) -> list[float]:
-    """Coefficients, lowest power first."""
+    """Return the coefficients of the interpolating polynomial, lowest power first."""
     n = degree + 1
     nodes = [(low + high) / 2 + (high - low) / 2 * mp.cos(mp.pi * (2 * k + 1) / (2 * n)) for k in range(n)]
     powers = mp.matrix([[node**j for j in range(n)] for node in nodes])
@@ -24,7 +24,7 @@ def interpolate(f: Function, low: Any, high: Any, degree: int) -> list[float]:
 
 
 def worst(f: Function, low: Any, high: Any, coefficients: list[float]) -> float:
-    """The largest relative error of a polynomial."""
+    """Return the largest relative error of a polynomial."""
     points = [low + (high - low) * k / mp.mpf(2000) for k in range(2001)]
     return max(float(abs(mp.polyval(coefficients[::-1], x) / f(x) - 1)) for x in points)
 
@@ -52,8 +52,8 @@ def complement(t: Any) -> Any:
 
 
 def main() -> None:
-    """Print all."""
-    mp.mp.prec = 1200  # e^(28²) cancels
+    """Print every polynomial."""
+    mp.mp.prec = 1200  # enough bits for the cancellation of e^(28²)
     reach = mp.log(2) / 16 * mp.mpf("1.001")
     widest = ((mp.sqrt(2) - 1) / (mp.sqrt(2) + 1)) ** 2
     for f, low, high, degree in (

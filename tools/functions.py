@@ -1,4 +1,4 @@
-"""The functions that ask for fitted versions, their exact values, and how their modules are written."""
+"""Functions with fitted versions: lookup, exact values, and the text of their modules."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Array = NDArray[Any]
 
 BITS = 200
 _CANCELLED = 2.0**-18
-"""Beside a zero of a function float64 loses digits that matter: smaller values are computed in balls."""
+"""Magnitude below which values are computed in balls, because float64 cancels near a zero of the function."""
 
 
 @cache
@@ -34,7 +34,7 @@ def _functions() -> dict[str, Fitted]:
 
 
 def fitted_function(name: str) -> Fitted:
-    """Return the function of that name that an operator asks to be fitted.
+    """Return the function of this name that an operator decorates with ``fitted``.
 
     Raises:
         ValueError: there is none.
@@ -45,13 +45,13 @@ def fitted_function(name: str) -> Fitted:
 
 
 def in_balls(function: Fitted, x: float) -> Any:
-    """Evaluate a function by its own formula, as an Arb ball of 200 bits."""
+    """Evaluate a function by its formula, as an Arb ball of 200 bits."""
     with flint.ctx.workprec(BITS):
         return function(flint.arb(x))
 
 
 def exact(function: Fitted, x: Array) -> Array:
-    """Evaluate a function by its own formula, to about 2^-32 of the value: in float64, in balls where that cancels."""
+    """Evaluate a function by its formula to a relative error of about 2^-32: in float64, or in balls near its zeros."""
     x = np.ascontiguousarray(x, np.float64)
     found = np.empty_like(x)
     layout = Layout(DataType.DOUBLE, x.shape, (1,))
@@ -71,7 +71,7 @@ _LINE = 120
 
 
 def row_of(start: str, values: Iterable[float], indent: str) -> Iterator[str]:
-    """``start``row("…"), as the formatter lays it out."""
+    """Write a ``row("…")`` after ``start``, with the formatter's line breaks."""
     words = [short_hex(value) for value in values]
     line = f'{indent}{start}row("{" ".join(words)}"),'
     if len(line) <= _LINE:

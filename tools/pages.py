@@ -1,4 +1,4 @@
-"""The pages of all operators and of all other C functions, and the C names' types, from their declarations.
+"""Generate the pages of operators and of other C functions, and the type stub of the C names, from declarations.
 
 ``python -m tools.pages operators > docs/operators.md``, ``python -m tools.pages functions > docs/c-functions.md``,
 ``python -m tools.pages stub > src/aclnn/capi/__init__.pyi``.
@@ -104,7 +104,7 @@ CANN's definitions. Each is the `aclnn` function beside it, or is computed for i
 
 
 def operators_page() -> str:
-    """The text of docs/operators.md."""
+    """Return the text of docs/operators.md."""
     parts = [_INTRODUCTION, _products(), _overview(), *(_section(operator) for operator in OPERATORS), _library()]
     return "\n".join(parts)
 
@@ -126,11 +126,11 @@ def _not_on(operator: Operator) -> str:
 
 
 def functions_page() -> str:
-    """The text of docs/c-functions.md."""
+    """Return the text of docs/c-functions.md."""
     rows: dict[str, list[tuple[str, str]]] = {module: [] for module in _GROUPS}
     for function in FUNCTIONS.values():
         module = function.implementation.__module__.rpartition(".")[2]
-        if module in rows:  # the operators' have their own page
+        if module in rows:  # functions of operators have a page of their own
             meaning = inspect.getdoc(function.implementation) or ""
             rows[module].append((f"`{function.prototype}`", meaning.split("\n")[0]))
     older = [(f"`{alias.prototype}`", f"`{alias.to}`") for alias in ALIASES]
@@ -183,7 +183,7 @@ def _without(operator: Operator) -> str:
 
 
 def _bound(operator: Operator) -> str:
-    """In units of float32's last place."""
+    """Return the error bound of an operator in units of float32's last place."""
     work = next(works_of(operator), None)
     if not isinstance(work, Elementwise):
         return "" if work is None else "[numerics.md](numerics.md)"
@@ -246,7 +246,7 @@ def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
-#: By the word that asks for them.
+#: Page generators by command-line argument.
 PAGES = {"operators": operators_page, "functions": functions_page, "stub": stub.text}
 
 if __name__ == "__main__":

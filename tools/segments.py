@@ -1,9 +1,9 @@
-"""The search for polynomials by segments of a function of float32 (see ``aclnn.kernels.fitted.Segments``).
+"""Search for piecewise polynomials of a function of float32 (see ``aclnn.kernels.fitted.Segments``).
 
-Each segment gets a centre, c0 and a polynomial of (g(a) - c0)/r in r = a - centre. Centres are tried wherever g is
-almost a float32 and every difference is exact, with many emphases of the segment's ends and much luck in rounding
-coefficients: how near to one rounding the result is depends on how the numbers' units lie to one another, more than on
-the fit. What counts is the worst error of the kernel's own steps over the segment's float32, all of them.
+Each segment has a centre, a constant c0 and a polynomial of (g(a) - c0)/r in r = a - centre. Candidates for the centre
+are points where g is almost a float32 and every difference is exact. Each is tried with several weights of the
+segment's ends and random roundings of the coefficients, because the error depends more on roundings than on the fit.
+The objective is the worst error of the kernel's own steps over every float32 of the segment.
 """
 
 from __future__ import annotations
@@ -27,75 +27,75 @@ from tools.functions import Array, exact, fitted_function, in_balls, row_of, sho
 
 NODES = 160
 TRIES = 300
-"""At least; every centre has one, a share of the rest goes to each of the best."""
+"""Minimum number of fits: one for each centre, the others shared among the best centres."""
 BEST_CENTRES = 12
 GRID = 8192
-"""Centres are multiples of its reciprocal."""
+"""Centres are multiples of 1 / GRID."""
 ALMOST = 0.02
-"""Units of a float32 that g may be off it at a centre."""
+"""Largest distance of g from a float32 at a centre, in units of the last place."""
 LEAST = 2.0**-10
-"""Below it g is g(0) and a product, as far as float32 goes."""
+"""Bound below which g equals g(0) and a product, in float32."""
 UNITS, RELATIVE = 0.95, 1.45 * 2.0**-24
-"""The errors that are wanted, in units of the last place and, where a product with dy adds half a unit, relatively."""
+"""Target errors: in units of the last place and, where a product with dy adds half a unit, relative."""
 
 
 class Task(NamedTuple):
-    """Function to approximate: g(a) by name, for 0 ≤ a ≤ bound, by this shape of segments.
+    """A function to approximate, g(a) for 0 ≤ a ≤ bound, and the shape of its segments.
 
-    ``printed``: a of a worked example whose result lies so near to where its sixth digit changes that f(a) must be the
-    nearest float32; NaN for none.
+    ``printed`` is the a of a worked example, or NaN. Its result is so close to a change of the sixth digit that f(a)
+    must be the nearest float32.
     """
 
     name: str
     per_unit: float
-    """Segments per unit of a."""
+    """Number of segments per unit of a."""
     bound: float
     count: int
-    """Segments: 8 or 16."""
+    """Number of segments: 8 or 16."""
     terms: int
-    """Coefficients of each."""
+    """Number of coefficients of each segment."""
     printed: float = math.nan
 
     @property
     def symmetry(self) -> str:
-        """Rule by which the other side follows from g."""
+        """Relation that gives the other side from g."""
         symmetry = fitted_function(self.name).symmetry
         assert symmetry is not None
         return symmetry
 
     @property
     def signed(self) -> bool:
-        """True if there are segments of both signs, a being x."""
+        """True if segments cover both signs, so that a is x."""
         return both_signs(self.symmetry)
 
     def middle(self, i: int) -> int:
-        """The middle of a segment, in their width."""
+        """Return the middle of a segment, in units of the segments' width."""
         return (i - SIGNED_FROM + 8) % 16 - 8 if self.signed else i
 
     @property
     def rest(self) -> float:
-        """The part of the slope beside the zero that p[0] cannot hold (see ``Segments``)."""
+        """The part of the derivative at the zero that p[0] cannot hold (see ``Segments``)."""
         if not self.signed or math.isnan(zero := _zero_of(self)):
             return 0.0
         slope = _slope(self, zero)
         return nearest(slope - nearest(slope))
 
     def g(self, a: float) -> arb:
-        """g(a) as a ball (see ``Segments``)."""
+        """Return g(a) as a ball (see ``Segments``)."""
         return self._turned(in_balls(fitted_function(self.name), a if self.signed else -a), a)
 
     def exact(self, a: Array) -> Array:
-        """g(a) in float64."""
+        """Return g(a) in float64."""
         return self._turned(exact(fitted_function(self.name), a if self.signed else -a), a)
 
     def _turned(self, value: Any, a: Any) -> Any:
-        """g(a) of the function's value on its side."""
+        """Return g(a), given the function's value on the side of a."""
         return value / a if self.symmetry == "x*neither" else -value if self.symmetry in ("x+f", "linear") else value
 
 
 @cache
 def _zero_of(task: Task) -> float:
-    """The float32 next to the zero of a function without symmetry, NaN if it has none."""
+    """Return the float32 closest to the zero of a function without symmetry, NaN if it has no zero."""
     places = [middle / task.per_unit for middle in range(-7, 8)]
     positive = [task.g(place or 2.0**-60) > 0 for place in places]
     for low, high, before, after in zip(places, places[1:], positive, positive[1:], strict=False):
@@ -105,7 +105,7 @@ def _zero_of(task: Task) -> float:
 
 
 def _halved(task: Task, low: float, high: float) -> float:
-    """The zero between two a, by halving."""
+    """Return the zero between two a, by bisection."""
     falling = task.g(low) > 0
     for _ in range(60):
         middle = (low + high) / 2
@@ -138,7 +138,7 @@ def _units(error: float, exact: float) -> float:
 
 @numba.njit(cache=True)
 def _polynomial(r: float, p: Array) -> tuple[float, float]:
-    """The polynomial p at r in float32, and what its last step lost."""
+    """Evaluate the polynomial p at r in float32; also return the rounding error of the last step."""
     upper = p[-1]
     for k in range(p.size - 2, 0, -1):
         upper = _float32(upper * r + p[k])
@@ -149,9 +149,9 @@ def _polynomial(r: float, p: Array) -> tuple[float, float]:
 
 @numba.njit(cache=True)
 def _evaluate(a: float, centre: float, c0: float, p: Array) -> float:
-    """g(a) by the kernel's steps (docs/numerics.md) in float32.
+    """Evaluate g(a) by the kernel's steps (docs/numerics.md) in float32.
 
-    A sum of a product and a number rounds to 53 digits before it does to 24, which changes about one in 2^29.
+    A fused multiply-add rounds to 53 bits before 24 here, which changes about one result in 2^29.
     """
     r = _float32(a - centre)
     head, lost = _polynomial(r, p)
@@ -160,7 +160,7 @@ def _evaluate(a: float, centre: float, c0: float, p: Array) -> float:
 
 @numba.njit(cache=True)
 def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
-    """a - g(a) by the kernel's steps for a g that does not begin at zero."""
+    """Evaluate a - g(a) by the kernel's steps, for a g with g(0) ≠ 0."""
     r = _float32(a - centre)
     head, lost = _polynomial(r, p)
     whole = _float32(a - c0)
@@ -170,7 +170,7 @@ def _evaluate_sum(a: float, centre: float, c0: float, p: Array) -> float:
 
 @numba.njit(cache=True)
 def _evaluate_in_two(a: float, whole: float, p_rest: float, centre: float, c0: float, p: Array) -> float:
-    """whole·g(a) by the kernel's steps for segments of both signs."""
+    """Evaluate whole·g(a) by the kernel's steps for segments of both signs."""
     r = _float32(a - centre)
     head, lost = _polynomial(r, p)
     lost = _float32(lost + p_rest)
@@ -184,7 +184,7 @@ def _evaluate_in_two(a: float, whole: float, p_rest: float, centre: float, c0: f
 def judge(
     a: Array, whole: Array, exact: Array, summed: bool, signed: bool, rest: float, centre: float, c0: float, p: Array
 ) -> tuple[float, float]:
-    """The worst error: in units of g and of whole - g, or of whole·g; relative to g."""
+    """Return the worst error in units of g and of whole - g, or of whole·g, and the worst error relative to g."""
     units, relative = 0.0, 0.0
     for i in range(a.size):
         if signed:
@@ -201,8 +201,10 @@ def judge(
 
 
 class Sample(NamedTuple):
-    """Some of a segment's a; 1 or a, from which the other side takes g, or by which g is multiplied, 0 where neither
-    is; g; whether its c0 is taken first; whether segments are those of both signs; and what is added to p[0].
+    """Points of a segment and the values there that ``judge`` needs.
+
+    In order: a; 1 or a, from which the other side subtracts g or by which g is multiplied, 0 for neither; g; true if c0
+    is subtracted first; true for segments of both signs; and the addend of p[0].
     """
 
     a: Array
@@ -217,8 +219,9 @@ class Sample(NamedTuple):
 
 
 class Segment:
-    """One segment of a function, and its float32 with the exact g: all, or of the segment at 0 the last octave and
-    every 32nd below.
+    """A segment of a function, and its float32 with the exact g.
+
+    For the segment at 0 these are the last octave and every 32nd float32 below, for the others every float32.
     """
 
     def __init__(self, task: Task, i: int) -> None:
@@ -243,9 +246,9 @@ class Segment:
         self.at_nodes = [task.g(a) for a in self.nodes]
 
     def centres(self) -> list[tuple[float, float]]:
-        """Starts of the polynomials, and c0 there: 0, the float32 around a zero of g, or else multiples of 2^-13.
+        """Return candidates for the centre, with c0: 0, the float32 around a zero of g, or else multiples of 2^-13.
 
-        These lie beyond the outer tenths, g within 0.02 ULP of a float32.
+        The multiples exclude the outer tenths of the segment and have g within 0.02 ULP of a float32.
         """
         if self.low == 0:
             return [(0.0, nearest(self.task.g(0.0)))]
@@ -262,7 +265,7 @@ class Segment:
 
     def _differences_are_exact(self, centre: float) -> bool:
         difference = self.every.a - centre
-        if self.task.signed and self.at_zero:  # of tiny x they cannot be, nor does it matter
+        if self.task.signed and self.at_zero:  # for tiny x exact differences are impossible and irrelevant
             return centre != 0.0
         return np.array_equal(difference, difference.astype(np.float32))
 
@@ -275,7 +278,7 @@ class Segment:
         return max(units / UNITS, relative / RELATIVE if self.task.symmetry in ("1-f", "neither") else 0.0)
 
     def fit(self, centre: float, c0: float, emphasis: Callable[[Array], Array], luck: float, rng: Any) -> Column:
-        """By least squares reweighted towards the largest error; the later coefficients make up for the roundings."""
+        """Fit by least squares, reweighted towards the largest error; later coefficients compensate for roundings."""
         r = np.array([float(arb(a) - centre) for a in self.nodes])
         start = c0 if centre else self.task.g(0.0)
         pairs = zip(self.nodes, self.at_nodes, strict=True)
@@ -284,7 +287,7 @@ class Segment:
         place = 2 * (r - r.min()) / np.ptp(r) - 1
         weights = (np.abs(r) / size + 1e-3 / size.max()) * emphasis(place)
         p: list[float] = []
-        # Next to 0 a function with a zero there is its first term.
+        # Near 0, a function with a zero there equals its first term.
         first = nearest(self.task.g(2.0**-60) * 2**60) if centre == c0 == 0 else None
         if self.task.signed and centre == _zero_of(self.task):
             first = nearest(_slope(self.task, centre))
@@ -311,10 +314,10 @@ def _leading(r: Array, wanted: Array, weights: Array, fixed: list[float], terms:
 
 
 def best_column(task: Task, i: int) -> tuple[Column, float, float]:
-    """A segment's best column, its worst error in units and relative.
+    """Find a segment's best column; return its worst error in units and relative, too.
 
     Raises:
-        ValueError: there is nowhere to begin a polynomial.
+        ValueError: there is no candidate for the centre.
     """
     if (abs(task.middle(i)) - 0.5) / task.per_unit >= task.bound:
         return Column(0.0, 0.0, np.zeros(task.terms)), 0.0, 0.0
@@ -346,17 +349,17 @@ def best_column(task: Task, i: int) -> tuple[Column, float, float]:
 
 
 def nearest(value: Any) -> float:
-    """A float32; rounded to 53 digits on the way."""
+    """Round to float32, by way of float64."""
     return float(np.float32(float(value)))
 
 
 def in_ulp(exact: arb) -> float:
-    """Distance from a float32, in its units."""
+    """Return the distance from the nearest float32, in its units of the last place."""
     return math.ldexp(abs(float(exact - nearest(exact))), 24 - math.frexp(float(exact))[1])
 
 
 def sample(task: Task, i: int, patterns: Array) -> Sample:
-    """The float32 of segment i among those with these bit patterns, with their exact values."""
+    """Select the float32 of segment i among these bit patterns, with their exact values."""
     a = patterns.astype(np.uint32).view(np.float32).astype(np.float64)
     if task.signed:
         a = np.concatenate([-a[::-1], a])
@@ -370,7 +373,7 @@ PART = 1 << 20
 
 
 def walk(task: Task, columns: list[Column], screen: Console) -> float:
-    """The worst error of the segments over every float32 from 0 to the bound, in units of the last place."""
+    """Return the worst error of the segments over every float32 from 0 to the bound, in units of the last place."""
     worst, last = 0.0, int(np.float32(task.bound).view(np.uint32))
     for first in track(range(int(np.float32(LEAST).view(np.uint32)), last + 1, PART), "walk", console=screen):
         patterns = np.arange(first, min(first + PART, last + 1))
@@ -385,8 +388,8 @@ def walk(task: Task, columns: list[Column], screen: Console) -> float:
 
 
 def search(task: Task, screen: Console, workers: int | None) -> tuple[Segments, float]:
-    """Find the segments of a function, on several processes, and their worst error."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the processes: their matrices have 160 rows
+    """Find the segments of a function, in several processes, and their worst error."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # for the worker processes, whose matrices have only 160 rows
     columns = []
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as processes:
         futures = [processes.submit(best_column, task, i) for i in range(task.count)]
@@ -406,7 +409,7 @@ def search(task: Task, screen: Console, workers: int | None) -> tuple[Segments, 
 
 
 def printed(segments: Segments) -> Iterator[str]:
-    """Write segments as Python, as the formatter lays them out."""
+    """Write segments as formatted Python."""
     yield "Segments("
     yield f'    per_unit=float.fromhex("{short_hex(segments.per_unit)}"),'
     yield f'    bound=float.fromhex("{short_hex(segments.bound)}"),'

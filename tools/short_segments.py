@@ -1,12 +1,11 @@
-"""The search for polynomials of a function of 16-bit x (see ``aclnn.kernels.fitted.ShortSegments``).
+"""Search for piecewise polynomials of a function of 16-bit x (see ``aclnn.kernels.fitted.ShortSegments``).
 
-There are few enough 16-bit x to ask for all of them: for each x of a segment the polynomial has to stay within the
-interval of values that round to the same 16-bit number as f(x) (the idea of RLIBM), and within 2^-17.7 (float16) or
-2^-14.7 (bfloat16) of f(x), relatively. Of the polynomials that do, a linear program finds the one with the least error.
-The centre and the last three coefficients, which share entries, are shortened first, then the others are rounded to
-float32 one after the other: those that are left make up for what is rounded away. Since float32 arithmetic rounds as
-well, the intervals are narrowed; where nothing is left of them, they are narrowed less, and if then some x rounds
-wrongly the last digits are varied until none does.
+For each 16-bit x of a segment, the polynomial has to stay within the interval of values that round to the same 16-bit
+number as f(x) (the idea of RLIBM), and within a relative error of 2^-17.7 (float16) or 2^-14.7 (bfloat16). A linear
+program finds the polynomial with the least error. The centre and the last three coefficients, which share entries, are
+shortened first; then the others are rounded to float32 one after the other, and those not yet rounded compensate each
+rounding. The intervals are narrowed by a margin for the roundings of float32 arithmetic. If no polynomial satisfies
+them, the margin is reduced; if some x then rounds wrongly, the last digits are varied until every x rounds correctly.
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ FORMS: dict[DataType, np.dtype[Any]] = {
 }
 TOLERANCES = {DataType.FLOAT16: 2.0**-17.7, DataType.BF16: 2.0**-14.7}
 MARGINS = (1.25, 0.75, 0.5, 0.3, 0.15, 0.0, -0.25, -0.5)
-"""By how many units of float32 intervals are narrowed."""
+"""Margins by which intervals are narrowed, in units of float32, tried in order."""
 TRIALS = 3000
 
 
 class Task(NamedTuple):
-    """The x of a segment, less its centre, and what is asked of the polynomial there."""
+    """The x of a segment, relative to its centre, and the constraints on the polynomial there."""
 
     r: Array
     exact: Array
     low: Array
     high: Array
     nearest: NDArray[Any]
-    """``exact`` rounded to 16 bits, which is what values between ``low`` and ``high`` round to."""
+    """``exact`` rounded to 16 bits, as are all values between ``low`` and ``high``."""
     tolerance: float
 
     def part(self, chosen: NDArray[np.bool_]) -> Task:
@@ -57,7 +56,7 @@ class Task(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The 16-bit x of a segment, f there, and where r had best be zero."""
+    """The 16-bit x of a segment, f there, and the preferred zero of r."""
 
     x: Array
     exact: Array
@@ -71,11 +70,11 @@ class Segment(NamedTuple):
 
 
 Fixed = dict[int, float]
-"""Coefficients that are known, by power."""
+"""Coefficients that are already chosen, by power."""
 
 
 def interval(nearest: NDArray[Any]) -> tuple[Array, Array]:
-    """The ends of what rounds to these numbers: halfway to their neighbours."""
+    """Return the ends of the intervals that round to these numbers, halfway to their neighbours."""
     form, magnitude = nearest.dtype, np.abs(nearest)
     pattern = magnitude.view(np.uint16)
     middle = magnitude.astype(np.float64)
@@ -94,7 +93,7 @@ def segment(formula: Any, dtype: DataType, segments: ShortSegments, zero: float,
 
 
 def decisive(task: Task) -> NDArray[np.bool_]:
-    """The x that bind the polynomial, and enough of the others to keep it in place between them."""
+    """Select the x with the tightest constraints, and enough others to control the polynomial between them."""
     slack = np.minimum(task.high - task.exact, task.exact - task.low)
     chosen: NDArray[np.bool_] = (slack < 2 * task.tolerance * np.abs(task.exact)) | (np.abs(task.exact) < 2.0**-5)
     chosen[:: max(1, task.r.size // 120)] = True
@@ -103,7 +102,7 @@ def decisive(task: Task) -> NDArray[np.bool_]:
 
 
 def program(task: Task, fixed: Fixed, degree: int, margin: float) -> tuple[float, Fixed] | None:
-    """The largest relative error and all coefficients, or None where no polynomial does what is asked."""
+    """Solve for the coefficients with the least relative error; None if no polynomial satisfies the constraints."""
     task = task.part(decisive(task))
     powers = np.array([power for power in range(degree + 1) if power not in fixed])
     known = [fixed.get(power, 0.0) for power in range(degree + 1)]
@@ -119,7 +118,7 @@ def program(task: Task, fixed: Fixed, degree: int, margin: float) -> tuple[float
     rows = np.block([[basis, -ones], [-basis, -ones], [basis, zeros], [-basis, zeros]])
     bounds = np.concatenate([rest * weight, -rest * weight, above * weight, -below * weight])
     unknowns = [(None, None)] * powers.size + [(0, None)]
-    # SciPy's tolerance is absolute: 10^-7.
+    # Scale the rows, because SciPy's tolerance of 10^-7 is absolute.
     found = linprog([0.0] * powers.size + [1e5], A_ub=1e5 * rows, b_ub=1e5 * bounds, bounds=unknowns, method="highs")
     if found.status != 0:
         return None
@@ -139,25 +138,25 @@ def number(pattern: int) -> float:
 
 
 def nearest_first(value: float, patterns: Iterable[int]) -> list[float]:
-    """The numbers whose magnitudes have these patterns, with a value's sign, the nearest to it first."""
+    """Return the numbers with these bit patterns as magnitudes and a value's sign, the nearest to the value first."""
     found = [math.copysign(number(pattern), value) for pattern in patterns]
     return sorted(found, key=lambda candidate: abs(candidate - value))
 
 
 def shortened(value: float, bits: int, steps: int) -> list[float]:
-    """The numbers next to a value of which only the first bits are set, the nearest first."""
+    """Return the numbers around a value in which only the first bits are set, the nearest first."""
     nearest = (pattern(abs(value)) + (1 << (31 - bits))) >> (32 - bits)
     return nearest_first(value, (max(0, nearest + step) << (32 - bits) for step in range(-steps, steps + 1)))
 
 
 def carrying(value: float, lower: float, bits: int, steps: int) -> list[float]:
-    """The numbers next to a value whose last bits are the first ones of ``lower``, the nearest first."""
+    """Return the numbers around a value whose last bits are the first bits of ``lower``, the nearest first."""
     tail, base = pattern(lower) >> (32 - bits), pattern(abs(value)) >> bits
     return nearest_first(value, (max(0, base + step) << bits | tail for step in range(-steps, steps + 1)))
 
 
 class Shared(NamedTuple):
-    """State of the search: the error so far, the centre, and coefficients, at last those that share entries."""
+    """State of the search: the error so far, the centre, and the coefficients, finally all that share entries."""
 
     error: float
     centre: float
@@ -169,7 +168,7 @@ def error_of(shared: Shared) -> float:
 
 
 def centred(segment: Segment, degree: int, margin: float) -> list[Shared]:
-    """Centres and the coefficients that they carry, those with the least error first."""
+    """Return centres with the coefficients that share their entries, those with the least error first."""
     wanted, found = program(segment.task(segment.middle), {}, degree, margin), []
     at_zero = [(0, value) for value in segment.exact[segment.x == 0.0].tolist() if value == float(np.float16(value))]
     for lower in shortened(wanted[1][degree - 1], CENTRE_CARRIES, 3) if wanted else []:
@@ -182,7 +181,7 @@ def centred(segment: Segment, degree: int, margin: float) -> list[Shared]:
 
 
 def shared(segment: Segment, degree: int, margin: float) -> Shared | None:
-    """The best of the first centres that leave the other coefficients a way."""
+    """Return the best of the first centres for which the remaining coefficients have a solution."""
     for _, centre, start in centred(segment, degree, margin):
         task, found = segment.task(centre), []
         last = program(task, start, degree, margin)
@@ -199,7 +198,7 @@ def shared(segment: Segment, degree: int, margin: float) -> Shared | None:
 
 
 def rounded(task: Task, degree: int, margin: float, fixed: Fixed) -> Fixed | None:
-    """The coefficients as float32, each the nearest that leaves the later ones a way."""
+    """Round the coefficients to float32, each to the nearest for which the later ones have a solution."""
     solution = program(task, fixed, degree, margin)
     while solution is not None and len(fixed) <= degree:
         power = next(power for power in range(degree + 1) if power not in fixed)
@@ -214,7 +213,7 @@ def rounded(task: Task, degree: int, margin: float, fixed: Fixed) -> Fixed | Non
 
 
 def judge(task: Task, c: list[float]) -> tuple[int, float]:
-    """Count the x that round wrongly; also the largest relative error in float32 arithmetic."""
+    """Count the x that round wrongly; also return the largest relative error in float32 arithmetic."""
     r = task.r.astype(np.longdouble)
     value = np.full(task.r.shape, c[-1], np.float32)
     for coefficient in c[-2::-1]:
@@ -224,7 +223,7 @@ def judge(task: Task, c: list[float]) -> tuple[int, float]:
 
 
 class Fit(NamedTuple):
-    """Result for a segment: the number of x that round wrongly, at best 0, and the constants."""
+    """Result for a segment: the number of x that round wrongly, ideally 0, and the constants."""
 
     wrong: int
     error: float
@@ -233,7 +232,7 @@ class Fit(NamedTuple):
 
     @property
     def entries(self) -> list[float]:
-        """One for each row of ``ShortSegments``."""
+        """Entries of the segment, one for each row of ``ShortSegments``."""
         return [self.centre, *self.c[:-2]]
 
 
@@ -263,7 +262,7 @@ def fit(segment: Segment, degree: int, rng: np.random.Generator) -> Fit:
 
 
 def zero_of(function: Fitted, dtype: DataType) -> float:
-    """The zero of a function with one sign change, where that segment is centred; NaN where there is none."""
+    """Return the zero of a function with one sign change, where its segment is centred; NaN if there is none."""
     x = np.unique(all_inputs(dtype)[np.isfinite(all_inputs(dtype))])
     x = x[np.abs(x) < 64]
     positive = evaluate(function, x) > 0
@@ -280,7 +279,7 @@ def zero_of(function: Fitted, dtype: DataType) -> float:
 def search(
     function: Fitted, dtype: DataType, shape: ShortSegments, screen: Console
 ) -> tuple[ShortSegments, float, int]:
-    """Find the segments of this shape, their largest relative error, and how many x round wrongly."""
+    """Find segments of this shape, their largest relative error, and the number of x that round wrongly."""
     degree, rng, zero = len(shape.c) + 1, np.random.default_rng(0), zero_of(function, dtype)
     found = []
     for i in track(range(SEGMENTS), f"{dtype.name} segments", console=screen):
@@ -291,7 +290,7 @@ def search(
 
 
 def printed(segments: ShortSegments) -> Iterator[str]:
-    """Write segments as Python, as the formatter lays them out."""
+    """Write segments as formatted Python."""
     yield "ShortSegments("
     yield f'    per_unit=float.fromhex("{short_hex(segments.per_unit)}"),'
     if segments.shift:

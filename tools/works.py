@@ -1,4 +1,4 @@
-"""Works of operators on small float32 tensors: the formulas that their declarations lead to."""
+"""Work of operators on small float32 tensors, for the formulas that their declarations lead to."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from aclnn.core.products import Product
 from aclnn.core.tensor import Scalar, Tensor
 
 _NUMBERS = {"betaOptional": (1.0, 1.702, 2.0), "alpha": (1.0, 2.0), "beta": (1.0, 2.0), "threshold": (20.0,)}
-"""Factors of Swish, ELU, CELU and Softplus, of which all but the last have formulas of their own, and thresholds."""
+"""Factors of Swish, ELU, CELU and Softplus, where all but the last have formulas of their own, and a threshold."""
 
 
 def works_of(operator: Operator) -> Iterator[Work]:
-    """An operator's work for each mode that attributes can choose, the default first; other attributes' defaults, or 1.
+    """Yield an operator's work for each mode that attributes select, the default first.
 
-    Nothing is yielded where there is nothing to compute.
+    Other attributes have their default, or 1. An operator that computes nothing yields nothing.
     """
     names = [parameter.name for parameter in operator.parameters]
     defaults = operators.signature_of(operator).parameters
