@@ -1,4 +1,4 @@
-"""The operators as functions over arrays: any strides, three data types, results where you want them."""
+"""Operators as functions of arrays: any strides, three data types, results in arrays of your choice."""
 
 import ml_dtypes
 import numpy as np
@@ -12,16 +12,16 @@ ones = np.ones_like(x)
 print("SiLU' :", aclnn.silu_backward(ones, x))
 print("GELU' :", aclnn.gelu_backward_v2(ones, x, approximate="tanh"))
 
-# bfloat16 in, bfloat16 out: computed in float32, rounded once.
+# bfloat16 input and output: computed in float32, rounded once.
 narrow = x.astype(ml_dtypes.bfloat16)
 print("bf16  :", aclnn.silu_backward(narrow, narrow).dtype)
 
-# A view of every second element, walked backwards, and an output that is a column of something larger.
+# A reversed view of every second element, and an output that is a column of a larger array.
 table = np.zeros((5, 3), np.float32)
 aclnn.hardswish_backward(ones[::2], x[::-2], out=table[:, 1])
 print("column:", table[:, 1])
 
-# LayerNorm: mean and rstd come from the forward pass; the mask leaves out what is not wanted.
+# LayerNorm: mean and rstd come from the forward pass; the mask selects the gradients.
 rows = np.arange(12, dtype=np.float32).reshape(3, 4)
 normalised, mean, rstd = aclnn.layer_norm(rows, (4,))
 dx, dw, db = aclnn.layer_norm_backward(rows, rows, (4,), mean, rstd, output_mask=(False, True, True))

@@ -1,4 +1,4 @@
-"""Mistakes that crash or corrupt on a device, and what is said about them here."""
+"""Mistakes that crash a device or corrupt its memory, and the errors that aclnn reports for them."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ _, stream = cann.aclrtCreateStream()
 
 
 def tensor(shape, address):
-    """A contiguous tensor over the memory at the address."""
+    """Create a contiguous tensor over the memory at an address."""
     return cann.aclCreateTensor(
         shape, len(shape), cann.ACL_FLOAT, None, 0, cann.ACL_FORMAT_ND, shape, len(shape), address
     )
 
 
 def report(title, status):
-    """What the runtime says about a mistake."""
+    """Print the runtime's error about a mistake."""
     print(f"{title}: {status}")
     print(cann.aclGetRecentErrMsg().replace(", got", ",\n    got"))
 

@@ -1,4 +1,4 @@
-"""A program for pyACL: where it says ``import acl``, say ``from aclnn import acl``. Events time the operator."""
+"""A program for pyACL, with ``from aclnn import acl`` instead of ``import acl``. Events time the operator."""
 
 import numpy as np
 

@@ -1,8 +1,8 @@
 """Train a transformer and a small ResNet with PyTorch's norms and activations and with ours, and compare the losses.
 
 Both classify scikit-learn's handwritten digits, from the same weights over the same batches. The transformer has
-RMSNorm, LayerNorm, attention with a softmax, GELU; the ResNet has BatchNorm with ReLU and GroupNorm with SiLU. Needs
-torch, scikit-learn and, for ``--draw``, matplotlib.
+RMSNorm, LayerNorm, attention with a softmax, and GELU; the ResNet has BatchNorm with ReLU and GroupNorm with SiLU. The
+program needs torch, scikit-learn and, for ``--draw``, matplotlib.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDTH, HEADS, CHANNELS, CLASSES = 32, 4, 16, 10
 
 
 class Transformer(nn.Module):
-    """One block over 16 patches of 2 by 2: attention behind an RMSNorm, a perceptron behind a LayerNorm."""
+    """One block over 16 patches of 2 by 2: attention after an RMSNorm, a perceptron after a LayerNorm."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Transformer(nn.Module):
 
 
 class ResNet(nn.Module):
-    """A stem and two residual blocks over 8 by 8 pixels: BatchNorm and ReLU, then GroupNorm and SiLU."""
+    """A stem and two residual blocks over 8 by 8 pixels, with BatchNorm and ReLU, then GroupNorm and SiLU."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ MODELS: dict[str, Callable[[], nn.Module]] = {"transformer": Transformer, "resne
 
 
 def train(model: nn.Module, steps: int) -> list[float]:
-    """The loss of each step."""
+    """Train a model and return the loss of each step."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -92,7 +92,7 @@ def train(model: nn.Module, steps: int) -> list[float]:
 
 
 def compare(name: str, steps: int = STEPS) -> dict[str, list[float]]:
-    """Train one model twice, and print how far the losses are apart."""
+    """Train one model with both, and print the largest difference of the losses."""
     torch.manual_seed(0)
     model = MODELS[name]()
     ours = aclnn.torch.patch(copy.deepcopy(model))
@@ -104,7 +104,7 @@ def compare(name: str, steps: int = STEPS) -> dict[str, list[float]]:
 
 
 def draw(losses: dict[str, dict[str, list[float]]], picture: Path) -> None:
-    """Write the curves to an image, legible on light and on dark pages."""
+    """Draw the loss curves into an image file, legible on light and dark pages."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -25,7 +25,7 @@ WIDTH, HEADS, DEPTH = 64, 4, 2
 
 
 class Block(nn.Module):
-    """Attention and a two-layer perceptron over (batch, tokens, WIDTH), each behind a LayerNorm."""
+    """Attention and a two-layer perceptron over (batch, tokens, WIDTH), each after a LayerNorm."""
 
     def __init__(self, activation: nn.Module, causal: bool) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), activation, nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """(batch, tokens, WIDTH) to the same."""
+        """Apply the block: (batch, tokens, WIDTH) to (batch, tokens, WIDTH)."""
         batch, tokens, _ = x.shape
         q, k, v = self.qkv(self.norm1(x)).view(batch, tokens, 3, HEADS, -1).permute(2, 0, 3, 1, 4)
         mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
@@ -44,7 +44,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Blocks between an embedding and a linear head; the mean over tokens is classified unless it is causal."""
+    """Blocks between an embedding and a linear head, on each token if causal, else on the mean over tokens."""
 
     def __init__(self, embed: nn.Module, tokens: int, classes: int, activation: Callable[[], nn.Module]) -> None:
         super().__init__()
@@ -54,13 +54,13 @@ class Transformer(nn.Module):
         self.norm, self.head = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, classes)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Logits: (batch, tokens, classes) if causal, else (batch, classes)."""
+        """Compute logits: (batch, tokens, classes) if causal, else (batch, classes)."""
         x = self.norm(self.blocks(self.embed(x) + self.places))
         return self.head(x if self.causal else x.mean(1))
 
 
 def digits() -> tuple[nn.Module, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
-    """Images of 8 by 8 as 16 patches of 2 by 2, batches of 64."""
+    """Build the vision transformer, and batches of 64 images of 8 by 8 pixels as 16 patches of 2 by 2."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
@@ -77,7 +77,7 @@ def digits() -> tuple[nn.Module, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
 
 
 def characters() -> tuple[nn.Module, Iterator[tuple[torch.Tensor, torch.Tensor]]]:
-    """Stretches of 64 characters from the documentation that Python carries for ``help()``, batches of 16."""
+    """Build the language model, and batches of 16 excerpts of 64 characters from the texts of Python's ``help()``."""
     from pydoc_data.topics import topics
 
     text = "".join(topics[name] for name in sorted(topics)).encode("ascii", "ignore")
@@ -94,7 +94,7 @@ def characters() -> tuple[nn.Module, Iterator[tuple[torch.Tensor, torch.Tensor]]
 
 
 def train(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) -> Iterator[tuple[float, float]]:
-    """The loss and the seconds of each step."""
+    """Train a model; yield loss and seconds of each step."""
     optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3)
     for x, target in batches:
         begin = time.perf_counter()
@@ -106,7 +106,7 @@ def train(model: nn.Module, batches: list[tuple[torch.Tensor, torch.Tensor]]) ->
 
 
 def compare(task: Callable[[], tuple[nn.Module, Any]], steps: int) -> dict[str, Any]:
-    """Both runs of one task in turns, from the same weights over the same batches; tokens a second by median step."""
+    """Train with both in turns, from the same weights over the same batches; return losses and median tokens/s."""
     torch.manual_seed(0)
     model, source = task()
     batches = [next(source) for _ in range(steps)]
@@ -121,7 +121,7 @@ def compare(task: Callable[[], tuple[nn.Module, Any]], steps: int) -> dict[str, 
 
 
 def draw(results: dict[str, Any], path: Path) -> None:
-    """Loss curves above, their difference below."""
+    """Draw the loss curves above, their difference below."""
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(2, len(results), figsize=(9, 5), sharex=True, height_ratios=(3, 1), facecolor="white")

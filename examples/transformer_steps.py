@@ -1,7 +1,7 @@
-"""Train a transformer block for two steps by C functions alone, called from Python, and compare with PyTorch.
+"""Train a transformer block for two steps by C functions, called from Python, and compare with PyTorch.
 
-Norms, softmax, GELU, the loss and all of their gradients are calls of ``aclnn.cann`` on device memory; NumPy has the
-matrix products and the update. The block is that of ``torch_norms.py``.
+Norms, softmax, GELU, the loss and all of their gradients are calls of ``aclnn.cann`` on device memory; NumPy computes
+the matrix products and the update. The block is that of ``torch_norms.py``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ EPS, LAYER_EPS = float(np.finfo(np.float32).eps), 1e-5
 
 
 def expect(result: Any) -> Any:
-    """What a C function returns beside its status, which must be 0."""
+    """Require status 0 and return the other results of a C function."""
     status, *values = result if isinstance(result, tuple) else (result,)
     if status:
         raise SystemExit(f"{status}: {cann.aclGetRecentErrMsg()}")
@@ -28,7 +28,7 @@ def expect(result: Any) -> Any:
 
 
 class Device:
-    """A device and a stream, on which operators run one after the other."""
+    """A device with a stream, on which operators run one after the other."""
 
     def __enter__(self) -> Device:
         expect(cann.aclInit(None))
@@ -42,7 +42,7 @@ class Device:
         expect(cann.aclFinalize())
 
     def run(self, function: str, *arguments: Any) -> None:
-        """Both phases on copies of the arrays, which are copied back; lists are arrays of int64 or bool."""
+        """Run both phases on device copies of the arrays, and copy them back; lists become arrays of int64 or bool."""
         handles, memory, releases = [], [], []
         for argument in arguments:
             if isinstance(argument, np.ndarray):
@@ -78,13 +78,13 @@ class Device:
 
 
 def linear(x: Array, weights: Weights, name: str) -> Array:
-    """``x·Wᵀ + b``."""
+    """Compute ``x·Wᵀ + b``."""
     product: Array = x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
     return product
 
 
 def linear_backward(dy: Array, x: Array, weights: Weights, name: str, gradients: Weights) -> Array:
-    """dx; dW and db go to the gradients."""
+    """Return dx; store dW and db in ``gradients``."""
     rows = dy.reshape(-1, dy.shape[-1])
     gradients[f"{name}.weight"] = rows.T @ x.reshape(len(rows), -1)
     gradients[f"{name}.bias"] = rows.sum(0)
@@ -93,12 +93,12 @@ def linear_backward(dy: Array, x: Array, weights: Weights, name: str, gradients:
 
 
 def rows_of(x: Array) -> Array:
-    """A new array with a number for each row."""
+    """Allocate an array with one number for each row."""
     return np.empty((*x.shape[:-1], 1), np.float32)
 
 
 def step(device: Device, weights: Weights, images: Array, labels: Array) -> float:
-    """The loss of a batch (N, 1, 8, 8), and one step of gradient descent in place."""
+    """Return the loss of a batch (N, 1, 8, 8), and take one step of gradient descent in place."""
     run, like = device.run, np.empty_like
     n, width = len(images), weights["places"].shape[1]
     patches = np.ascontiguousarray(images.reshape(n, 4, 2, 4, 2).transpose(0, 1, 3, 2, 4)).reshape(n, 16, 4)
@@ -160,7 +160,7 @@ def step(device: Device, weights: Weights, images: Array, labels: Array) -> floa
 
 
 def main() -> None:
-    """Print the losses of both."""
+    """Print the losses of aclnn and of PyTorch."""
     import torch
     from torch_norms import Transformer
 

@@ -1,4 +1,4 @@
-"""The sample program of aclnnSiluBackward's document, line by line: C's out-parameters have become results."""
+"""The sample program of aclnnSiluBackward's document, line by line, with results for C's output parameters."""
 
 import numpy as np
 
@@ -27,13 +27,13 @@ from aclnn.cann import (
 
 
 def check(status):
-    """Stop, with the text, unless the status is 0."""
+    """Stop with the error message unless the status is 0."""
     if status:
         raise SystemExit(f"{status}: {aclGetRecentErrMsg()}")
 
 
 def create_tensor(host):
-    """Device memory with a copy of the array, and a tensor over it."""
+    """Copy an array to device memory, and create a tensor over it."""
     status, address = aclrtMalloc(host.nbytes, ACL_MEM_MALLOC_HUGE_FIRST)
     check(status)
     check(aclrtMemcpy(address, host.nbytes, host.ctypes.data, host.nbytes, ACL_MEMCPY_HOST_TO_DEVICE))

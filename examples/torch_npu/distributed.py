@@ -1,7 +1,7 @@
-"""Train a classifier on several ranks, by gloo on the CPU and by HCCL through torch_npu, from one seed.
+"""Train a classifier on several ranks from the same seed, by gloo on the CPU and by HCCL through torch_npu.
 
-``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 examples/torch_npu/distributed.py``; the script knows
-nothing of aclnn.
+Run ``aclnn torch-npu run -m torch.distributed.run --nproc-per-node 2 examples/torch_npu/distributed.py``. The script
+does not depend on aclnn.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STEPS, BATCH = 20, 64
 
 
 def train(device: str, group: dist.ProcessGroup) -> list[float]:
-    """The mean of all ranks' losses in each step; each rank has data of its own."""
+    """Train on each rank's own data and return the mean loss over all ranks for each step."""
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(32, 64), nn.SiLU(), nn.LayerNorm(64), nn.Linear(64, 10)).to(device)
     teacher = torch.randn(32, 10)
@@ -39,7 +39,7 @@ def train(device: str, group: dist.ProcessGroup) -> list[float]:
 
 
 def main() -> None:
-    """Print both ways' losses."""
+    """Print the losses by gloo and by HCCL."""
     rank = int(os.environ["LOCAL_RANK"])
     torch.npu.set_device(rank)
     dist.init_process_group("hccl")

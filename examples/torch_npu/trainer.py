@@ -1,7 +1,7 @@
 """Train a small language model with Hugging Face's Trainer, on the CPU and on Huawei's torch_npu, and compare.
 
-``aclnn torch-npu run examples/torch_npu/trainer.py``, with transformers and accelerate installed. Nothing here knows
-that there is no NPU: Trainer finds its device itself.
+Run ``aclnn torch-npu run examples/torch_npu/trainer.py``, with transformers and accelerate installed. The script does
+not depend on aclnn: Trainer selects the device itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ STEPS = 50
 
 
 def train(use_cpu: bool) -> tuple[torch.device, list[float]]:
-    """Losses over the steps of a model that learns to count on: 24 numbers, equally far apart, modulo 128."""
+    """Train on arithmetic sequences of 24 numbers modulo 128; return the device and the loss of each step."""
     set_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}

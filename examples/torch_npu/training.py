@@ -1,8 +1,8 @@
 """Train three models on Huawei's torch_npu and on PyTorch's CPU, from the same seed, and compare.
 
-``aclnn torch-npu run examples/torch_npu/training.py`` prints both losses and the largest differences; ``--save FILE``
-keeps the losses as JSON, of which ``python examples/torch_npu/training.py --draw FILE PICTURE`` makes a picture, where
-there is matplotlib and no torch_npu is needed. Nothing here knows that there is no NPU.
+``aclnn torch-npu run examples/torch_npu/training.py`` prints both losses and the largest differences, and ``--save
+FILE`` saves the losses as JSON. ``python examples/torch_npu/training.py --draw FILE PICTURE`` draws them with
+matplotlib and does not need torch_npu. The script does not depend on aclnn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDTH, HEADS, DEPTH, TOKENS, BATCH = 64, 4, 2, 32, 16
 
 
 def perceptron(device: str) -> tuple[Any, Any, Iterator[Any]]:
-    """A classifier of 64 numbers among ten classes, SGD with momentum and decay, batches of a data set."""
+    """Build a perceptron from 64 numbers to ten classes, SGD with momentum and weight decay, and batches of data."""
     import torch
     from torch import nn
 
@@ -33,7 +33,7 @@ def perceptron(device: str) -> tuple[Any, Any, Iterator[Any]]:
 
 
 def residual(device: str) -> tuple[Any, Any, Iterator[Any]]:
-    """A network of convolutions, BatchNorm and GroupNorm with pooling, SGD with momentum, pictures of strokes."""
+    """Build a network of convolutions, BatchNorm, GroupNorm and pooling, SGD with momentum, and images of strokes."""
     import torch
     from torch import nn
 
@@ -59,7 +59,7 @@ def residual(device: str) -> tuple[Any, Any, Iterator[Any]]:
 
 
 def transformer(device: str) -> tuple[Any, Any, Iterator[Any]]:
-    """A language model of characters with attention written out, AdamW, pieces of Python's reference."""
+    """Build a character-level language model with explicit attention, AdamW, and excerpts of Python's reference."""
     import torch
     from torch import nn
 
@@ -67,7 +67,7 @@ def transformer(device: str) -> tuple[Any, Any, Iterator[Any]]:
         def __init__(self) -> None:
             super().__init__()
             self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-            # A bias of the keys has a gradient of 0 but for rounding, which AdamW would divide by itself.
+            # The gradient of a bias of the keys is only rounding error, which AdamW would normalize to full steps.
             self.qkv, self.join = nn.Linear(WIDTH, 3 * WIDTH, bias=False), nn.Linear(WIDTH, WIDTH)
             self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.SiLU(), nn.Linear(4 * WIDTH, WIDTH))
 
@@ -107,7 +107,7 @@ MODELS: dict[str, Callable[[str], tuple[Any, Any, Iterator[Any]]]] = {
 
 
 def train(name: str, device: str) -> tuple[list[float], dict[str, Any]]:
-    """The loss of each step, and the gradients of the first by parameter."""
+    """Train a model; return the loss of each step, and the gradients of the first step by parameter."""
     import torch
 
     torch.manual_seed(0)
@@ -126,7 +126,7 @@ def train(name: str, device: str) -> tuple[list[float], dict[str, Any]]:
 
 
 def compare(name: str) -> dict[str, list[float]]:
-    """Train on both devices and print how they differ."""
+    """Train on both devices and print the differences."""
     (cpu, wanted), (npu, got) = (train(name, device) for device in ("cpu", "npu"))
     loss = max(abs(mine / theirs - 1) for mine, theirs in zip(npu, cpu, strict=True))
     gradient = max(((got[of] - wanted[of]).abs().max() / wanted[of].abs().max()).item() for of in wanted)
@@ -136,7 +136,7 @@ def compare(name: str) -> dict[str, list[float]]:
 
 
 def draw(losses: dict[str, dict[str, list[float]]], picture: Path) -> None:
-    """Write the curves to an image, legible on light and on dark pages."""
+    """Draw the loss curves into an image file, legible on light and dark pages."""
     import matplotlib
 
     matplotlib.use("Agg")
