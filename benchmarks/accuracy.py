@@ -1,7 +1,7 @@
-"""The figure docs/figures/accuracy.svg: errors of four derivatives in float32, here and in PyTorch on the CPU.
+"""Draw docs/figures/accuracy.svg: errors of four derivatives in float32, of aclnn and of PyTorch on the CPU.
 
-``python -m benchmarks.accuracy`` draws it from benchmarks/exhaustive_profile.csv, which ``make exhaustive`` writes:
-the worst error over all of each 2^20 neighbouring float32, an eighth of an octave.
+``python -m benchmarks.accuracy`` reads benchmarks/exhaustive_profile.csv, which ``make exhaustive`` writes. It has the
+worst error over each 2^20 neighbouring float32, an eighth of an octave.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.pictures import COLOURS, INK, save, style
 DATA = Path(__file__).with_name("exhaustive_profile.csv")
 FIGURE = Path(__file__).parents[1] / "docs" / "figures" / "accuracy.svg"
 
-# Operator in the table, title, from, to. Each range holds the left tail down to where the exact value is 0 in float32.
+# Operator in the table, title, start, end. Each range covers the left tail until the exact value is 0 in float32.
 PANELS = (
     ("silu", "SiLU", -110, 20),
     ("gelu_erf", "GELU (erf)", -15, 6),
@@ -29,7 +29,7 @@ PROVIDERS = (("pytorch", "PyTorch", COLOURS["torch"]), ("aclnn", "aclnn", COLOUR
 
 
 def steps(rows: list[list[str]]) -> tuple[Any, Any]:
-    """Ends of the eighths of octaves in ascending order, and the worst error in each."""
+    """Return the ends of the eighths of octaves in ascending order, and the worst error in each."""
     middles, errors = np.array([row[2:] for row in rows], np.float32).T
     first = middles.view(np.uint32) >> 20 << 20
     ends = np.sort(np.stack([first, first + (1 << 20)]).view(np.float32), axis=0)
@@ -38,7 +38,7 @@ def steps(rows: list[list[str]]) -> tuple[Any, Any]:
 
 
 def draw() -> None:
-    """Draw the table."""
+    """Draw the figure."""
     with DATA.open(newline="") as file:
         table = list(csv.reader(file))
     figure, axes = pyplot.subplots(2, 2, figsize=(10, 5.6), sharey=True, layout="constrained")

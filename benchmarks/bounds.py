@@ -1,6 +1,6 @@
-"""Formulas on intervals of float64, element by element in compiled code, to bound billions of exact results.
+"""Interval arithmetic in float64, compiled element by element, to bound billions of exact results.
 
-The errors are those of ``aclnn.verify.goldens.enclosures``, which works array by array at a tenth of the speed.
+The error bounds are those of ``aclnn.verify.goldens.enclosures``, which works on arrays at a tenth of the speed.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from aclnn.kernels.trace import Program, Step, trace
 from aclnn.verify.goldens.enclosures import COMPOSED, LARGEST, LEAST, LIBRARY, ROUNDED, greatest, least
 
 Pair = tuple[float, float]
-"""The ends of an interval, NaN where nothing is known."""
+"""The ends of an interval, NaN if unknown."""
 Truth = tuple[bool, bool]
-"""Whether a comparison must hold, and whether it can."""
+"""True if a comparison must hold, and true if it may hold."""
 
 _inlined = numba.njit(nogil=True, error_model="numpy")
 
 
 @_inlined
 def _wide(low: float, high: float, lost: float) -> Pair:
-    """Move ends outwards, zeros excepted."""
+    """Move the ends outwards, except zeros."""
     return low - abs(low) * lost, high + abs(high) * lost
 
 
@@ -70,7 +70,7 @@ def fma(a: Pair, b: Pair, c: Pair) -> Pair:
 
 @_inlined
 def times(dy: Pair, factor: Pair) -> Pair:
-    """Of a finite dy."""
+    """Multiply a finite dy by a factor."""
     return multiply(dy, factor)
 
 
@@ -107,7 +107,7 @@ def log1pexp(a: Pair) -> Pair:
 
 @_inlined
 def complement(e: Pair) -> Pair:
-    """1 - 1 / (1 + e) of an e that is not negative."""
+    """Evaluate 1 - 1 / (1 + e) for e ≥ 0."""
     one = 1.0, 1.0
     return divide(e, add(one, e)) if e[1] <= 1.0 else divide(one, add(one, divide(one, e)))
 
@@ -211,7 +211,7 @@ _NAMES = {word.__name__: word for word in (*_INFIX.values(), *_WORDS)}
 
 
 def _operand(text: str, variables: set[str]) -> str:
-    """Name a variable, or write a constant's ends: one that is no float32 stands for a number near it."""
+    """Name a variable, or write a constant's ends; a constant that is not a float32 approximates a real number."""
     if text in variables:
         return text
     value = float(text)
@@ -220,7 +220,7 @@ def _operand(text: str, variables: set[str]) -> str:
 
 
 def _without_cancellation(step: Step, steps: dict[str, Step]) -> Step:
-    """Return the step, 1 - 1 / (1 + e) of an exponential e as one operation: the difference loses a small e."""
+    """Replace 1 - 1 / (1 + e) of an exponential e by one operation, since the difference loses a small e."""
     inner = step
     for template in ("{} - {}", "{} / {}", "{} + {}"):
         if inner.template != template or inner.operands[0] != "1.0" or inner.operands[1] not in steps:
@@ -249,14 +249,14 @@ def enclosing(formula: Callable[..., Any], operands: int, numbers: int) -> Calla
     """Compile the bounds of a formula's results.
 
     Args:
-        formula: over elements, not rows.
-        operands: how many tensors it takes.
-        numbers: how many numbers it takes after these.
+        formula: a formula over elements, not rows.
+        operands: the number of its tensors.
+        numbers: the number of its attributes, which follow the tensors.
 
     Returns:
         A function of the operands, a tuple of flat arrays; of the numbers, a float64 array; and of a float64 array
-        (results, 2, elements) that it fills with lower and upper ends. Where an operand is not finite the ends are of
-        no meaning, and NaN where nothing is known.
+        (results, 2, elements) to fill with lower and upper ends. The ends are meaningless for operands that are not
+        finite, and NaN if unknown.
     """
     namespace: dict[str, Any] = _NAMES | {"inf": math.inf, "nan": math.nan, "float64": np.float64}
     exec(_source(trace(formula, operands + numbers), operands), namespace)

@@ -1,4 +1,4 @@
-"""Implementations to judge: the activations and their gradients by aclnn and by PyTorch, on one thread."""
+"""Implementations under test: the activations and their gradients in aclnn and in PyTorch, on one thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Candidate(Protocol):
     """An implementation of one of ``EVERY``."""
 
     def __call__(self, x: Array, dy: Array | None = None) -> Array:
-        """f(x), or dy·f(x) for derivatives, dy being ones where it is left out; flat arrays of one data type."""
+        """Compute f(x), or dy·f(x) for derivatives with dy = 1 by default, over flat arrays of one data type."""
 
 
 def ours(name: str) -> Candidate:
@@ -39,7 +39,7 @@ def ours(name: str) -> Candidate:
 
 
 def pytorch(name: str) -> Candidate | None:
-    """None where PyTorch is not installed. FastGELU, which it lacks, is composed."""
+    """Return PyTorch's implementation, composed for FastGELU; None without PyTorch."""
     try:
         import torch
     except ImportError:
@@ -76,6 +76,6 @@ def pytorch(name: str) -> Candidate | None:
 
 
 def candidates(name: str) -> dict[str, Candidate]:
-    """By label; those that are installed."""
+    """Return the installed implementations by label."""
     found = {"aclnn": ours(name), "pytorch": pytorch(name)}
     return {label: candidate for label, candidate in found.items() if candidate is not None}

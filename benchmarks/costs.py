@@ -1,6 +1,6 @@
 """Measure the costs of a call besides its arithmetic: imports, first calls, compilation, overheads, memory.
 
-Each is measured in a process of its own: ``python -m benchmarks.costs NAME``, the names being those in ``PROGRAMS``.
+``python -m benchmarks.costs NAME`` measures one cost in a process of its own; ``PROGRAMS`` has the names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Cost(NamedTuple):
-    """A row of costs.csv; ``most`` is what the project allows, empty where it only reports."""
+    """A row of costs.csv; ``most`` is the project's limit, empty without one."""
 
     name: str
     value: float
@@ -52,7 +52,7 @@ def _layer_norm(dy: Any, x: Any, out: Any) -> Callable[[], Any]:
 
 
 def _calls() -> Iterator[Callable[[], Any]]:
-    """Calls that between them need every kernel."""
+    """Yield calls that together need every kernel."""
     import ml_dtypes
 
     import aclnn
@@ -72,7 +72,7 @@ def _calls() -> Iterator[Callable[[], Any]]:
 
 
 def compile_s() -> dict[str, float]:
-    """Seconds that each kernel takes to compile with an empty cache: of those of one name, the longest."""
+    """Measure the seconds to compile each kernel with an empty cache; of kernels with the same name, the longest."""
     from aclnn.kernels.cpu import jit
 
     around, spent = jit._symbols_of, dict[str, float]()
@@ -91,7 +91,7 @@ def compile_s() -> dict[str, float]:
 
 
 def _interleaved_us(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Median of 100 turns, 100 calls each."""
+    """Return the medians over 100 rounds, each with 100 calls of everything in turn."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(101):
         for name, call in calls.items():
@@ -104,7 +104,7 @@ def _interleaved_us(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
 
 
 def call_us() -> dict[str, float]:
-    """1,024 float32 by every way in, and by PyTorch's; the executor is repeatable and its stream idle."""
+    """Measure calls on 1,024 float32 by every interface and PyTorch; the executor is repeatable and its stream idle."""
     import torch
 
     import aclnn.torch
@@ -112,7 +112,7 @@ def call_us() -> dict[str, float]:
     from aclnn.execution.executor import Executor
     from aclnn.runtime import devices, handles
 
-    torch.set_num_threads(1)  # its idle threads would share the cores with those that are measured next
+    torch.set_num_threads(1)  # idle threads of PyTorch would take cores from the next measurement
     x, dy, out = (np.ones(1024, np.float32) for _ in range(3))
     tensors = [torch.from_numpy(array) for array in (dy, x, out)]
     capi.aclrtSetDevice(0)
@@ -141,7 +141,7 @@ def call_us() -> dict[str, float]:
 
 
 def layer_us() -> dict[str, float]:
-    """Small layers in PyTorch, 16 rows of 64: where a call's own time is all there is."""
+    """Measure small layers in PyTorch, 16 rows of 64, whose time is only the overhead of calls."""
     import torch
 
     from aclnn.torch import functional as ours
@@ -175,7 +175,7 @@ def _status_kib(key: str) -> int:
 
 
 def memory_kib() -> dict[str, float]:
-    """Rise of the process's memory above its level before the call, beyond the output, which exists before."""
+    """Measure the peak growth of the process's memory during a call whose output is allocated before."""
     import ml_dtypes
 
     import aclnn
@@ -210,7 +210,7 @@ def memory_kib() -> dict[str, float]:
 
 
 class Switch(NamedTuple):
-    """A row of streaming.csv: microseconds of a call, and of a call whose result is read at once."""
+    """A row of streaming.csv: microseconds of a call, and of a call followed by reading its result."""
 
     result_bytes: int
     streamed: int
@@ -220,7 +220,7 @@ class Switch(NamedTuple):
 
 
 def switch(quick: bool) -> Iterator[Switch]:
-    """Hardswish in float32 with results written into the cache and around it, by size of the result."""
+    """Measure hardswish in float32 with cached and non-temporal stores, by size of the result."""
     import aclnn
     from aclnn.kernels.cpu import threads
     from aclnn.kernels.cpu.elementwise import plans
@@ -256,13 +256,13 @@ def _in_a_process(program: str, **environment: str) -> Any:
 
 
 def _in_processes(program: str, count: int) -> dict[str, float]:
-    """Medians of several processes: one of them may be disturbed from its beginning to its end."""
+    """Return the medians over several processes, since one process may be disturbed throughout."""
     runs = [_in_a_process(program) for _ in range(count)]
     return {name: statistics.median(run[name] for run in runs) for name in runs[0]}
 
 
 def measure(quick: bool) -> list[Cost]:
-    """Every figure; all but compilations are medians of several processes."""
+    """Measure all costs; all but compilations are medians over several processes."""
     times, few = (3, 1) if quick else (9, 3)
     timed_import = "import time; begun = time.perf_counter(); import aclnn; print((time.perf_counter() - begun) * 1e3)"
     with tempfile.TemporaryDirectory() as cache:

@@ -34,25 +34,25 @@ HERE = Path(__file__).parent
 Row = tuple[object, ...]
 
 PART = 1 << 15
-"""Inputs that are taken together: their references, of 8 bytes each, stay in the second-level cache."""
+"""Inputs per block, so that their references of 8 bytes each stay in the second-level cache."""
 BIN = 0.05
 BINS = 24
-"""Bins of the histogram; the last one is for everything beyond."""
+"""Bins of the histogram; the last one collects all larger errors."""
 NEAR = 2.0**-31
-"""Of the exact value: at most 2^-7 units."""
+"""Relative error, at most 2^-7 units, below which a result counts as exact."""
 
 
 @numba.njit(nogil=True)
 def score(x: Array, got: Array, exact: Array, counts: Array, worst: Array, profile: Array, first_row: int) -> int:
-    """Add one block's errors to the counts; returns how many finite inputs gave no finite number.
+    """Add a block's errors to the counts; return the number of finite inputs with a result that is not finite.
 
-    worst: (error, x) for negative and for other x; profile: the worst error for each 2^20 neighbouring patterns.
+    ``worst`` has (error, x) for negative and for other x, ``profile`` the worst error for each 2^20 adjacent patterns.
     """
     near, negative = 0, 0
     for i in range(x.size):
         near += abs(np.float64(got[i]) - exact[i]) <= NEAR * abs(exact[i])
         negative += math.copysign(1.0, x[i]) < 0.0
-    if near == x.size:  # as for all tiny and huge x: everything in the first bin
+    if near == x.size:  # all in the first bin, as for all tiny and huge x
         counts[0, 0] += negative
         counts[1, 0] += x.size - negative
         return 0
@@ -75,7 +75,7 @@ def score(x: Array, got: Array, exact: Array, counts: Array, worst: Array, profi
 
 @dataclass
 class Tally:
-    """Errors of a provider."""
+    """Counts of a provider's errors."""
 
     counts: Array = field(default_factory=lambda: np.zeros((2, BINS), np.int64))
     worst: Array = field(default_factory=lambda: np.array([[-1.0, np.nan]] * 2))
@@ -94,12 +94,12 @@ ROWS = range(1 << 12)
 
 
 def inputs_of(row: int, stride: int) -> Array:
-    """A row's 2^20 bit patterns, or one in ``stride`` of them, from a different phase in each row."""
+    """Return a row's 2^20 bit patterns, or one in ``stride`` of them, with a different phase in each row."""
     return np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
 
 
 def bits_of(name: str) -> str:
-    """A digest of aclnn's results for every x of 1/16 ≤ abs(x) < 16: all segments, and most of the tails."""
+    """Return a digest of aclnn's results for every x with 1/16 ≤ abs(x) < 16: all segments, and most of the tails."""
     run, digest = ours(name), hashlib.sha256()
     for row in ROWS:
         x = inputs_of(row, 1)
@@ -140,7 +140,7 @@ FILES = {
 
 
 def rows_of(name: str, tallies: dict[str, Tally]) -> dict[str, list[Row]]:
-    """An operator's lines for each file."""
+    """Return an operator's rows for each file."""
     rows: list[Row] = []
     bins: list[Row] = []
     places: list[Row] = []
@@ -161,7 +161,7 @@ def rows_of(name: str, tallies: dict[str, Tally]) -> dict[str, list[Row]]:
 
 
 def save(found: dict[str, dict[str, list[Row]]], folder: Path) -> None:
-    """Write the operators' lines for each file, in the order of ``EVERY``; those of others stay as they are."""
+    """Replace the operators' rows in each file, in the order of ``EVERY``; keep those of other operators."""
     folder.mkdir(parents=True, exist_ok=True)
     for file, operators in found.items():
         path = folder / file
@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=threads.shared().threads)
     options = parser.parse_args()
     folder, stride = (Path("build/exhaustive"), 4096) if options.quick else (HERE, 1)
-    threads.set_threads(1)  # the blocks are what is spread over the cores
+    threads.set_threads(1)  # blocks, not elements, are distributed over the cores
     columns = (TextColumn("{task.description:20}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     begun = time.perf_counter()
     with Progress(*columns) as progress:

@@ -1,4 +1,4 @@
-"""Every activation, gradients and gated ones too, as their declarations have them: rows of the section family."""
+"""The section family: every activation, with gradients and gated ones, taken from the operators' declarations."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tools.works import works_of
 Array = np.ndarray[Any, Any]
 
 FURTHER: dict[str, dict[str, Any]] = {"swish": {"beta": 1.702}, "swish_backward": {"beta": 1.702}}
-"""Attributes for one more row of an operator."""
+"""Attributes for an additional row of an operator."""
 NUMBERS = {"min": -1.0}
-"""Attributes for which neither the function nor, of a gradient, the forward has a default; the others are 1."""
+"""Attributes without a default in the function or, for a gradient, in its forward function; others are 1."""
 THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "gelu": ("gelu", {"approximate": "tanh"}),
     "gelu_backward": ("gelu_backward", {"approximate": "tanh"}),
@@ -38,9 +38,9 @@ THEIRS: dict[str, tuple[str, dict[str, Any]]] = {
     "hardswish_backward_v2": ("hardswish_backward", {}),
     "prelu_backward": ("_prelu_kernel_backward", {}),  # without the sum
 }
-"""PyTorch's operators of another name, or with other attributes than aclnn's."""
+"""PyTorch's operators with another name or other attributes than in aclnn."""
 ROWS = 4096
-"""Of gated activations, along whose rows the halves lie."""
+"""Rows of the inputs of gated activations, whose halves divide each row."""
 
 
 class Member(NamedTuple):
@@ -52,7 +52,7 @@ class Member(NamedTuple):
 
 
 def members(dtype: DataType) -> Iterator[Member]:
-    """Every operator that computes a formula of a data type, but those that only write another one's result back."""
+    """Yield the operators that compute a formula in a data type, without in-place variants of others."""
     for operator in operators.OPERATORS:
         if dtype not in operator.support.get(current_product(), ()):
             continue
@@ -69,7 +69,7 @@ def members(dtype: DataType) -> Iterator[Member]:
 
 
 def _is_of_elements(work: Work) -> bool:
-    """Tell a formula of which no element takes others of its row."""
+    """Return true for a formula without operations over rows."""
     if not isinstance(work, Reduction):
         return isinstance(work, Elementwise)
     program = trace(work.formula, len(work.inputs) + len(work.numbers))
@@ -97,7 +97,7 @@ def _settings(operator: Operator) -> Iterator[dict[str, Any]]:
 
 
 def _shapes(operator: Operator, size: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The inputs' shapes by Python's names; absent ones are left out."""
+    """Yield the inputs' shapes by Python name, without absent inputs."""
     work = next(works_of(operator))
     assert isinstance(work, (Elementwise, Reduction))
     named = (operand for operand in work.inputs if not isinstance(operand, float))
@@ -119,20 +119,20 @@ def _shapes(operator: Operator, size: int) -> Iterator[tuple[str, tuple[int, ...
 
 
 def arguments(member: Member, size: int, normal: Callable[[tuple[int, ...]], Array]) -> dict[str, Any]:
-    """All arguments of the Python function but ``out``, by name, in its order."""
+    """Return all arguments of the Python function but ``out``, by name, in its order."""
     arrays = {name: normal(shape) for name, shape in _shapes(member.operator, size)}
     given = arrays | member.attributes
     return {name: given.get(name) for name in operators.signature_of(member.operator).parameters if name != "out"}
 
 
 def call(member: Member, given: dict[str, Any]) -> Call:
-    """The call that these arguments make."""
+    """Return the call with these arguments."""
     arrays = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
     return call_of(member.operator, arrays, attributes_of(member.operator, member.attributes))
 
 
 def theirs(member: Member, given: dict[str, Any], out: Array) -> tuple[str, Callable[[], Any]]:
-    """PyTorch's operator under ``torch``, or the formula in its operators under ``composed``."""
+    """Return ``torch`` and PyTorch's operator, or ``composed`` and the formula in PyTorch's operators."""
     tensors = {key: torch_of(value) if isinstance(value, np.ndarray) else value for key, value in given.items()}
     name, packet, more = _packet(member)
     if packet is None:
@@ -147,13 +147,13 @@ def theirs(member: Member, given: dict[str, Any], out: Array) -> tuple[str, Call
 
 
 def theirs_allocating(member: Member, tensors: dict[str, Any]) -> Callable[[], Any] | None:
-    """PyTorch's operator, which makes its results; None where PyTorch has none."""
+    """Return PyTorch's operator, which allocates its results; None if PyTorch has none."""
     _, packet, more = _packet(member)
     return None if packet is None else partial(packet.default, *_positional(tensors), **more)
 
 
 def _packet(member: Member) -> tuple[str, Any, dict[str, Any]]:
-    """Name of PyTorch's operator, the operator if there is one, and further arguments."""
+    """Return the name of PyTorch's operator, the operator if there is one, and additional arguments."""
     import torch
 
     name, more = THEIRS.get(member.label, (member.operator.name, {}))
@@ -165,7 +165,7 @@ def _positional(tensors: dict[str, Any]) -> list[Any]:
 
 
 def _composed(member: Member, given: dict[str, Any]) -> Callable[[], Any]:
-    """The formula, operation by operation as PyTorch's operators on whole tensors."""
+    """Return the formula with each operation as an operator of PyTorch on whole tensors."""
     import torch
 
     work = member.operator.work(call(member, given))
@@ -193,14 +193,14 @@ def _composed(member: Member, given: dict[str, Any]) -> Callable[[], Any]:
 
 
 def ours(member: Member, given: dict[str, Any], outs: list[Array]) -> Callable[[], Any]:
-    """The Python function, writing into arrays."""
+    """Return a call of the Python function that writes into arrays."""
     function, target = getattr(aclnn, member.operator.name), outs[0] if len(outs) == 1 else tuple(outs)
     positional = tuple(given.values())
     return lambda: function(*positional, out=target)
 
 
 def judged(member: Member, given: dict[str, Any], outs: list[Array]) -> str | None:
-    """Describe an error in some elements of the results; None if there is none."""
+    """Describe an error in a sample of the results; None if there is none."""
     described, arrays = call(member, given), {k: v for k, v in given.items() if isinstance(v, np.ndarray)}
     for parameter, out in zip(member.operator.outputs, outs, strict=True):
         golden = source_of(described, arrays, parameter.name, out.dtype)

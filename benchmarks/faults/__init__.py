@@ -1,4 +1,4 @@
-"""The bench of faults: planted ones that the diagnosis must name, and right results that it must let pass.
+"""Benchmark of the diagnosis: planted faults that it must name, and correct results that it must accept.
 
 ``python -m benchmarks.faults`` prints the tables; with ``--write`` they replace those in docs/verify-bench.md.
 """
@@ -19,7 +19,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Result:
-    """One planted fault on one subject: what it was called."""
+    """The diagnosis of one planted fault on one subject."""
 
     fault: str
     subject: str
@@ -31,7 +31,7 @@ class Result:
 
     @property
     def kind(self) -> str:
-        """Hit, missed, or false: named something else."""
+        """Hit, missed, or false (another cause named)."""
         if self.named in self.expected:
             return "hit"
         return "missed" if self.named in ("", "unknown") else "false"
@@ -41,7 +41,7 @@ def judge(
     fault: str, subject: str, expected: frozenset[str], output: int, operator: str, inputs: Mapping[str, Array],
     actual: Any, attributes: Mapping[str, Any],
 ) -> Result:  # fmt: skip
-    """Have a planted fault of one of an operator's outputs named."""
+    """Diagnose a planted fault in one of an operator's outputs."""
     begin = time.perf_counter()
     found = check(operator, inputs, actual, **attributes).data["cases"][0]["outputs"][output]
     cause = found["causes"][0] if found["causes"] else {"name": "", "text": ""}

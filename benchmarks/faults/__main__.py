@@ -12,7 +12,7 @@ from benchmarks.faults import Result, elements, norms, right
 
 
 def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str:
-    """The tables of docs/verify-bench.md."""
+    """Return the tables of docs/verify-bench.md."""
     kinds = Counter(result.kind for result in results)
     total = len(results)
     lines = [
@@ -44,7 +44,7 @@ def tables(results: list[Result], right: list[tuple[str, str, str, str]]) -> str
 
 
 def main() -> None:
-    """Judge everything."""
+    """Diagnose everything and print or write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help="replace the tables in docs/verify-bench.md")
     parser.add_argument("--every", type=int, default=1, help="take every n-th case")

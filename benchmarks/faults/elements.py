@@ -1,4 +1,4 @@
-"""Faults of activations and their gradients: operators with one output that is computed element by element."""
+"""Faults of activations and their gradients, elementwise operators with one output."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SINGLE, HALF, BRAIN = "float32", "float16", "bfloat16"
 
 @dataclass(frozen=True)
 class Subject:
-    """An operator with inputs and attributes, and what it computes."""
+    """An operator in a data type, with its inputs and attributes."""
 
     operator: str
     dtype: str
@@ -31,18 +31,18 @@ class Subject:
 
     @property
     def label(self) -> str:
-        """The operator and its type."""
+        """Name of the operator and its data type."""
         return f"{self.operator} {self.dtype}"
 
 
 @dataclass
 class Given:
-    """A subject's inputs and right results."""
+    """A subject's inputs and correct results."""
 
     subject: Subject
     inputs: dict[str, Array]
     right: Array
-    """By this project's kernels."""
+    """Results of this project's kernels."""
 
     def run(self, inputs: dict[str, Array] | None = None, operator: str | None = None, **changed: Any) -> Array:
         """Compute with other inputs, attributes or operator."""
@@ -57,18 +57,18 @@ class Given:
 
     @property
     def exact(self) -> Array:
-        """Exact results in float64."""
+        """Compute exact results in float64."""
         (found,) = golden(self.subject.operator, self.inputs, **self.subject.attributes).values()
         return found.value
 
     def rounded(self, values: Array) -> Array:
-        """Values in the output's type."""
+        """Round values to the output's data type."""
         return FORMATS[self.subject.dtype].round(np.asarray(values, np.float64))
 
 
 @cache
 def given(subject_index: int) -> Given:
-    """The inputs and the right result of a subject."""
+    """Return the inputs and the correct result of a subject."""
     subject = SUBJECTS[subject_index]
     rng = np.random.default_rng(subject_index)
     kind = FORMATS[subject.dtype]
@@ -103,7 +103,7 @@ SUBJECTS = [
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault to plant, the causes that name it, and the subjects where it can show."""
+    """A fault to plant, the causes that count as its name, and the subjects that can show it."""
 
     name: str
     causes: frozenset[str]
@@ -129,7 +129,7 @@ def _single(subject: Subject) -> bool:
 
 
 def is_gradient(subject: Subject) -> bool:
-    """Tell gradients by their operators' names."""
+    """Return true for a gradient, by its operator's name."""
     return "backward" in subject.operator
 
 
@@ -390,7 +390,7 @@ fault("computed in float16, for float16", "narrow-computation", fits=_both(lambd
 
 
 def _stepwise(g: Given, kind: str) -> Array:
-    """Every step of a usual formula rounded to a type, whatever the type of the output."""
+    """Compute with every step of a usual formula rounded to a data type, whatever that of the output."""
     one = FORMATS[kind]
 
     def r(values: Array) -> Array:
@@ -452,7 +452,7 @@ fault("cancellation at the derivative's zero", "cancellation", fits=_both(_of("s
 )
 
 
-# Two faults at once, of which the gross one must be named first.
+# Two faults at once; the larger one must be named first.
 fault("NumPy's float32 and one NaN", "not-finite", fits=_both(_of("silu_backward"), _single))(
     lambda g: _with(np.array(literal("silu_backward")(**g.inputs)), 777, np.nan)
 )
@@ -479,7 +479,7 @@ def _with(made: Array, where: Any, value: Any) -> Array:
 
 
 def cases() -> Iterator[tuple[Fault, int]]:
-    """Every fault on every subject that it can show on."""
+    """Yield every fault with every subject that can show it."""
     for one in FAULTS:
         for index, subject in enumerate(SUBJECTS):
             if one.fits(subject):
@@ -487,7 +487,7 @@ def cases() -> Iterator[tuple[Fault, int]]:
 
 
 def judge(one: Fault, index: int) -> Result:
-    """Plant a fault and have it named."""
+    """Plant a fault and diagnose the result."""
     g = given(index)
     with np.errstate(all="ignore"):
         actual = one.plant(g)

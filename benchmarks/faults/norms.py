@@ -1,4 +1,4 @@
-"""Faults of norms' gradients: formulas over rows, statistics among their inputs, and sums over rows."""
+"""Faults of norms' gradients, which have formulas over rows, statistics among their inputs, and sums over rows."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Norm:
     attributes: dict[str, Any]
 
     def run(self, **changed: Array) -> list[Array]:
-        """Compute all results, with some inputs changed, by this project's kernels."""
+        """Compute all results by this project's kernels, with some inputs changed."""
         made = function_of(BY_NAME[self.operator])(**{**self.inputs, **changed}, **self.attributes)
         return [np.array(result) for result in made]
 
 
 @cache
 def norms() -> dict[str, Norm]:
-    """The operators by name."""
+    """Return the operators by name."""
     rng = np.random.default_rng(4)
 
     def normal(*shape: int, mean: float = 0.0) -> Array:
@@ -66,24 +66,24 @@ def norms() -> dict[str, Norm]:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault to plant in one result of a norm, its cause, and words that the cause's text must have."""
+    """A fault to plant in one result of a norm, its cause, and words required in the cause's text."""
 
     name: str
     norm: str
     output: int
     cause: str
     plant: Callable[[Norm, int], Array]
-    """Gives the result from the norm and which of its results it is."""
+    """Function from the norm and the index of a result to the faulty result."""
     said: str = ""
 
     @property
     def subject(self) -> str:
-        """The operator and its result."""
+        """Name of the operator and its result."""
         return f"{self.norm} {BY_NAME[self.norm].outputs[self.output].python_name}"
 
 
 def cases() -> list[Fault]:
-    """Every fault of every norm."""
+    """Return every fault of every norm."""
     layer, root, batch = norms()
     but_statistics = "inputs in bfloat16, statistics of those in float32"
     given = ("grad_out", "input", "weight")
@@ -124,7 +124,7 @@ def cases() -> list[Fault]:
 
 
 def judge(one: Fault) -> Result:
-    """Plant a fault and have it named."""
+    """Plant a fault and diagnose the result."""
     norm = norms()[one.norm]
     results = norm.run()
     results[one.output] = one.plant(norm, one.output)
@@ -134,7 +134,7 @@ def judge(one: Fault) -> Result:
 
 
 def _inputs(change: Callable[[Array], Array], *names: str) -> Callable[[Norm, int], Array]:
-    """Compute a result from inputs that are changed, all of them where none is named."""
+    """Return a fault that computes a result from changed inputs; without names all are changed."""
 
     def plant(norm: Norm, output: int) -> Array:
         return norm.run(**{name: change(norm.inputs[name]) for name in names or norm.inputs})[output]
@@ -147,7 +147,7 @@ def _result(change: Callable[[Array], Array]) -> Callable[[Norm, int], Array]:
 
 
 def as_bfloat16(values: Array) -> Array:
-    """Values rounded to bfloat16, in float32."""
+    """Round values to bfloat16, in float32."""
     return FORMATS["bfloat16"].round(values.astype(np.float64)).astype(np.float32)
 
 

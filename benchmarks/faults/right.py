@@ -1,4 +1,4 @@
-"""Right results of different implementations."""
+"""Correct results of different implementations."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from benchmarks.implementations import implementations
 
 
 def clean() -> Iterator[tuple[str, str, Callable[[], Any]]]:
-    """Right results of different implementations: who, of what, and a function that judges them."""
+    """Yield correct results: the implementation, the subject, and a function that diagnoses them."""
     for index, subject in enumerate(SUBJECTS):
         g = given(index)
         judged = partial(check, subject.operator, g.inputs, **subject.attributes)
         yield "aclnn", subject.label, partial(judged, g.right)
         yield "correctly rounded", subject.label, lambda g=g, j=judged: j(g.rounded(g.exact))
-        # At x = ±3, which occur in 16 bits, PyTorch's and JAX's hardswish have other slopes: a fault above.
+        # At x = ±3, which occur in 16 bits, PyTorch's and JAX's hardswish have other derivatives, a planted fault.
         elsewhere = subject.operator != "hardswish_backward" or subject.dtype == SINGLE
         if subject.operator in ("silu_backward", "gelu_backward_v2", "hardswish_backward"):
             found = implementations(subject.operator)
@@ -67,10 +67,10 @@ def _jax(g: Given) -> Array:
         "softplus": lambda x: nn.softplus(a["beta"] * x) / a["beta"],
         "sigmoid": nn.sigmoid,
     }[g.subject.operator.split("_")[0]]
-    # In 16 bits JAX rounds every step, which is a fault above.
+    # In 16 bits JAX rounds every step, a planted fault.
     operands = [jax.numpy.asarray(v.astype(np.float32)) for v in g.inputs.values()]
     dy, x = operands[0], operands[-1]
-    if g.subject.operator == "sigmoid_backward":  # x is the forward's result
+    if g.subject.operator == "sigmoid_backward":  # x is the forward result
         result = dy * x * (1 - x)
     elif is_gradient(g.subject):
         (result,) = jax.vjp(forward, x)[1](dy)
