@@ -35,7 +35,7 @@ SAVED_EVERY_S = 5.0
 Row = dict[str, Any]
 COMPILING = max(0, min(7, (os.cpu_count() or 1) // 2 - 1))
 AHEAD = {f"compiling {share}": partial(gpu_speed.compile_ahead, share, COMPILING) for share in range(COMPILING)}
-"""Work of the processors while the GPU walks; else compiling would take most of the measurements' time."""
+"""Compilation on the CPU during the GPU's exhaustive walk; else it would take most of the time for measurements."""
 SECTIONS: dict[str, Callable[[Any, float], Iterable[Row]]] = {
     **gpu_checks.SECTIONS, "exhaustive": exhaustive, **AHEAD, "speed": gpu_speed.speed,
 }  # fmt: skip
@@ -46,9 +46,9 @@ class Part(NamedTuple):
 
     sections: tuple[str, ...]
     budget_s: float
-    """After so long sections end by themselves."""
+    """Time after which sections end by themselves."""
     patience_s: float
-    """After so long more they are stopped."""
+    """Additional time after which sections are killed."""
 
 
 PARTS = {
@@ -59,11 +59,11 @@ PARTS = {
 
 
 def machine(at: Any) -> Row:
-    """First lines of every results file."""
+    """Return the entries about the machine, which begin every results file."""
     try:
         git = subprocess.run(["git", "rev-parse", "HEAD"], cwd=gpu_checks.ROOT, capture_output=True, text=True)
         commit = git.stdout.strip()
-    except OSError:  # there is no git
+    except OSError:  # git is not installed
         commit = ""
     return {
         "gpu": at.name,
@@ -76,7 +76,7 @@ def machine(at: Any) -> Row:
 
 
 def run_sections(names: Iterable[str], at: Any, deadline: float, lines: IO[str]) -> None:
-    """One section after another, each row written as soon as it is there, until what started this process is gone."""
+    """Run sections one after the other and write each row at once; end if the parent process has ended."""
     parent = os.getppid()
     for name in names:
         for row in surviving(name, SECTIONS[name](at, deadline)):
@@ -87,7 +87,7 @@ def run_sections(names: Iterable[str], at: Any, deadline: float, lines: IO[str])
 
 
 class Job:
-    """A process for some sections."""
+    """A process that runs some sections."""
 
     def __init__(self, names: tuple[str, ...], part: Part, folder: Path, dry_run: bool) -> None:
         self.label = ", ".join(names)
@@ -96,18 +96,18 @@ class Job:
         program = [sys.executable, "-m", "benchmarks.gpu", "--rows", str(self._rows), "--seconds", str(part.budget_s)]
         command = [*program, *(["--dry-run"] if dry_run else []), "--sections", *names]
         with self._log.open("w") as log:
-            # A session of its own, so that what the sections start ends with them.
+            # A session of its own, so that processes started by the sections end with them.
             self.process = subprocess.Popen(
                 command, cwd=gpu_checks.ROOT, stdout=log, stderr=log, start_new_session=True
             )
 
     def written(self) -> list[Row]:
-        """Text written so far."""
+        """Return the rows written so far."""
         lines = self._rows.read_text().splitlines() if self._rows.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def results(self) -> list[Row]:
-        """Text written before it ended or was stopped."""
+        """Stop the process if it still runs; return its rows, with a failure unless it succeeded."""
         code = self.process.poll()
         if code is None:
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -122,7 +122,7 @@ class Job:
 def run_part(
     part: Part, dry_run: bool, found: list[Row], save: Callable[[list[Row]], None] = lambda rows: None
 ) -> None:
-    """Enter the rows of all sections, those of an interrupted run too; every few seconds save those so far."""
+    """Collect the rows of all sections into ``found``, even of an interrupted run, and save them every few seconds."""
     waiting = [part.sections] if dry_run else [(name,) for name in part.sections]
     running: list[Job] = []
     begun = saved = time.monotonic()
@@ -148,7 +148,7 @@ def run_part(
 
 
 def is_wrong(row: Row) -> bool:
-    """Return true if a row of the results is a failure."""
+    """Return true if a row of the results reports a failure."""
     if "passed" in row:
         return not row["passed"]
     if row.get("inputs", 0) < row.get("of", 0):
@@ -157,7 +157,7 @@ def is_wrong(row: Row) -> bool:
 
 
 def latest(rows: Iterable[Row]) -> list[Row]:
-    """Of the rows about one operator's walk only the last."""
+    """Keep only the last row of each operator's walk."""
     kept: dict[Any, Row] = {}
     for place, row in enumerate(rows):
         kept[row["operator"] if "inputs" in row else place] = row
@@ -165,7 +165,7 @@ def latest(rows: Iterable[Row]) -> list[Row]:
 
 
 def save_results(file: Path, about: Row, begun: float, found: list[Row]) -> None:
-    """Replace a part's file, which is whole at any time."""
+    """Replace a part's file atomically."""
     rows = ",\n".join(json.dumps(row) for row in latest(found))
     head = json.dumps({"machine": about, "seconds": round(time.monotonic() - begun)})
     new = file.with_suffix(".new")
@@ -174,7 +174,7 @@ def save_results(file: Path, about: Row, begun: float, found: list[Row]) -> None
 
 
 def run_parts(options: argparse.Namespace, about: Row) -> bool:
-    """Write each part's file; whether something failed."""
+    """Write each part's file; return true if something failed."""
     failed = False
     for name in options.parts:
         begun, found = time.monotonic(), list[Row]()

@@ -1,4 +1,4 @@
-"""``make gpu``'s checks: every operator on the GPU against its formula in float64, and the doors that lead there."""
+"""Checks of ``make gpu``: operators on the GPU against their formulas in float64, and the interfaces of PyTorch."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ VALUES = {
     "hardswish": ("hardswish_forward", ()),
 }
 FAMILY_SHARES = 3
-"""Sections for a data type of the family: most of the time is the CPU's compiling."""
+"""Sections for each data type of the family, in parallel because most of their time is compilation on the CPU."""
 FAMILY_ELEMENTS = 1 << 15
 Row = dict[str, Any]
 
 
 def surviving(label: str, rows: Iterable[Row]) -> Iterator[Row]:
-    """The rows, and a failure instead of an exception."""
+    """Yield the rows, and a failure in place of an exception."""
     try:
         yield from rows
     except Exception as error:
@@ -42,12 +42,12 @@ def surviving(label: str, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def failure(label: str, text: str) -> Row:
-    """A row of something that did not come to its end."""
+    """Return a row for a check that did not complete."""
     return {"check": label, "passed": False, "text": text[-2000:]}
 
 
 def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
-    """The formulas in float64 by name: what aclnn.operators says, for tensors."""
+    """Return the formulas of aclnn.operators by name, in float64 on tensors."""
     root_half, root_two_pi, bend = math.sqrt(0.5), math.sqrt(2.0 * math.pi), math.sqrt(2.0 / math.pi)
 
     def logistic_derivative(u: Any) -> Any:
@@ -64,7 +64,7 @@ def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
 
     def gelu_erf_derivative(x: Any) -> Any:
         slope = 0.5 * torch.special.erfc(-x * root_half) + x * torch.exp(-0.5 * x * x) / root_two_pi
-        # Far down the second term, the larger one, vanishes as well: a negative zero.
+        # Far below 0 the second term, the larger one, underflows as well, to a negative zero.
         return torch.where((x < 0.0) & (slope == 0.0), -0.0, slope)
 
     def hardswish_derivative(x: Any) -> Any:
@@ -88,7 +88,7 @@ def references(torch: Any) -> dict[str, Callable[[Any], Any]]:
 
 
 def judge(torch: Any, x: Any, ours: Any, exact: Any) -> tuple[float, float, int]:
-    """The worst error in ULP of the result's type, its input, and how many special values or zeros' signs are wrong."""
+    """Return the worst error in ULP of the result's type, its input, and the count of wrong special values or signs."""
     rounded = exact.to(ours.dtype)
     magnitude = rounded.abs()
     unit = (torch.nextafter(magnitude, torch.full_like(magnitude, torch.inf)) - magnitude).double()
@@ -101,16 +101,16 @@ def judge(torch: Any, x: Any, ours: Any, exact: Any) -> tuple[float, float, int]
 
 
 def same_bits(torch: Any, ours: Any, theirs: Any) -> Any:
-    """Element by element; any NaN equals any other."""
+    """Compare bits element by element; any two NaN are equal."""
     kind = torch.int32 if ours.element_size() == 4 else torch.int16
     return (ours.view(kind) == theirs.view(kind)) | (ours.isnan() & theirs.isnan())
 
 
 def inputs(at: Any, dtype: Any) -> Any:
-    """Numbers of all sizes and special ones; of a 16-bit type every one that there is."""
+    """Return numbers of all magnitudes and special values; for a 16-bit type every number."""
     torch = at.torch
     if dtype is not torch.float32 and at.device.type == "cuda":
-        # Three of them twice, so that there is no multiple of 16 bytes.
+        # Three numbers twice, so that the size is not a multiple of 16 bytes.
         return torch.arange(2**16 + 3, dtype=torch.int32).to(torch.int16).view(dtype).to(at.device)
     special = torch.tensor([0.0, -0.0, torch.inf, -torch.inf, torch.nan, 3.0, -3.0, 3e38, -3e38, 1e-40])
     generator = torch.Generator().manual_seed(0)
@@ -119,7 +119,7 @@ def inputs(at: Any, dtype: Any) -> Any:
 
 
 def numba_runs() -> bool:
-    """Return true if it is installed and works with the installed NumPy."""
+    """Return true if Numba is installed and works with the installed NumPy."""
     try:
         import_module("numba")
     except ImportError:
@@ -128,7 +128,7 @@ def numba_runs() -> bool:
 
 
 def elementwise(dtype_name: str, at: Any) -> Iterator[Row]:
-    """Every operator with dy = 1, into new memory and into memory given, and beside the CPU's bits."""
+    """Check every operator with dy = 1: new and given results, and the same bits as on the CPU."""
     dtype = getattr(at.torch, dtype_name)
     for name, (formula, attributes) in (SLOPES | VALUES).items():
         yield from surviving(f"{name} {dtype}", _one_operator(at, dtype, name, formula, attributes))
@@ -154,7 +154,7 @@ def _one_operator(at: Any, dtype: Any, name: str, formula: str, attributes: tupl
 
 
 def family_members(at: Any, dtype_name: str) -> Iterator[Any]:
-    """Members of ``benchmarks.family`` that GPUs compute: all but sums over rows."""
+    """Yield the members of ``benchmarks.family`` that GPUs compute: all but sums over rows."""
     from aclnn.core.dtypes import DataType
     from aclnn.core.operator import Elementwise
     from benchmarks.family import members
@@ -166,7 +166,7 @@ def family_members(at: Any, dtype_name: str) -> Iterator[Any]:
 
 
 def family(dtype_name: str, share: int, at: Any) -> Iterator[Row]:
-    """One share of all activations as their declarations have them, gradients and gated ones too: the CPU's bits."""
+    """Check a share of all activations, with gradients and gated ones, for the same bits as on the CPU."""
     if not numba_runs():
         return
     for member in itertools.islice(family_members(at, dtype_name), share, None, FAMILY_SHARES):
@@ -194,7 +194,7 @@ def _one_member(at: Any, dtype_name: str, member: Any) -> Iterator[Row]:
 
 
 def _beside_the_cpu(torch: Any, label: str, ours: Any, theirs: Any) -> Row:
-    """The CPU's bits; in 16 bits one result in a thousand may be the next number, as 0.501 units are allowed."""
+    """Compare with the CPU's bits; in 16 bits one result in 1,000 may be adjacent, since 0.501 units are allowed."""
     different = int((~same_bits(torch, ours, theirs)).sum())
     passed = not different
     if ours.element_size() == 2:
@@ -205,12 +205,12 @@ def _beside_the_cpu(torch: Any, label: str, ours: Any, theirs: Any) -> Row:
 
 
 def results_of(torch: Any, results: Any) -> tuple[Any, ...]:
-    """Return the tensors of an operator's results as a tuple, of one too."""
+    """Return an operator's results as a tuple of tensors, also a single one."""
     return (results,) if isinstance(results, torch.Tensor) else tuple(results)
 
 
 def layouts_of_all(dtype_name: str, at: Any) -> Iterator[Row]:
-    """Every operator on operands that are no plain rows: the bits of the same numbers in a row."""
+    """Check that every operator gives the same bits for strided as for contiguous operands."""
     torch, dtype = at.torch, getattr(at.torch, dtype_name)
     generator = torch.Generator().manual_seed(7)
     edge = max(2, round(at.sizes.elements ** (1 / 3)))
@@ -230,7 +230,7 @@ def layouts_of_all(dtype_name: str, at: Any) -> Iterator[Row]:
 
 
 def layouts(at: Any) -> Iterator[Row]:
-    """Every permutation, true broadcasts, mixed data types, and results that overlap the inputs."""
+    """Check every permutation, broadcasts, mixed data types, and results that overlap the inputs."""
     torch = at.torch
     generator = torch.Generator().manual_seed(1)
     edge = max(2, round(at.sizes.elements ** (1 / 3)))
@@ -257,11 +257,11 @@ def layouts(at: Any) -> Iterator[Row]:
 
 
 def layer_norm(dtype_name: str, at: Any) -> Iterator[Row]:
-    """Rows and columns of both orders, against float64, twice with the same bits; every mask once."""
+    """Check LayerNorm's gradients in both orders of memory against float64, for repeated bits, and with every mask."""
     dtype = getattr(at.torch, dtype_name)
     for number, ((rows, columns), transposed) in enumerate(itertools.product(at.sizes.rows_and_columns, (False, True))):
         label = f"{rows}x{columns} {dtype} {'columns first' if transposed else 'rows first'}"
-        # A kernel for each mask, each compiled for seconds.
+        # Each mask has a kernel, whose compilation takes seconds.
         masks = list(itertools.product([False, True], repeat=3)) if number == 0 else [(True, True, True)]
         yield from surviving(f"layer_norm {label}", _one_layer_norm(at, rows, columns, dtype, transposed, label, masks))
 
@@ -296,7 +296,7 @@ def _one_layer_norm(
 
 
 def layer_norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> tuple[tuple[Any, Any], ...]:
-    """dx, dw and db in float64, each with what its errors are proportional to (docs/numerics-layer-norm.md)."""
+    """Return dx, dw and db in float64, each with the scale of its errors (docs/numerics-layer-norm.md)."""
     g, scale = dy.double(), rstd.double()
     hat, h = (x.double() - mean.double()) * scale, g * weight.double()
     c1, c2 = h.mean(1, keepdim=True), (h * hat).mean(1, keepdim=True)
@@ -309,7 +309,7 @@ def layer_norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> 
 
 
 def within(torch: Any, ours: Any, exact: Any, scale: Any, factor: int = 48) -> bool:
-    """Return true if errors are below so many units of float32's roundoff times the scale, and a 16-bit type's own."""
+    """Return true if errors are within ``factor`` float32 roundoffs times the scale, plus the rounding to 16 bits."""
     info = torch.finfo(ours.dtype)
     bound = factor * 2.0**-24 * scale + 2.0**-148
     if ours.dtype is not torch.float32:
@@ -318,7 +318,7 @@ def within(torch: Any, ours: Any, exact: Any, scale: Any, factor: int = 48) -> b
 
 
 def beyond_float32(at: Any) -> Iterator[Row]:
-    """LayerNorm's gradients of rows that overflow or vanish in float32, and of columns whose sums do."""
+    """Check LayerNorm's gradients of rows, and of column sums, that overflow or underflow in float32."""
     torch = at.torch
     generator = torch.Generator().manual_seed(5)
     backwards = at.operator("layer_norm_backward")
@@ -339,7 +339,7 @@ def beyond_float32(at: Any) -> Iterator[Row]:
 
 
 def door(at: Any) -> Iterator[Row]:
-    """Gradients, batching, compiled graphs and refusals on the device, and a patched model."""
+    """Check gradients, batching, compiled graphs and errors on the device, and a patched model."""
     import aclnn.torch
 
     torch, operators = at.torch, at.torch.ops.aclnn
@@ -351,7 +351,7 @@ def door(at: Any) -> Iterator[Row]:
     rows = torch.func.vmap(operators.silu)(leaf.detach())
     yield {"check": "vmap", "passed": bool(torch.equal(rows, operators.silu(leaf.detach())))}
     if at.device.type == "cuda":
-        # A CUDA graph is made of its second call: before it, nothing of this shape has run.
+        # The second call records a CUDA graph; nothing of this shape has run before.
         for mode, x in (("default", leaf), ("reduce-overhead", torch.randn(5, 24, device=at.device))):
             torch._dynamo.reset()
             compiled = torch.compile(_two_layers, fullgraph=True, mode=mode)
@@ -390,7 +390,7 @@ def _call(name: str, attributes: tuple[Any, ...], x: Any) -> Any:
 
 
 def _gradients_agree(torch: Any, ours: Callable[..., Any], leaf: Any, exact: Callable[[Any], Any]) -> bool:
-    """First and second derivatives against those of the formula in float64."""
+    """Compare first and second derivatives with those of the formula in float64."""
     found = []
     for function, x in ((ours, leaf), (exact, leaf.detach().double().requires_grad_())):
         (first,) = torch.autograd.grad(function(x).sin().sum(), x, create_graph=True)
@@ -400,7 +400,7 @@ def _gradients_agree(torch: Any, ours: Callable[..., Any], leaf: Any, exact: Cal
 
 
 def timed(section: Callable[[Any], Iterator[Row]]) -> Callable[[Any, float], Iterator[Row]]:
-    """A section that stops when its time is up, which is a failure."""
+    """Wrap a section to stop with a failure at its deadline."""
 
     def run(at: Any, deadline: float) -> Iterator[Row]:
         for row in section(at):

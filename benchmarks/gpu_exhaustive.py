@@ -1,4 +1,4 @@
-"""``make gpu``'s walk over every float32 input of every elementwise operator."""
+"""Walk of ``make gpu`` over every float32 input of every elementwise operator."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from benchmarks.gpu_checks import SLOPES, VALUES, judge, references
 
 Row = dict[str, Any]
 SAVED_EVERY = 16
-"""Chunks after which what was found so far is reported."""
+"""Number of chunks between reports."""
 
 
 def exhaustive(at: Any, deadline: float) -> Iterator[Row]:
-    """With dy = 1, against the formula in float64 on the device; of an operator's rows the last one counts.
+    """Compare every result for dy = 1 with the formula in float64 on the device; an operator's last row counts.
 
-    ``inputs`` says how far the walk came, ``of`` how far it has to.
+    ``inputs`` is the number of inputs so far, ``of`` their total number.
     """
     torch, known, sizes = at.torch, references(at.torch), at.sizes
     operators = SLOPES | VALUES
@@ -28,7 +28,7 @@ def exhaustive(at: Any, deadline: float) -> Iterator[Row]:
         for name in operators
     }  # fmt: skip
     ones = torch.ones(sizes.chunk, device=at.device)
-    # In an order that spreads over all magnitudes: whatever the time limit cuts off is no region of its own.
+    # Spread the order over all magnitudes, so that inputs beyond the time limit do not form a region.
     for count, index in enumerate(i * 97 % sizes.chunks for i in range(sizes.chunks)):
         if time.monotonic() > deadline:
             break

@@ -1,4 +1,4 @@
-"""The machine of ``make gpu``: an NVIDIA GPU, or Triton's interpreter with sizes that it can bear (``--dry-run``)."""
+"""The machine of ``make gpu``: an NVIDIA GPU, or Triton's interpreter with small sizes (``--dry-run``)."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from typing import Any, NamedTuple
 
 
 class Sizes(NamedTuple):
-    """Amount of work."""
+    """Amounts of work for a machine."""
 
     elements: int
-    """Of an elementwise check."""
+    """Elements of an elementwise check."""
     rows_and_columns: tuple[tuple[int, int], ...]
-    """Of LayerNorm's checks."""
+    """Shapes of LayerNorm's checks."""
     chunk: int
-    """Float32 inputs of the exhaustive walk that are taken at once."""
+    """Float32 inputs per step of the exhaustive walk."""
     chunks: int
-    """Number of cases; where not all, evenly spread."""
+    """Number of chunks in the walk, evenly spread if not all."""
     speed_elements: tuple[int, ...]
-    """Of an activation's benchmark."""
+    """Elements of an activation's benchmark."""
     layer_norm_elements: tuple[int, ...]
     layer_norm_columns: tuple[int, ...]
     rounds: int
     family_elements: int
-    """Of the family's benchmark."""
+    """Elements of the family's benchmark."""
     family_step: int
-    """From one member of the family that is taken to the next."""
+    """Stride through the family's members."""
 
 
 _LAUNCHING_CYCLES = 2_000_000
-"""About 1 ms, in which Python launches a call's kernels; else the GPU's clock would count it."""
+"""Cycles of a wait on the GPU of about 1 ms, during which Python launches a call's kernels, untimed."""
 _FLUSHING_BYTES = 256 << 20
-"""Written before each timed call, five times what an H200's second-level cache holds, as triton.testing.do_bench does:
-a call finds nothing of its operands there, and others' results still to be written, as many as it leaves."""
+"""Bytes written before each timed call, as in triton.testing.do_bench: five times an H200's second-level cache. The
+cache then holds no operands of the call, and as much unwritten data as the call leaves."""
 
 
 class Gpu:
-    """The current CUDA device, reached as a program does: through PyTorch's dispatcher."""
+    """The current CUDA device, used through PyTorch's dispatcher as in a program."""
 
     measuring = True
 
@@ -53,12 +53,12 @@ class Gpu:
         self.name: str = torch.cuda.get_device_name()
 
     def operator(self, name: str) -> Callable[..., Any]:
-        """``torch.ops.aclnn.<name>``, which takes ``out=`` too."""
+        """Return ``torch.ops.aclnn.<name>``, which also accepts ``out=``."""
         operator: Callable[..., Any] = getattr(self.torch.ops.aclnn, name)
         return operator
 
     def settle(self) -> None:
-        """Wait until the GPU has nothing to do."""
+        """Wait until the GPU is idle."""
         self.torch.cuda.synchronize()
 
     @cached_property
@@ -66,9 +66,9 @@ class Gpu:
         return self.torch.empty(_FLUSHING_BYTES, dtype=self.torch.uint8, device=self.device)
 
     def time_us(self, call: Callable[[], Any]) -> tuple[float, float]:
-        """Microseconds between two events on the stream, which waits until the call is launched, and the host's.
+        """Return a call's microseconds between two events on the stream, and on the host.
 
-        The second-level cache holds other data when the call begins.
+        The stream waits until the call is launched; the second-level cache holds other data when it begins.
         """
         begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
         self._flushing.zero_()
@@ -83,7 +83,7 @@ class Gpu:
 
 
 class Interpreter:
-    """The GPU's kernels by Triton's interpreter (TRITON_INTERPRET=1): everything but the GPU and its figures."""
+    """Triton's interpreter (TRITON_INTERPRET=1) for the GPU's kernels, to run everything but real measurements."""
 
     measuring = True
 
@@ -99,7 +99,7 @@ class Interpreter:
         self.torch, self.device = torch, torch.device("cpu")
 
     def operator(self, name: str) -> Callable[..., Any]:
-        """The operator as the dispatcher would call it for CUDA."""
+        """Return the operator as the dispatcher calls it for CUDA."""
         from aclnn.operators import BY_NAME
         from aclnn.torch import registration
 
@@ -115,10 +115,10 @@ class Interpreter:
         return call
 
     def settle(self) -> None:
-        """Nothing is ever queued."""
+        """Do nothing, since work is never queued."""
 
     def time_us(self, call: Callable[[], Any]) -> tuple[float, float]:
-        """Microseconds by the clock, all of them the host's."""
+        """Return a call's elapsed microseconds, twice, since all are the host's."""
         begun = time.perf_counter()
         call()
         taken = (time.perf_counter() - begun) * 1e6

@@ -1,4 +1,4 @@
-"""The pages of GPUs and their pictures, from what ``make gpu`` wrote into benchmarks/results/gpu."""
+"""Pages and figures of GPUs, from the results of ``make gpu`` in benchmarks/results/gpu."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ do."""
 
 
 def read(folder: Path, part: str) -> tuple[Row, list[Row]]:
-    """Return what a part's file says of the machine, and its rows."""
+    """Read the entries about the machine, and the rows, of a part's file."""
     found = json.loads((folder / f"{part}.json").read_text())
     return found["machine"], found["results"]
 
 
 def page(folder: Path, drawn: Path, path: str) -> str:
-    """Write the page of a GPU, whose pictures go into ``drawn``, which is ``path`` from the page."""
+    """Write the page of a GPU, with figures in the folder ``drawn``, which the page links as ``path``."""
     machine, speed = read(folder, "speed")
     _, checks = read(folder, "checks")
     _, walked = read(folder, "exhaustive")
@@ -74,7 +74,7 @@ def _walk(rows: Iterable[Row]) -> Iterator[tuple[Any, ...]]:
 
 
 def _shares(rows: Iterable[Row], names: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
-    """Shares of the copy's speed of each provider, by what these columns say."""
+    """Yield each provider's shares of the copy's speed, grouped by these columns."""
     for key, found in _by(rows, names).items():
         told = (value.removeprefix("torch.") if isinstance(value, str) else value for value in key)
         providers = PROVIDERS if "columns" in names else PROVIDERS[:2]
@@ -94,7 +94,7 @@ def _mean(rows: Iterable[Row]) -> float:
 
 
 def _picture(rows: list[Row], path: Path) -> None:
-    """Draw shares of the copy's speed: a dot for each data type, and a ring for PyTorch's."""
+    """Draw shares of the copy's speed: a dot for each data type, and a ring for PyTorch."""
     dots = []
     for dtype, colour in (("float32", "aclnn"), ("bfloat16", "torch")):
         for what in ("PyTorch", "aclnn"):

@@ -1,4 +1,4 @@
-"""``make gpu``'s measurements, beside a copy of as many bytes, PyTorch, torch.compile and Liger-Kernel."""
+"""Measurements of ``make gpu``, next to a copy of equal size, PyTorch, torch.compile and Liger-Kernel."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from benchmarks.gpu_checks import SLOPES, VALUES, failure, family_members, resul
 Row = dict[str, Any]
 Calls = dict[str, Callable[[], Any]]
 LEAST = dict.fromkeys(SLOPES, 0.85) | {"layer_norm_backward": 0.7}
-"""Of the copy's speed, by gradient, for tensors of ``_LARGE`` elements and more."""
+"""Required share of the copy's speed by gradient, for tensors of at least ``_LARGE`` elements."""
 _LARGE = 1 << 25
 _TENSORS = 8
-"""Of one size: the operands, results, and what PyTorch's FastGELU holds between."""
+"""Number of tensors of equal size in memory: operands, results, and temporaries of PyTorch's FastGELU."""
 
 
 def times_us(at: Any, calls: Calls) -> dict[str, tuple[list[float], float]]:
-    """Of each call, taken in turns: 20th, 50th and 80th percentile, and the median of what the host took."""
+    """Measure calls in turns; return each one's 20th, 50th and 80th percentile, and the median of the host's time."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in calls}
     for _ in range(at.sizes.rounds):
         for name, call in calls.items():
@@ -40,9 +40,9 @@ def times_us(at: Any, calls: Calls) -> dict[str, tuple[list[float], float]]:
 
 
 def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
-    """A row for each call, beside a copy of ``copy_bytes``; one that fails is reported and left out.
+    """Yield a row for each call, relative to a copy of ``copy_bytes``, or the error of a call that fails.
 
-    Each is called three times first; where the device is not ``measuring`` that is all.
+    Each call first runs three times for warm-up; a device that is not ``measuring`` stops there.
     """
     able = {}
     for name, call in calls.items():
@@ -68,7 +68,7 @@ def rows_of(at: Any, label: Row, nbytes: int, calls: Calls) -> Iterator[Row]:
 
 
 def _pytorchs(torch: Any, name: str) -> Callable[..., Any]:
-    """The same of PyTorch: its own operator, or for FastGELU, which it lacks, several."""
+    """Return PyTorch's equivalent: its own operator, or a composition for FastGELU."""
     aten = torch.ops.aten
 
     def fast_gelu_backward(dy: Any, x: Any) -> Any:
@@ -91,14 +91,14 @@ def _pytorchs(torch: Any, name: str) -> Callable[..., Any]:
 
 
 def compiled_anew(torch: Any, function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function by torch.compile, which gives up, without an error, after eight graphs of one piece of code."""
+    """Compile a function after a reset, since torch.compile silently stops after eight graphs of the same code."""
     torch._dynamo.reset()
     graph: Callable[..., Any] = torch.compile(lambda *tensors: function(*tensors), dynamic=False, fullgraph=True)
     return graph
 
 
 def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: bool, sigma: float) -> Iterator[Row]:
-    """An activation or its gradient of x from N(0, sigma²); ``compiled`` beside torch.compile, else beside PyTorch."""
+    """Measure an activation or its gradient of x from N(0, sigma²), next to torch.compile (``compiled``) or PyTorch."""
     torch = at.torch
     x = sigma * torch.randn(elements, device=at.device, dtype=dtype)
     given = (torch.randn_like(x), x) if name in SLOPES else (x,)
@@ -117,7 +117,7 @@ def elementwise_speed(at: Any, name: str, dtype: Any, elements: int, compiled: b
 
 
 def family_speed(at: Any, member: family.Member, dtype: Any, elements: int) -> Iterator[Row]:
-    """An activation as its declaration has it, of numbers from N(0, 1), beside PyTorch's; both make their results."""
+    """Measure an activation of numbers from N(0, 1) next to PyTorch's; both allocate their results."""
     torch = at.torch
 
     def normal(shape: tuple[int, ...]) -> Any:
@@ -137,7 +137,7 @@ def family_speed(at: Any, member: family.Member, dtype: Any, elements: int) -> I
 
 
 def layer_norm_forward_speed(at: Any, columns: int, dtype: Any, elements: int) -> Iterator[Row]:
-    """LayerNorm beside PyTorch's."""
+    """Measure LayerNorm next to PyTorch's."""
     torch = at.torch
     rows = elements // columns
     x, out = (torch.randn(rows, columns, device=at.device, dtype=dtype) for _ in range(2))
@@ -154,7 +154,7 @@ def layer_norm_forward_speed(at: Any, columns: int, dtype: Any, elements: int) -
 
 
 def layer_norm_speed(at: Any, columns: int, dtype: Any, elements: int, compiled: bool) -> Iterator[Row]:
-    """LayerNorm's three gradients; ``compiled`` beside torch.compile, else beside PyTorch and Liger-Kernel."""
+    """Measure LayerNorm's three gradients, next to torch.compile if ``compiled``, else PyTorch and Liger-Kernel."""
     torch = at.torch
     rows = elements // columns
     dy, x = (torch.randn(rows, columns, device=at.device, dtype=dtype) for _ in range(2))
@@ -185,12 +185,12 @@ class Plan(NamedTuple):
 
     label: str
     nbytes: int
-    """Of its largest tensor."""
+    """Size of its largest tensor."""
     rows: Callable[[], Iterator[Row]]
 
 
 def plans(at: Any) -> Iterator[Plan]:
-    """All measurements: ours beside PyTorch's, then beside torch.compile, each of whose graphs takes seconds."""
+    """Yield all measurements: first next to PyTorch, then next to torch.compile, whose graphs take seconds each."""
     torch, sizes = at.torch, at.sizes
     dtypes = (torch.float32, torch.bfloat16, torch.float16)
     largest, *_ = sizes.speed_elements
@@ -211,7 +211,7 @@ def plans(at: Any) -> Iterator[Plan]:
         yield from layer_norms(layer_norm_speed, "layer_norm_backward", elements, dtypes, False)
     for elements in sizes.speed_elements:
         yield from activations(SLOPES, elements, dtypes)
-    # Wide data: the warps of a float32 derivative take both of its ways, the segments and the tail.
+    # Wide data, so that warps take both branches of a float32 derivative, the segments and the tail.
     yield from activations(SLOPES, largest, dtypes, sigma=3.0)
     yield from activations(VALUES, largest, dtypes)
     yield from layer_norms(layer_norm_forward_speed, "layer_norm", sizes.layer_norm_elements[0], dtypes)
@@ -224,7 +224,7 @@ def plans(at: Any) -> Iterator[Plan]:
 
 
 def family_plans(at: Any) -> Iterator[Plan]:
-    """The family's measurements."""
+    """Yield the measurements of the family."""
     torch, elements = at.torch, at.sizes.family_elements
     for dtype in (torch.float32, torch.bfloat16):
         for member in family_members(at, str(dtype).removeprefix("torch.")):
@@ -233,7 +233,7 @@ def family_plans(at: Any) -> Iterator[Plan]:
 
 
 def speed(at: Any, deadline: float) -> Iterator[Row]:
-    """Bytes are those moved once. What the time is not enough for is a failure."""
+    """Run all measurements, counting each operand's bytes once; report a failure if the time is too short for all."""
     torch, cuda = at.torch, at.device.type == "cuda"
     for label, nbytes, rows in plans(at):
         if time.monotonic() > deadline:
@@ -248,11 +248,11 @@ def speed(at: Any, deadline: float) -> Iterator[Row]:
 
 
 def compile_ahead(share: int, shares: int, at: Any, deadline: float) -> Iterator[Row]:
-    """Call what ``speed`` is to measure, so that it finds it compiled on disk: one of several shares, without results.
+    """Run one share of the calls of ``speed`` without results, to put their compiled kernels into the disk cache.
 
-    Tensors larger than 1 GiB, too large for several processes, take the kernels of smaller ones.
+    Tensors larger than 1 GiB would not fit for several processes; they use the kernels of smaller ones.
     """
-    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # the shares are processes enough
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # the shares already run in parallel processes
     ahead = copy(at)
     ahead.measuring = False
     for plan in itertools.islice(plans(ahead), share, None, shares):
@@ -264,7 +264,7 @@ def compile_ahead(share: int, shares: int, at: Any, deadline: float) -> Iterator
 
 
 def too_slow(rows: Iterable[Row]) -> Iterator[str]:
-    """Of the gradients of large tensors: those below their share of the copy's speed, or slower than PyTorch."""
+    """Yield the gradients of large tensors that are below their share of the copy's speed, or slower than PyTorch."""
     measured: dict[tuple[Any, ...], dict[str, Row]] = {}
     for row in rows:
         if "p50_us" in row and row["operator"] in LEAST:
