@@ -1,8 +1,8 @@
-"""The page docs/benchmarks.md, a page for each machine and their pictures, from the tables in benchmarks/results.
+"""Generate docs/benchmarks.md, a page for each machine, and their figures from the tables in benchmarks/results.
 
     python -m benchmarks.figures
 
-draws them again from the committed files.
+regenerates them from the committed files.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from benchmarks.tables import line
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-"""A folder for each machine, with results.csv, costs.csv and streaming.csv."""
+"""Results: a folder for each machine, with results.csv, costs.csv and streaming.csv."""
 PAGE = HERE.parent / "docs" / "benchmarks.md"
 
 
 def folder_of(machine: str) -> str:
-    """Name of a machine's folder, page and folder of pictures."""
+    """Return the name of a machine's folder, page and folder of figures."""
     return re.sub(r"[^a-z0-9]+", "-", machine.lower()).strip("-")
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a table, numbers as numbers; none where there is no such file."""
+    """Read the rows of a table and convert numbers; a missing file has no rows."""
 
     def value(text: str) -> float | str:
         try:
@@ -97,7 +97,7 @@ COLUMNS = {
 
 
 def _moving_limit(rows: list[Row]) -> str:
-    """Ratio of the limits of equally large workloads."""
+    """Return the ratio of the limits measured for workloads of equal size."""
     found = []
     for bytes_, dtypes in (("201 MB, float32", DTYPES[:1]), ("101 MB, 16 bits", DTYPES[1:])):
         times = [row["us"] / 1e3 for row in of(rows, provider="limit", threads=2) if row["dtype"] in dtypes]
@@ -107,7 +107,7 @@ def _moving_limit(rows: list[Row]) -> str:
 
 
 def _ranges(rows: list[Row]) -> str:
-    """Speed of LayerNorm's gradients over PyTorch's, by the number of elements."""
+    """Describe the speed of LayerNorm's gradients relative to PyTorch, by the number of elements."""
     times: dict[int, list[float]] = {}
     for row in of(rows, provider="aclnn", layout="contiguous"):
         m, n = map(int, row["shape"].split("x"))
@@ -124,7 +124,7 @@ SECTIONS = ("main", "family", "norms", "wide", "layouts", "sizes", "map")
 
 
 def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: str) -> str:
-    """All that was measured on one machine; sections that were not are left out."""
+    """Write the page of a machine, without sections that were not measured."""
     sections = {name: of(rows, section=name) for name in SECTIONS}
     parts = [f"# Benchmarks on {rows[0]['machine']}"]
     parts.append(f"Measured at commit {_commits(rows)}. [How these figures are measured](../benchmarks.md).")
@@ -163,14 +163,14 @@ def _machine_page(source: Path, rows: list[Row], pictures_folder: Path, path: st
 
 
 def _members(rows: list[Row]) -> Iterator[Row]:
-    """The rows of aclnn, with what PyTorch has beside them."""
+    """Yield the rows of aclnn with the results of PyTorch."""
     for row in of(rows, provider="aclnn"):
         composed = of(rows, provider="composed", operator=row["operator"], dtype=row["dtype"])
         yield row | {"beside": "composed" if composed else "operator"}
 
 
 def _against_theirs(rows: list[Row]) -> str:
-    """The geometric mean of the speeds against PyTorch's operators, and those that are faster."""
+    """Describe the geometric mean of the speeds relative to PyTorch's operators, and the operators that are faster."""
     times = [row for row in _members(rows) if row["beside"] == "operator"]
     mean = statistics.geometric_mean(row["times_torch"] for row in times)
     faster = [
@@ -183,13 +183,13 @@ def _against_theirs(rows: list[Row]) -> str:
 
 
 def _judged(cost: Row) -> Row:
-    """With whether its bound was kept, if it has one."""
+    """Add to a cost whether it is within its limit, if it has one."""
     bound = cost["most"]
     return cost | {"kept": "" if bound == "" else "yes" if cost["value"] <= bound else "**no**"}
 
 
 def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
-    """Share of the limit on one thread and on two, and times PyTorch's speed on two, of large tensors by machine."""
+    """Yield by machine, for large tensors, the share of the limit on one and two threads, and the ratio to PyTorch."""
     first = next(iter(machines.values()))
     for row in of(first, provider="aclnn", threads=2.0):
         line: Row = {"operator": pictures.label(row), "type": row["dtype"]}
@@ -202,7 +202,7 @@ def _overview(machines: dict[str, list[Row]]) -> Iterator[Row]:
 
 
 def _against_compiled(machines: dict[str, list[Row]]) -> Iterator[Row]:
-    """Times the speed of PyTorch's compiled code, on two threads, of large tensors by machine."""
+    """Yield by machine the speed over that of PyTorch's compiled code, on two threads, for large tensors."""
     first = next(iter(machines.values()))
     for row in of(first, provider="torch.compile", threads=2.0):
         line: Row = {"operator": pictures.label(row), "type": row["dtype"]}
@@ -215,7 +215,7 @@ def _against_compiled(machines: dict[str, list[Row]]) -> Iterator[Row]:
 
 
 def _slower(machines: dict[str, list[Row]]) -> Iterator[Row]:
-    """All that was measured to be slower than PyTorch's own operators, the worst first."""
+    """Yield all results slower than PyTorch's own operators, the slowest first."""
     found = list[Row]()
     for rows in machines.values():
         theirs = {_workload(row) for row in of(rows, provider="torch")}
@@ -228,7 +228,7 @@ def _workload(row: Row) -> tuple[Any, ...]:
 
 
 def write(results: Path, report: Path) -> None:
-    """The page, one for each machine in a folder beside it, and their pictures in figures/."""
+    """Write the page, a folder beside it with a page for each machine, and their figures in figures/."""
     drawn, places, measured, everything = report.parent / "figures", [], {}, {}
     for source in sorted(path.parent for path in results.glob("*/results.csv")):
         if rows := read(source / "results.csv"):

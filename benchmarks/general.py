@@ -46,13 +46,13 @@ HEADER = ("formula", "result", "kind", "judged", "worst_ulp", "at", "above_half"
 SEED = 20261124
 PART = 1 << 15
 BEYOND = 2.0**129
-"""Numbers that float32 rounds to infinity."""
+"""Bound of the exact value beyond which an infinite float32 is correct."""
 EXTREMES = (0.0, -0.0, 1e-30, -1e-30, 1e30, -1e30, np.inf, -np.inf, np.nan)
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A formula with its number of operands and its attributes' defaults."""
+    """A formula under test, with the number of its operands and the defaults of its attributes."""
 
     formula: Callable[..., Any]
     operands: int
@@ -67,14 +67,14 @@ class Asked:
         return results
 
 
-@lru_cache  # by numbers as text, since 0.0 equals -0.0
+@lru_cache  # keyed by numbers as text, since 0.0 equals -0.0
 def _plan(one: Asked, size: int, numbers: tuple[str, ...]) -> kernels.Plan:
     layout, given = Layout(DataType.FLOAT, (size,), (1,)), tuple(map(float.fromhex, numbers))
     return kernels.elementwise(one.formula, (layout,) * one.operands, (layout,) * one.results, given)
 
 
 def asked() -> dict[str, Asked]:
-    """Every formula but those that ``benchmarks.exhaustive`` judges, by name."""
+    """Return by name every formula but those of ``benchmarks.exhaustive``."""
     works = (work for operator in OPERATORS for work in works_of(operator) if isinstance(work, Elementwise))
     found: dict[str, Asked] = {}
     for work in works:
@@ -86,7 +86,7 @@ def asked() -> dict[str, Asked]:
 
 @dataclass
 class Tally:
-    """The errors of one result."""
+    """Counts of the errors of one result."""
 
     judged: int = 0
     above_half: int = 0
@@ -95,7 +95,7 @@ class Tally:
     at: str = ""
 
     def add(self, other: Tally) -> None:
-        """Take another's counts over."""
+        """Add the counts of another tally."""
         self.judged += other.judged
         self.above_half += other.above_half
         self.broken += other.broken
@@ -105,9 +105,9 @@ class Tally:
 
 @numba.njit(nogil=True, error_model="numpy")
 def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, int, float, int]:
-    """Judge finite results by bounds of the exact ones, and mark those for which that does not do.
+    """Measure errors of finite results by bounds of the exact ones, and mark results whose bounds are too wide.
 
-    Returns how many are judged, how many of them are more than half a unit off, the worst error and its place.
+    Returns the number of results measured, the number with errors above half a unit, the worst error and its index.
     """
     judged, above_half, worst, place = 0, 0, 0.0, 0
     for i in range(got.size):
@@ -128,7 +128,7 @@ def score(got: Array, low: Array, high: Array, undecided: Array) -> tuple[int, i
 
 
 def judge(one: Asked, operands: list[Array], numbers: tuple[float, ...]) -> dict[int, Tally]:
-    """The errors of each result."""
+    """Return the errors of each result."""
     ends = np.empty((one.results, 2, operands[0].size))
     enclosing(one.formula, one.operands, len(numbers))(tuple(operands), np.array(numbers), ends)
     ends[..., ~np.logical_and.reduce([np.isfinite(x) for x in operands])] = np.nan
@@ -147,7 +147,7 @@ def _written(operands: list[Array], numbers: tuple[float, ...], place: int) -> s
 
 
 def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float, ...], result: int) -> Tally:
-    """Judge by golden values; both are infinite or NaN where one is."""
+    """Measure errors by golden values, and count results whose infinities or NaN do not match."""
     exact = Function(one.formula, numbers, result).golden(operands, FLOAT32).value
     with np.errstate(all="ignore"):
         wide = got.astype(np.float64)
@@ -155,7 +155,7 @@ def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float
         difference = np.abs(wide - exact)
     finite = np.isfinite(wide) & np.isfinite(rounded)
     alike = (wide == rounded) | (np.isnan(wide) & np.isnan(rounded))
-    # One that rounds to infinity or just not is half a unit off.
+    # At the border between the largest number and infinity the error is half a unit.
     edge = np.abs(np.abs(exact) / 2.0**128 - 1.0) < 2.0**-24
     error = np.where(finite, difference / FLOAT32.ulp(np.where(finite, exact, 1.0)), 0.0)
     place = int(error.argmax())
@@ -164,20 +164,20 @@ def _settled(one: Asked, got: Array, operands: list[Array], numbers: tuple[float
 
 
 def _walks(one: Asked) -> bool:
-    """Tell whether all x can be taken: a formula of x alone, or of dy and x."""
+    """Return true if a walk over all x covers the formula: one of x alone, or of dy and x."""
     of_dy = next(iter(signature(one.formula).parameters)) == "dy"
     return one.results == 1 and (one.operands == 1 or (one.operands == 2 and of_dy))
 
 
 def walk(one: Asked, stride: int, row: int) -> Iterator[Case]:
-    """Every x of a row of 2^20 bit patterns, or one in ``stride`` of them."""
+    """Yield every x of a row of 2^20 bit patterns, or one in ``stride`` of them."""
     x = np.arange((row << 20) + row % stride, (row + 1) << 20, stride, dtype=np.uint32).view(np.float32)
     for part in np.array_split(x, max(1, x.size // PART)):
         yield [*[np.ones_like(part)] * (one.operands - 1), part], one.numbers
 
 
 def tuples(one: Asked, place: int) -> Iterator[Case]:
-    """Random operands, with other attributes in every part; a sixteenth of the parts have extreme ones."""
+    """Yield random operands, with new attributes for each part; a sixteenth of the parts have extreme attributes."""
     rng = np.random.default_rng([SEED, place * PART])
     operands = []
     for _ in range(one.operands):

@@ -1,4 +1,4 @@
-"""The standards' input generators: what values a case is filled with, case by case, from its seed."""
+"""Input generators of the standards: the values of a case from its seed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Array = np.ndarray[Any, Any]
 
 
 def mixed(seed: int, elements: int) -> Array:
-    """Half the cases uniform in [-5, 5], half normal with mean in [-5, 5] and sigma in [0.1, 2]."""
+    """Generate half the cases uniform in [-5, 5], half normal with mean in [-5, 5] and sigma in [0.1, 2]."""
     rng = np.random.default_rng(seed)
     if seed % 2 == 0:
         return rng.uniform(-5.0, 5.0, elements)
@@ -19,15 +19,16 @@ def mixed(seed: int, elements: int) -> Array:
 
 
 def commercial_l0(seed: int, elements: int) -> Array:
-    """Level L0: half the cases uniform in [-5, 5], half normal with mean in [-100, 100] and sigma in [1, 25]."""
+    """Generate level L0: half the cases uniform in [-5, 5], half normal, mean in [-100, 100] and sigma in [1, 25]."""
     rng = np.random.default_rng(seed)
     return rng.uniform(-5.0, 5.0, elements) if seed % 2 == 0 else _wide_normal(rng, elements)
 
 
 def commercial_l1(seed: int, elements: int) -> Array:
-    """Levels L1 and L2, of ten cases: one uniform in [-0.001, 0.001], three in [-5, 5], four normal, two with outliers.
+    """Generate levels L1 and L2.
 
-    The normal ones are as in L0; an outlier case is uniform in [-5, 5] with max(1, n // 1000) elements times 1000.
+    Of ten cases, one is uniform in [-0.001, 0.001], three are uniform in [-5, 5], four are normal as in L0, and two
+    have outliers: uniform in [-5, 5], with max(1, n // 1000) elements multiplied by 1000.
     """
     rng = np.random.default_rng(seed)
     kind = seed % 10
@@ -51,4 +52,4 @@ GENERATORS: dict[str, Callable[[int, int], Array]] = {
     "commercial-L1": commercial_l1,
     "commercial-L2": commercial_l1,
 }
-"""By standard; the others have none of their own and take the mixed one's."""
+"""Generators by standard; standards without one use the mixed generator."""

@@ -1,9 +1,9 @@
-"""Gradients at the x where float32 slopes are relatively worst, times every dy: what random dy do not find.
+"""Gradients for every dy at the x with the largest relative errors of derivatives, which random dy do not find.
 
-Run by ``benchmarks.exhaustive``; ``exhaustive_hardest.csv`` has a row per derivative. A slope whose error is within 1.1
-of its own units has up to twice that in units of 2^-24 of its value, where its digits begin with 1.0. Every float32
-between 2^-13 and 16, of both signs, whose slope is a normal number is asked for it; below, slopes are within 2^-13 of
-1/2. The worst 64 are multiplied with all 2^23 significands.
+``benchmarks.exhaustive`` runs this; ``exhaustive_hardest.csv`` has a row per derivative. An error of 1.1 units in the
+last place is up to twice as many units of 2^-24 of the value, if the significand begins with 1.0. The search covers
+every float32 between 2^-13 and 16, of both signs, whose derivative is a normal number; below, derivatives are within
+2^-13 of 1/2. The worst 64 are multiplied by all 2^23 significands.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = {f"{name}_hardest": name for name in FORMULAS}
 RANGE = (2.0**-13, 16.0)
 KEPT = 64
 LARGE = 1.5
-"""Units of 2^-24 of its value, from which on a slope is counted."""
+"""Relative error from which a derivative is counted, in units of 2^-24."""
 PART = 1 << 15
 
 HEADER = ("operator", "inputs", "worst_relative", "above_large", "worst_ulp", "worst_x", "worst_dy")
@@ -31,7 +31,7 @@ HEADER = ("operator", "inputs", "worst_relative", "above_large", "worst_ulp", "w
 
 @dataclass
 class Tally:
-    """Counts of slopes and of those off by more than ``LARGE``, and the worst: (error, x)."""
+    """Number of derivatives, number with an error above ``LARGE``, and the worst ones as (error, x)."""
 
     inputs: int = 0
     large: int = 0
@@ -44,7 +44,7 @@ class Tally:
         self.worst = both[np.argsort(-both[:, 0], kind="stable")[:KEPT]]
 
     def take(self, provider: Candidate, name: str, x: Array) -> None:
-        """Look at the slopes of some x."""
+        """Measure the derivatives at some x."""
         exact = reference(name, x)
         off = np.abs(provider(x).astype(np.float64) - exact)
         normal = np.abs(exact) >= FORMATS["float32"].smallest_normal
@@ -53,7 +53,7 @@ class Tally:
 
 
 def find(name: str, stride: int, workers: int, progress: Progress) -> Tally:
-    """The hardest x of a derivative."""
+    """Find the hardest x of a derivative."""
     provider, (low, high) = ours(name), (int(np.float32(edge).view(np.uint32)) for edge in RANGE)
 
     def judge(block: int) -> dict[str, Tally]:
@@ -68,7 +68,7 @@ def find(name: str, stride: int, workers: int, progress: Progress) -> Tally:
 
 
 def times_every_significand(name: str, x: float, stride: int = 1) -> products.Tally:
-    """One slope times dy from 1 to 2."""
+    """Measure the products of one derivative with every dy from 1 to 2."""
     one = int(np.float32(1.0).view(np.uint32))
     dy = np.arange(one, one + (1 << 23), stride, dtype=np.uint32).view(np.float32)
     exact = np.full(dy.size, reference(name, np.array([x]))[0])
@@ -78,7 +78,7 @@ def times_every_significand(name: str, x: float, stride: int = 1) -> products.Ta
 
 
 def rows(name: str, quick: bool, workers: int, progress: Progress) -> list[tuple[object, ...]]:
-    """A derivative's line for the table."""
+    """Return a derivative's rows of the table."""
     stride, total = 64 if quick else 1, products.Tally()
     tally = find(name, stride, workers, progress)
     for _, x in tally.worst:

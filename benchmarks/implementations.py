@@ -1,7 +1,7 @@
-"""Implementations that ``benchmarks.verdicts`` judges: this project's, PyTorch's, and the formulas taken literally.
+"""Implementations for ``benchmarks.verdicts``: this project's, PyTorch's, and literal formulas.
 
-Each takes inputs and attributes by Python's names and returns the outputs in the operator's order. The literal ones are
-the vendor's expressions step by step in float32, rounded once at the end; they also serve as the third output.
+Each takes inputs and attributes by Python's names and returns the outputs in the operator's order. Literal formulas are
+the vendor's expressions, computed step by step in float32 and rounded once; they also serve as the third output.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Implementation = Callable[..., Any]
 
 
 def implementations(operator: str) -> dict[str, Implementation]:
-    """Those of an operator that are installed, by name."""
+    """Return the installed implementations of an operator by name."""
     found: dict[str, Implementation] = {"aclnn": operators.function_of(operators.BY_NAME[operator])}
     if importlib.util.find_spec("torch") is not None:
         found["PyTorch"] = partial(_torch, operator)
@@ -34,7 +34,7 @@ LITERAL = "literal, float32"
 
 
 def literal(operator: str) -> Implementation:
-    """The literal formula of an operator, every step in float32."""
+    """Return an operator's literal formula with every step in float32."""
     return _literal_norm if operator == "layer_norm_backward" else partial(_literal_activation, operator)
 
 

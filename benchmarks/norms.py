@@ -1,4 +1,4 @@
-"""Norms and softmax with their gradients, beside PyTorch's operators for the same: rows of the section norms."""
+"""The section norms: norms and softmax with their gradients, next to PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Array = np.ndarray[Any, Any]
 Arguments = dict[str, Any]
 
 GROUPS, CHANNELS, PIXELS, SAMPLE_ROWS = 32, 256, 32 * 32, 16
-"""GroupNorm's groups, the channels of those and of BatchNorm and their elements, where there are as many, and the rows
-that share AdaLayerNorm's scale."""
+"""GroupNorm's groups, the channels and pixels of GroupNorm and BatchNorm if the size allows them, and the number of
+rows that share AdaLayerNorm's scale."""
 
 ALLOWED = {"float32": 1e-6, "float16": 1e-3, "bfloat16": 5e-3}
-"""Relative error of a whole result, in the Euclidean norm."""
+"""Largest relative error of a result in the Euclidean norm, by data type."""
 
 
 class Theirs(NamedTuple):
-    """PyTorch's operator for one of ours, or several."""
+    """PyTorch's operator, or several, equivalent to one of aclnn's."""
 
     call: Callable[..., Mapping[str, Any]]
-    """Takes our arguments as tensors by name, and ``outs``; returns results by our names, perhaps not all."""
+    """Function of arguments as tensors by name, and ``outs``; it returns all or some results by aclnn's names."""
     provider: str = "torch"
-    """``composed`` where it takes several operators."""
+    """``torch``, or ``composed`` for several operators."""
 
 
 def _aten(name: str) -> Any:
@@ -46,7 +46,7 @@ def _layer_norm(input: Any, weight: Any, bias: Any, eps: float, **_: Any) -> dic
 
 
 def _layer_norm_gradients(dy: Any, x: Any, mean: Any, rstd: Any, weight: Any) -> Any:
-    statistics = mean.to(x.dtype), rstd.to(x.dtype)  # PyTorch wants them in the input's type
+    statistics = mean.to(x.dtype), rstd.to(x.dtype)  # PyTorch requires the input's type
     shape = list(weight.shape)
     return _aten("native_layer_norm_backward").default(dy, x, shape, *statistics, weight, weight, [True] * 3)
 
@@ -138,7 +138,7 @@ def _batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float, **_: Any
 ) -> dict[str, Any]:
     given = input, weight, bias, running_mean, running_var, True, momentum, eps
-    return {"out": _aten("native_batch_norm").default(*given)[0]}  # the second of ours is a variance on this product
+    return {"out": _aten("native_batch_norm").default(*given)[0]}  # aclnn's second result is a variance on this product
 
 
 def _batch_norm_gradients(
@@ -166,7 +166,7 @@ def _softmax_gradient(name: str) -> Theirs:
     def call(grad_output: Any, output: Any, dim: int, outs: Any) -> dict[str, Any]:
         (written,) = outs.values()
         given = grad_output, output, dim, output.dtype
-        # The one's output is called grad_input, the other's out.
+        # The first operator's output is called grad_input, the other's out.
         keyword = "grad_input" if name == "_softmax_backward_data" else "out"
         return {"out": _aten(name).out(*given, **{keyword: written})}
 
@@ -204,7 +204,7 @@ _OF_CHANNELS: dict[str, Theirs] = {
     **dict.fromkeys(("batch_norm_backward", "fast_batch_norm_backward"), Theirs(_batch_norm_gradients)),
 }
 THEIRS = _ROW_NORMS | _OF_SAMPLES | _OF_CHANNELS
-"""All that is measured: LayerNorm's gradients have rows of their own, variants in place are other operators' work."""
+"""All operators of this section, without LayerNorm's gradients, which have rows of their own, and in-place variants."""
 
 _FORWARDS = {
     "ada_layer_norm_backward": "ada_layer_norm_v2",
@@ -214,12 +214,12 @@ _FORWARDS = {
 
 
 def members(dtype: DataType) -> list[str]:
-    """The operators that the product computes in a data type, by name."""
+    """Return the names of the operators that the product computes in a data type."""
     return [name for name in THEIRS if dtype in BY_NAME[name].support.get(current_product(), ())]
 
 
 def _shapes(name: str, m: int, n: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shapes of x, of m·n elements, and of its parameters."""
+    """Return the shapes of x, with m·n elements, and of its parameters."""
     if name in _ROW_NORMS:
         return (m, n), (n,)
     if name in _OF_SAMPLES:
@@ -236,13 +236,15 @@ def _attributes(operator: Operator, x: tuple[int, ...], parameter: tuple[int, ..
 
 
 def arguments(name: str, m: int, n: int, normal: Callable[[tuple[int, ...]], Array]) -> Arguments:
-    """All arguments of our function but ``out``, by name, in its order; a gradient's statistics are the forward's.
+    """Return all arguments of aclnn's function but ``out``, by name, in its order.
+
+    A gradient's statistics are computed by the forward function.
 
     Args:
         name: one of ``members``.
         m: the number of rows or groups.
-        n: the elements of each.
-        normal: makes an array of a shape.
+        n: the number of elements in each.
+        normal: generates an array of a shape.
     """
     operator = BY_NAME[name]
     x, parameter = _shapes(name, m, n)
@@ -272,7 +274,7 @@ def _is_array(value: Any) -> bool:
 
 
 def theirs(name: str, given: Arguments, outs: Mapping[str, Array]) -> tuple[str, Callable[[], Mapping[str, Any]]]:
-    """Who computes it in PyTorch, ``torch`` or ``composed``, and the call."""
+    """Return PyTorch's provider, ``torch`` or ``composed``, and the call."""
     return THEIRS[name].provider, _call(name, given, {key: torch_of(out) for key, out in outs.items()})
 
 
@@ -283,7 +285,7 @@ def _call(name: str, given: Arguments, outs: Mapping[str, Any], dtype: Any = Non
 
 
 def judged(name: str, given: Arguments, results: Mapping[str, Array], dtype: str) -> str | None:
-    """Describe an error of results against PyTorch's in float64; None if there is none."""
+    """Describe an error relative to PyTorch's results in float64; None if there is none."""
     import torch
 
     given = {key: np.copy(value) if _is_array(value) else value for key, value in given.items()}

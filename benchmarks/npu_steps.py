@@ -1,9 +1,9 @@
 """What a training step takes through torch_npu, beside PyTorch's on the CPU.
 
 ``aclnn torch-npu run -m benchmarks.npu_steps`` times the models of examples/torch_npu/training.py: batch to the device,
-forward, loss, gradients, clipping, optimiser, and the loss back. Both devices take turns, ROUNDS times STEPS steps; a
-round's time is the median of its steps, and what is printed the median of the rounds: elapsed time, and the processors'
-time, which other programs disturb less.
+forward, loss, gradients, clipping, optimiser, and the loss back. Both devices take turns for ROUNDS rounds of STEPS
+steps. A round's time is the median of its steps; the program prints the median of the rounds, as elapsed time and as
+CPU time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROUNDS, STEPS = 5, 40
 
 
 def stepper(name: str, device: str) -> Callable[[], float]:
-    """Return a function that does the next step and returns its loss."""
+    """Return a function that takes the next step and returns its loss."""
     torch.manual_seed(0)
     model, optimizer, batches = MODELS[name](device)
     source = cycle(list(batches))
@@ -40,7 +40,7 @@ def stepper(name: str, device: str) -> Callable[[], float]:
 
 
 def step_ms(step: Callable[[], float], steps: int = STEPS) -> tuple[float, float]:
-    """Return the medians of so many steps in milliseconds: elapsed, and of the processors."""
+    """Return the medians of elapsed and CPU time over some steps, in milliseconds."""
     elapsed, spent = [], []
     for _ in range(steps):
         began, had = time.perf_counter_ns(), time.process_time_ns()
@@ -61,7 +61,7 @@ def main() -> None:
     for name in given.models:
         steps = [stepper(name, device) for device in ("cpu", "npu")]
         for step in steps:
-            step_ms(step)  # compiles, fills caches
+            step_ms(step)  # compile and fill caches
         rounds = [[step_ms(step) for step in steps] for _ in range(ROUNDS)]
         for at, title in enumerate(("elapsed", "processors")):
             cpu, npu = (median(times[device][at] for times in rounds) for device in (0, 1))

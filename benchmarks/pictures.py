@@ -1,4 +1,4 @@
-"""Figures of measured tables: middle tones on no background, legible on light and dark pages."""
+"""Figures of benchmark tables, with middle tones and without a background, legible on light and dark pages."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, LogNorm
 
-mpl.rcParams["svg.hashsalt"] = "aclnn"  # the same figures give the same files
-mpl.rcParams["svg.fonttype"] = "none"  # text as text: outlines of letters would be most of a file
+mpl.rcParams["svg.hashsalt"] = "aclnn"  # reproducible files
+mpl.rcParams["svg.fonttype"] = "none"  # text, since outlines of letters would dominate the file
 mpl.rcParams["font.sans-serif"] = ["DejaVu Sans"]
 Row = dict[str, Any]
 
 INK = "#7a828c"
-"""Text, axes and grids."""
+"""Colour of text, axes and grids."""
 COLOURS = {"aclnn": "#2f7fd6", "torch": "#d9650b", "other": "#9a6ee0", "limit": INK}
 SLOWER, EQUAL, FASTER = "#b3541e", "#6e7781", "#1f6fc4"
-"""Fields of a map, dark enough for white text."""
+"""Colours of a map's cells, dark enough for white text."""
 DTYPES = ["float32", "float16", "bfloat16"]
 BARS = ("aclnn", "other", "torch")
-"""Colours of machines, one after the other; then they begin again."""
+"""Colours of machines, used cyclically."""
 NAMES = {"aclnn": "aclnn", "torch": "PyTorch", "limit": "memory limit"}
 COMPOSED = {"fast_gelu_backward"}
-"""Operators that eager PyTorch lacks: it is measured with several of its operators in their place."""
+"""Operators that eager PyTorch lacks, measured as a composition of its operators."""
 
 
 def style(axes: Any) -> None:
-    """Give axes the colours of all figures."""
+    """Apply the common colours to axes."""
     axes.set_facecolor("none")
     axes.minorticks_off()
     axes.tick_params(colors=INK, which="both", labelsize=9)
@@ -57,7 +57,7 @@ def _four_digits(number: re.Match[str]) -> str:
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write a figure as a small SVG: a shape on each line, numbers to four digits, no names of groups."""
+    """Write a figure as a small SVG, with one shape per line, four-digit numbers, and no group names."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, format="svg", transparent=True, metadata={"Date": None})
     plt.close(figure)
@@ -69,19 +69,19 @@ def save(figure: Any, path: Path) -> None:
 
 
 def label(row: Row) -> str:
-    """Name of an operator in pictures and beside them."""
+    """Return an operator's name in figures and tables."""
     if row["operator"] == "layer_norm_backward":
         return f"layer_norm {row['shape'].replace('x', '×')}"
     return str(row["operator"]).replace("_backward", "").replace("gelu_v2", "gelu").replace("none", "erf")
 
 
 def of(rows: Iterable[Row], **wanted: Any) -> list[Row]:
-    """The rows that have these values."""
+    """Return the rows with these values."""
     return [row for row in rows if all(row[key] == value for key, value in wanted.items())]
 
 
 def family(rows: list[Row], folder: Path) -> None:
-    """Share of the limit of each activation, a dot for each data type, the fastest in float32 above."""
+    """Draw each activation's share of the limit, a dot for each data type, the fastest in float32 on top."""
     ours = of(rows, provider="aclnn")
     dots = [
         Dots(dtype, COLOURS[name], {row["operator"]: row["share_of_limit"] for row in of(ours, dtype=dtype)})
@@ -91,7 +91,7 @@ def family(rows: list[Row], folder: Path) -> None:
 
 
 class Dots(NamedTuple):
-    """Shares by operator, drawn alike."""
+    """Shares by operator with the same marker."""
 
     label: str
     colour: str
@@ -100,7 +100,7 @@ class Dots(NamedTuple):
 
 
 def scatter(dots: list[Dots], order: dict[str, float], title: str, path: Path) -> None:
-    """Draw a line for each operator, the one with the largest share in ``order`` above."""
+    """Draw a line for each operator, the one with the largest share in ``order`` on top."""
     names = sorted(order, key=lambda name: order[name])
     figure, axes = plt.subplots(figsize=(7.5, 0.8 + 0.17 * len(names)))
     for label, colour, shares, filled in dots:
@@ -119,7 +119,7 @@ def scatter(dots: list[Dots], order: dict[str, float], title: str, path: Path) -
 
 
 def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, title: str) -> None:
-    """Horizontal bars by operator and machine, one panel for each data type; a line at 1 marks the value to beat."""
+    """Draw horizontal bars by operator and machine, a panel for each data type; a line at 1 marks the reference."""
     height = 0.8 / len(machines)
     against_torch = key == "times_torch"
     figure, panels = plt.subplots(
@@ -130,7 +130,7 @@ def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, titl
             chosen = of(rows, dtype=dtype, threads=2.0, provider="aclnn")[::-1]
             at = np.arange(len(chosen)) + ((len(machines) - 1) / 2 - place) * height
             values = np.array([row[key] for row in chosen])
-            start = 1.0 if against_torch else 0.0  # on a logarithmic axis bars have no other natural beginning
+            start = 1.0 if against_torch else 0.0  # the natural base of bars on a logarithmic axis
             drawn = axes.barh(at, values - start, height, start, color=COLOURS[colour], label=machine)
             axes.bar_label(drawn, [_bar_label(row, key) for row in chosen], padding=3, color=INK, fontsize=8)
             axes.set_yticks(np.arange(len(chosen)), [label(row) for row in chosen])
@@ -151,14 +151,14 @@ def bars(machines: dict[str, list[Row]], folder: Path, name: str, key: str, titl
 
 
 def _bar_label(row: Row, key: str) -> str:
-    """The value of a bar, and with what it compares where that is not one operator."""
+    """Return a bar's value, with the reference unless that is a single operator."""
     if key != "times_torch":
         return f"{row[key]:.2f}"
     return f"{row[key]:.1f}×" + (" a composition" if row["operator"] in COMPOSED else "")
 
 
 def sizes(rows: list[Row], folder: Path) -> None:
-    """Lines: GB/s against the number of elements."""
+    """Draw GB/s against the number of elements."""
     panels_of = list(dict.fromkeys((row["operator"], row["dtype"]) for row in rows))
     figure, panels = plt.subplots(
         1, len(panels_of), layout="constrained", figsize=(12, 3.6), sharey=True, squeeze=False
@@ -184,7 +184,7 @@ def sizes(rows: list[Row], folder: Path) -> None:
 
 
 def layer_norm_map(rows: list[Row], folder: Path) -> None:
-    """A map: how many times PyTorch's speed, by row length, size and what is asked for."""
+    """Draw a map of LayerNorm's speed relative to PyTorch, by row length, size and output mask."""
     chosen = of(rows, provider="aclnn")
 
     def line_of(row: Row) -> tuple[int, str]:
@@ -212,7 +212,7 @@ def layer_norm_map(rows: list[Row], folder: Path) -> None:
 
 
 def streaming(rows: list[Row], folder: Path) -> None:
-    """Both sides of the switch: results written into the cache and around it."""
+    """Draw the times of cached and non-temporal stores against the size of the result."""
     figure, panels = plt.subplots(1, 2, layout="constrained", figsize=(11, 3.4), squeeze=False)
     for axes, key, title in zip(
         panels[0],

@@ -1,13 +1,13 @@
 """Gradients of random dy: the error of dy·f'(x) in float32, float16 and bfloat16, in units of the result's last place.
 
-Run by ``benchmarks.exhaustive``; ``exhaustive_products.csv`` has a row per derivative, data type and provider.
+``benchmarks.exhaustive`` runs this; ``exhaustive_products.csv`` has a row per derivative, data type and provider.
 
-dy is any bit pattern, so of every size from subnormal numbers to the largest, infinite or NaN now and then. x is every
-16-bit number as often as any other; in float32 half of them are any bit pattern, half lie where f' bends.
+dy is a random bit pattern, hence of any magnitude, and sometimes infinite or NaN. 16-bit x are uniform over all
+numbers; of float32 x, half are random bit patterns and half lie where f' is curved.
 
-The exact product: derivatives are known to within 2^-32 of their value (``reference``), times dy in float64 another
-2^-53, together 2^-8 of a float32's unit at most, 2^-21 of a float16's. dy·f'(x) is between 10^-145 and 10^39, where
-float64 is normal.
+Exact products have a relative error of 2^-32 from the derivative (``reference``) and of 2^-53 from the product in
+float64, together at most 2^-8 units of float32 and 2^-21 units of float16. dy·f'(x) is between 10^-145 and 10^39,
+where float64 is normal.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NAMES = {f"{name}_products": name for name in FORMULAS}
 SEED = 20260217
 BLOCK = 1 << 20
 BLOCKS = 112
-"""So that 10^8 pairs are finite even in float16, of whose patterns a 32nd is infinite or NaN."""
+"""Number of blocks, for 10^8 finite pairs even in float16, where 1/32 of the patterns is infinite or NaN."""
 PART = 1 << 15
 BENDS = (2.0**-12, 256.0)
-"""|x| where the derivatives are neither straight nor at their limits."""
+"""Range of |x| where the derivatives are neither linear nor at their limits."""
 
 
 class Pairs(NamedTuple):
-    """Random inputs, and the exact derivatives."""
+    """Random inputs with the exact derivatives."""
 
     x: Array
     dy: Array
@@ -46,7 +46,7 @@ class Pairs(NamedTuple):
 
 @cache
 def _derivatives(name: str, target: NumberFormat) -> Array:
-    """By bit pattern of a 16-bit x."""
+    """Return the exact derivatives at every 16-bit x, by bit pattern."""
     patterns = np.arange(1 << 16, dtype=np.uint16).view(target.dtype.numpy)
     return reference(name, patterns)
 
@@ -57,7 +57,7 @@ def _wide(array: Array) -> Array:
 
 
 def pairs(name: str, target: NumberFormat, block: int) -> Pairs:
-    """The same for a block whenever it is asked for."""
+    """Generate a block's pairs, reproducibly."""
     rng = np.random.default_rng([SEED, block])
     kind = target.dtype.numpy
     dy = np.frombuffer(rng.bytes(BLOCK * kind.itemsize), kind)
@@ -74,10 +74,10 @@ def pairs(name: str, target: NumberFormat, block: int) -> Pairs:
 def score(
     dy: Array, exact: Array, got: Array, x: Array, form: tuple[int, int, int], counts: Array, worst: Array
 ) -> None:
-    """Add the errors of finite pairs, all float64, to ``counts``: pairs, above 0.5 and 1 units, NaN.
+    """Add the errors of finite pairs, all float64, to ``counts``: pairs, errors above 0.5 and 1 units, NaN.
 
-    form: the format's digits, least and greatest exponent. An infinite result stands for the power of two after the
-    largest number, as it does in rounding, and so does every exact product beyond it. worst: (error, x, dy).
+    ``form`` has the format's digits, least and greatest exponent. As in rounding, an infinite result, and every exact
+    product beyond the largest number, counts as the next power of two. ``worst`` has (error, x, dy).
     """
     digits, least, greatest = form
     ceiling = 2.0 ** (greatest + 1)
@@ -102,7 +102,7 @@ def score(
 
 @dataclass
 class Tally:
-    """Errors of a provider in random products."""
+    """Counts of a provider's errors in random products."""
 
     counts: Array = field(default_factory=lambda: np.zeros(4, np.int64))
     worst: Array = field(default_factory=lambda: np.array([-1.0, np.nan, np.nan]))
@@ -113,7 +113,7 @@ class Tally:
             self.worst = other.worst
 
     def take(self, provider: Candidate, found: Pairs, target: NumberFormat) -> None:
-        """Compute and judge a part of the pairs."""
+        """Compute some pairs and add their errors."""
         got = _wide(provider(found.x, found.dy))
         form = target.digits, target.least_exponent, target.greatest_exponent
         score(_wide(found.dy), found.exact, got, _wide(found.x), form, self.counts, self.worst)
@@ -140,7 +140,7 @@ HEADER = (
 
 
 def rows(name: str, quick: bool, workers: int, progress: Progress) -> list[tuple[object, ...]]:
-    """A derivative's lines for the table."""
+    """Return a derivative's rows of the table."""
     lines: list[tuple[object, ...]] = []
     for target in FORMATS.values():
         for label, tally in walk(name, target, 1 if quick else BLOCKS, workers, progress).items():

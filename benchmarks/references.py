@@ -1,4 +1,4 @@
-"""The exact values of the activations and of their derivatives at float32 inputs, by aclnn.verify."""
+"""Exact values of the activations and of their derivatives at float32 inputs, by aclnn.verify."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ EVERY = FORMULAS | FORWARDS
 
 
 def reference(name: str, x: Array) -> Array:
-    """The exact values or derivatives as float64, within 2^-8 units of float32's last place, smaller ones relatively.
+    """Return exact values or derivatives in float64, to 2^-8 units of float32's last place, small ones relatively.
 
-    At infinities and NaN the documented results.
+    At infinities and NaN, return the documented results.
     """
     return Function(EVERY[name]).golden([x], FORMATS["float32"]).value

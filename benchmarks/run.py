@@ -44,13 +44,13 @@ SHORTEST_S = 2e-3
 SECTIONS = ("main", "family", "norms", "wide", "layouts", "sizes", "map", "costs")
 
 CORES = processors()
-"""What JAX spreads its work over, always: it is measured where the others use as many threads."""
+"""Processors, all of which JAX always uses: it is measured where the others use as many threads."""
 
 PAUSE_S = 0.01
-"""Rest before each provider's turn: PyTorch's threads wait for more work in a loop, on a core, for 5 ms."""
+"""Pause before each provider's turn, since PyTorch's threads spin for 5 ms after their work."""
 
 WARM_S = 0.025
-"""Then calls that do not count: after a rest Linux may leave two threads of PyTorch on one core for several ms."""
+"""Warm-up after the pause, since Linux may keep two idle threads of PyTorch on one core for several ms."""
 
 
 class Result(NamedTuple):
@@ -75,7 +75,7 @@ class Result(NamedTuple):
 
 @cache
 def machine() -> str:
-    """The processor's name, which kind it is by LLVM, and the processors that this process may use."""
+    """Describe the machine: processor name, LLVM's name of its type, and number of processors for this process."""
     names = [line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")]
     name = names[0] if names else platform.processor() or platform.machine()
     kind = llvmlite.binding.get_host_cpu_name()
@@ -97,11 +97,11 @@ WRITTEN = (
     "docs/benchmarks.md",
     "docs/numerics.md",
 )
-"""What this program and ``benchmarks.exhaustive`` write, from the project's folder."""
+"""Files written by this program and ``benchmarks.exhaustive``, relative to the project's folder."""
 
 
 def revision(folder: Path) -> str:
-    """The commit of a working tree, with ``-dirty`` where anything but what is ``WRITTEN`` differs from it."""
+    """Return the commit of a working tree, with ``-dirty`` for changes to files other than ``WRITTEN``."""
 
     def git(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["git", *arguments], capture_output=True, text=True, cwd=folder)
@@ -114,12 +114,12 @@ def revision(folder: Path) -> str:
 
 @cache
 def commit() -> str:
-    """What is measured, as it was when the program began."""
+    """Return the measured revision, read once before results are written."""
     return revision(HERE)
 
 
 def _batch(call: Call) -> int:
-    """How many calls make a batch long enough for the clock."""
+    """Return the number of calls in a batch long enough for the clock."""
     call()
     begun = time.perf_counter()
     call()
@@ -127,7 +127,7 @@ def _batch(call: Call) -> int:
 
 
 def _warm(call: Call) -> None:
-    """Call until caches, and the system's choice of processors for threads that rested, have settled."""
+    """Call repeatedly until caches and the scheduler's placement of idle threads have settled."""
     begun = time.perf_counter()
     call()
     while time.perf_counter() < begun + WARM_S:
@@ -135,7 +135,7 @@ def _warm(call: Call) -> None:
 
 
 def interleaved(calls: dict[str, Call], rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Seconds per call of each, round by round; at least three rounds, then until the time is used."""
+    """Measure each call's seconds by round, in at least three rounds, until the time or the rounds are used up."""
     batches = {name: _batch(call) for name, call in calls.items()}
     times: dict[str, list[float]] = {name: [] for name in calls}
     end = time.perf_counter() + seconds
@@ -186,7 +186,7 @@ def measure(work: Workload, threads: int, rounds: int, seconds: float) -> list[R
 
 
 def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, seconds: float) -> list[Result]:
-    """The rows of one workload, none if its result is wrong."""
+    """Measure the rows of a workload; none if its result is wrong."""
     work = make()
     problem = work.check()
     if problem is not None:
@@ -200,19 +200,19 @@ def run(make: Callable[[], Workload], threads: tuple[int, ...], rounds: int, sec
 
 @cache
 def _makers(quick: bool) -> list[tuple[str, Callable[[], Workload]]]:
-    """Every workload's section and what makes it."""
+    """Return the section and the factory of every workload."""
     return list(workloads.workloads(quick))
 
 
 def measure_one(place: int, quick: bool, compiles: bool, rounds: int, seconds: float) -> list[Result]:
-    """The rows of the workload at a place."""
+    """Measure the rows of the workload at an index."""
     workloads.COMPILE = compiles
     _, make = _makers(quick)[place]
     return run(make, (1, 2), rounds, seconds)
 
 
 def _pool(processors: Sequence[int]) -> ProcessPoolExecutor:
-    """A process that runs on these processors, from its first import on."""
+    """Start a process that is bound to these processors from its first import on."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, processors)
     try:
@@ -224,7 +224,7 @@ def _pool(processors: Sequence[int]) -> ProcessPoolExecutor:
 
 
 def shared(measure: Callable[[int], list[Result]], places: Iterable[int], pairs: int) -> Iterator[list[Result]]:
-    """The rows of each workload, in order, measured by several processes on two processors each."""
+    """Yield the rows of each workload in order, measured by several processes on two processors each."""
     processors = sorted(os.sched_getaffinity(0))
     free: SimpleQueue[ProcessPoolExecutor] = SimpleQueue()
 
@@ -242,7 +242,7 @@ def shared(measure: Callable[[int], list[Result]], places: Iterable[int], pairs:
 
 
 def kept(path: Path, measured: list[str]) -> list[tuple[str, ...]]:
-    """The rows of sections that were not measured again."""
+    """Return the existing rows of sections that were not measured."""
     if not path.exists():
         return []
     with open(path, newline="") as file:

@@ -1,4 +1,4 @@
-"""The tables of docs/numerics.md, from the files that ``make exhaustive`` writes.
+"""Generate the tables of docs/numerics.md from the files that ``make exhaustive`` writes.
 
 python -m benchmarks.tables
 """
@@ -17,13 +17,13 @@ PAGE = HERE.parent / "docs" / "numerics.md"
 
 
 class Table(NamedTuple):
-    """Source of a table's rows; the table is found by its first line."""
+    """Source of a table's rows; the first line identifies the table."""
 
     file: str
     wanted: Callable[[str], bool]
-    """Of an operator's name."""
+    """Predicate of an operator's name."""
     columns: dict[str, str]
-    """The file's, by what the page calls them."""
+    """The file's columns by their names on the page."""
 
     @property
     def heading(self) -> str:
@@ -98,7 +98,7 @@ def _lines(table: Table, folder: Path) -> Iterator[str]:
 
 
 def page(text: str, folder: Path = HERE) -> str:
-    """The page with its tables' rows replaced."""
+    """Return the page with its tables' rows replaced."""
     lines = text.splitlines()
     for table in TABLES:
         begin = lines.index(table.heading)

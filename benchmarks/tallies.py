@@ -1,4 +1,4 @@
-"""Work that is spread over threads, and what was counted in it."""
+"""Counts of errors, summed over work on several threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import Progress
 @numba.njit(nogil=True)
 def units_in(exact: float) -> float:
     """Return one over the unit of float32's last place at an exact value."""
-    # The bits of the exponent, that of 2^-126 at least, then of 2^23 over that power of two.
+    # The biased exponent, at least that of 2^-126, then the bits of 2^23 over that power of two.
     exponent = max((np.float64(exact).view(np.int64) >> 52) & 0x7FF, 1023 - 126)
     return np.int64((2 * 1023 + 23 - exponent) << 52).view(np.float64)
 
@@ -23,7 +23,7 @@ class Countable(Protocol):
     """Counts that add up."""
 
     def add(self, other: Any) -> None:
-        """Take another's counts over."""
+        """Add another object's counts."""
 
 
 T = TypeVar("T", bound=Countable)
@@ -32,7 +32,7 @@ T = TypeVar("T", bound=Countable)
 def spread(
     judge: Callable[[int], dict[str, T]], items: Sequence[int], workers: int, progress: Progress, title: str
 ) -> dict[str, T]:
-    """The sum, by label, of what ``judge`` counted for each item."""
+    """Call ``judge`` for each item on several threads; return the sums of the counts by label."""
     bar = progress.add_task(title, total=len(items))
     totals = judge(items[0])  # compile before the threads start
     progress.advance(bar)

@@ -1,4 +1,4 @@
-"""NumPy arrays and PyTorch tensors of the same memory; PyTorch knows no ml_dtypes."""
+"""NumPy arrays and PyTorch tensors over the same memory, including ml_dtypes, which PyTorch does not support."""
 
 from __future__ import annotations
 

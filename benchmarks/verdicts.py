@@ -1,4 +1,4 @@
-"""Judge implementations by every standard: its own generated cases, every operator and data type.
+"""Judge implementations by every standard, on cases of its generator, for every operator and data type.
 
 ``python -m benchmarks.verdicts`` prints the table of docs/verify-bench.md.
 """
@@ -32,7 +32,7 @@ OPERATORS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("layer_norm_backward", {"normalized_shape": (255,)}),
 )
 CASES = 10
-"""Cases of each generator: all ten kinds of the L1 and L2 one, both kinds of the others five times."""
+"""Cases of each generator: the ten kinds of the generator for L1 and L2, or five of both kinds of the others."""
 SIZES = (15, 1024, 32767, 65536)
 _EPS = 1e-5
 _REPEATS, _REPEATS_L2 = 50, 1000
@@ -40,7 +40,7 @@ _REPEATS, _REPEATS_L2 = 50, 1000
 
 @dataclass
 class Row:
-    """One implementation of one operator in one data type: passed and judged cases by standard."""
+    """Passed and judged cases by standard, for an implementation of an operator in a data type."""
 
     operator: str
     dtype: str
@@ -49,14 +49,14 @@ class Row:
     judged: dict[str, int] = field(default_factory=dict)
 
     def count(self, standard: str, passed: bool) -> None:
-        """Take in one case."""
+        """Count a case."""
         self.judged[standard] = self.judged.get(standard, 0) + 1
         self.passed[standard] = self.passed.get(standard, 0) + passed
 
 
 @dataclass(frozen=True)
 class Table:
-    """Findings."""
+    """Results of all implementations."""
 
     rows: list[Row]
 
@@ -64,7 +64,7 @@ class Table:
     def own_pass(self) -> bool:
         """True if this project's operators pass every case of the default standard (mixed) and repeat their bits.
 
-        Others cannot be the measure: on LayerNorm's dx no float32 result passes mere-mare where the terms cancel.
+        Other standards would be too strict: no float32 result of LayerNorm's dx passes mere-mare if the terms cancel.
         """
         return all(
             row.passed[name] == row.judged[name]
@@ -74,7 +74,7 @@ class Table:
         )
 
     def markdown(self) -> str:
-        """A table for people: ✓ where all cases pass, else how many of them do."""
+        """Format as a Markdown table: ✓ if all cases pass, else the number that pass."""
         names = [*STANDARDS, "repeats"]
         lines = [
             f"| operator | type | implementation | {' | '.join(names)} |",
@@ -96,9 +96,9 @@ def run(step: Callable[[str], Any] = lambda name: None, cases: int = CASES, most
     """Judge every implementation.
 
     Args:
-        step: told what is judged next.
-        cases: of each generator.
-        most: elements of the largest case.
+        step: called with a description of the next step.
+        cases: number of cases of each generator.
+        most: number of elements in the largest case.
     """
     rows = []
     for operator, attributes in OPERATORS:
@@ -122,7 +122,7 @@ def _judge(
     most: int,
 ) -> None:
     third = literal(operator) if compared else None
-    # "classified" may come down to a comparison with a native reference, which the literal formula itself is.
+    # "classified" may compare with a native reference, which is the literal formula itself.
     direct = [s for s in chosen_standards(None) if not s.needs_third and (compared or s.name != "classified")]
     groups: list[tuple[str, list[Standard]]] = [("mixed", direct)]
     if third is not None:
@@ -161,7 +161,7 @@ def _inputs(
 
 
 def _shaped(operator: str, attributes: Mapping[str, Any], dtype: str, size: int) -> Case:
-    """A case of about so many elements, filled with zeros."""
+    """Return a case of about ``size`` elements, filled with zeros."""
     kind = FORMATS[dtype].dtype.numpy
     if operator != "layer_norm_backward":
         empty = np.zeros(size, kind)
@@ -175,7 +175,7 @@ def _shaped(operator: str, attributes: Mapping[str, Any], dtype: str, size: int)
 
 
 def _repeats(operator: str, attributes: Mapping[str, Any], dtype: str, implementation: Implementation) -> bool:
-    """Bit for bit the same result, 1,000 times on a small case (what L2 asks for) and 50 times on a larger one."""
+    """Return true for bitwise equal results, 1,000 times on a small case (as L2 requires), 50 times on a larger one."""
     for size, times in ((1023, _REPEATS_L2), (65535, _REPEATS)):
         inputs = _inputs(operator, attributes, dtype, size, 0, "mixed")
         first = _bytes(implementation(**inputs, **attributes))
@@ -189,7 +189,7 @@ def _bytes(outputs: Any) -> list[bytes]:
 
 
 def like(case: Case, seed: int, standard: str = "mixed", eps: float | None = None) -> dict[str, Array]:
-    """Inputs of a case's shapes and types, filled by a standard's generator from a seed.
+    """Generate inputs of a case's shapes and data types by a standard's generator from a seed.
 
     LayerNorm's mean and rstd are those of its input (eps 1e-5 unless given).
     """
@@ -208,7 +208,7 @@ def like(case: Case, seed: int, standard: str = "mixed", eps: float | None = Non
 
 
 def main() -> None:
-    """Print the table as it grows."""
+    """Print the progress and the table."""
     print(run(lambda name: print(name, file=sys.stderr)).markdown())
 
 

@@ -1,4 +1,4 @@
-"""What is measured: the table of operators, and how each provider computes them."""
+"""Workloads: the table of operators, and each provider's implementation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Call = Callable[[], Any]
 DTYPES = {"float32": np.dtype(np.float32), "float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 
 
-#: Whether torch.compile takes part, in float32; it costs minutes of compilation and a C++ compiler.
+#: True to measure torch.compile in float32, which takes minutes of compilation and a C++ compiler.
 COMPILE = False
 
 
@@ -65,7 +65,7 @@ class Activation:
         return lambda: self.theirs(*tensors)
 
     def torch_compile(self, dy: Array, x: Array, out: Array) -> Call:
-        """Inductor fuses and threads the composed formula; what PyTorch has as one kernel it calls."""
+        """Compile the gradient: Inductor fuses a composed formula, and calls PyTorch's kernel if there is one."""
         import torch
 
         tensors = [torch_of(array) for array in (dy, x, out)]
@@ -73,7 +73,7 @@ class Activation:
         return lambda: fused(*tensors)
 
     def jax(self, dy: Array, x: Array) -> Call | None:
-        """The compiled gradient of JAX's own activation; None without JAX. JAX allocates its results."""
+        """Compile the gradient of JAX's own activation, which allocates its results; return None without JAX."""
         if importlib.util.find_spec("jax") is None:
             return None
         os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -136,16 +136,16 @@ def _activations() -> tuple[Activation, ...]:
 
 
 def set_threads(count: int) -> None:
-    """For every provider."""
+    """Set the number of threads for every provider."""
     import torch
 
     threads.set_threads(count)
     torch.set_num_threads(count)
-    torch._dynamo.reset()  # it compiles for a number of threads, and at most eight times in all
+    torch._dynamo.reset()  # it compiles for a fixed number of threads, and at most eight times in all
 
 
 def limit(nbytes: int) -> Call:
-    """dx = dy·x over float32 with prefetch and streaming stores, moving this many bytes in all."""
+    """Compute dx = dy·x over float32 with prefetch and streaming stores, moving ``nbytes`` in all."""
 
     def itself(x: Any) -> Any:
         return x
@@ -155,19 +155,19 @@ def limit(nbytes: int) -> Call:
     size = max(1, nbytes // 12)
     arrays = [aligned((size,), DTYPES["float32"]) for _ in range(3)]
     for array in arrays:
-        array.fill(1)  # memory that was never written is one page of zeros, which the cache holds
+        array.fill(1)  # unwritten memory is a single page of zeros, which stays in the cache
     policy = NONTEMPORAL if 4 * size >= STREAM_BYTES else CACHED
     operands = Operands(policy, 0, (ctypes.c_void_p * 3)(*(array.ctypes.data for array in arrays)))
 
     def call() -> None:
         threads.share(run, ctypes.addressof(operands), 1 << 16, size, size // plans.PER_US)
 
-    call.arrays = arrays  # type: ignore[attr-defined]  # they live as long as the call
+    call.arrays = arrays  # type: ignore[attr-defined]  # keep them alive with the call
     return call
 
 
 def aligned(shape: tuple[int, ...], dtype: np.dtype[Any], offset: int = 0) -> Array:
-    """Zeros at a multiple of 64 bytes plus an offset."""
+    """Allocate zeros at a multiple of 64 bytes plus an offset."""
     nbytes = int(np.prod(shape)) * dtype.itemsize
     storage = np.zeros(nbytes + 64 + offset, np.uint8)
     start = -storage.ctypes.data % 64 + offset
@@ -182,7 +182,7 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any
 
 @dataclass
 class Workload:
-    """One row's inputs and the calls to be timed, the first of them aclnn's."""
+    """Inputs of a row and the calls to time, the first of them aclnn's."""
 
     section: str
     operator: str
@@ -192,11 +192,11 @@ class Workload:
     nbytes: int
     calls: dict[str, Call] = field(repr=False)
     check: Callable[[], str | None] = field(repr=False)
-    """None, or what is wrong with aclnn's result."""
+    """Function that describes an error in aclnn's result, or returns None."""
 
 
 def _views(layout: str, dtype: np.dtype[Any], size: int, sigma: float) -> tuple[Array, Array, Array]:
-    """dy, x and out of a layout; all two-dimensional but the contiguous ones."""
+    """Create dy, x and out in a layout, two-dimensional unless contiguous."""
     rng = np.random.default_rng(1)
     side = int(size**0.5)
     if layout in ("contiguous", "unaligned"):
@@ -247,7 +247,7 @@ def activation(
 
 
 def member(one: family.Member, dtype: str, size: int) -> Workload:
-    """A row of the section family."""
+    """Create a row of the section family."""
     kind, rng = DTYPES[dtype], np.random.default_rng(4)
     given = family.arguments(one, size, lambda shape: normal(rng, shape, kind, 1.0, 0))
     described = family.call(one, given)
@@ -270,7 +270,7 @@ def member(one: family.Member, dtype: str, size: int) -> Workload:
 
 
 def norm(name: str, rows: int, columns: int, dtype: str) -> Workload:
-    """A row of the section norms."""
+    """Create a row of the section norms."""
     kind, rng = DTYPES[dtype], np.random.default_rng(5)
     given = norms.arguments(name, rows, columns, lambda shape: normal(rng, shape, kind, 1.0, 0))
     function, operator = getattr(aclnn, name), BY_NAME[name]
@@ -302,7 +302,7 @@ ALL = (True, True, True)
 def layer_norm(
     rows: int, columns: int, dtype: str, section: str = "main", mask: tuple[bool, bool, bool] = ALL
 ) -> Workload:
-    """``mask`` says which of dx, dw and db are wanted."""
+    """Create a row of LayerNorm's gradients; ``mask`` selects dx, dw and db."""
     import torch
 
     kind, rng, shape = DTYPES[dtype], np.random.default_rng(3), (rows, columns)
@@ -313,7 +313,7 @@ def layer_norm(
     mean32, rstd32 = mean.astype(np.float32), rstd.astype(np.float32)
     sizes = (shape, (columns,), (columns,))
     outs = tuple(aligned(size, kind) if wanted else None for wanted, size in zip(mask, sizes, strict=True))
-    # PyTorch wants the statistics in the input's type.
+    # PyTorch requires the statistics in the input's type.
     tensors = [torch_of(array) for array in (dy, x, mean32.astype(kind), rstd32.astype(kind), weight, bias)]
 
     def ours() -> Any:
@@ -347,7 +347,7 @@ def layer_norm(
 
 
 def _map(quick: bool) -> Iterator[Callable[[], Workload]]:
-    """LayerNorm from tall to flat, for three sizes and, for one of them, three masks."""
+    """Yield LayerNorm from many short rows to few long ones, for three sizes and, for one of them, three masks."""
     for exponent, mask in (
         (20, ALL),
         (22, ALL),
@@ -362,7 +362,7 @@ def _map(quick: bool) -> Iterator[Callable[[], Workload]]:
 
 
 def workloads(quick: bool) -> Iterator[tuple[str, Callable[[], Workload]]]:
-    """Sections and what makes their rows, one after the other, so that only one row's arrays exist at a time."""
+    """Yield sections and factories of their rows, so that only one row's arrays exist at a time."""
     rows = _activations()
     size = 1 << (20 if quick else 24)
     for dtype in DTYPES:
