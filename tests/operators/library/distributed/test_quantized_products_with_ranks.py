@@ -144,7 +144,7 @@ BREAKS: dict[str, Callable[[Any, str], Break]] = {
         {other: T(D.FLOAT16, (2, N)) for other in (FACTORS, OFFSET)} | _turned(name, 2, N) | {GROUP_SIZE: 32},
         "a contiguous matrix",
     ),
-    "computed": lambda o, name: Break(dtype(D.FLOAT8_E4M3FN, name), "computed here", product=Product.ASCEND_950),
+    "computed": lambda o, name: Break(dtype(D.FLOAT8_E4M3FN, name), "supported here", product=Product.ASCEND_950),
     "group size": lambda o, name: Break({name: 33}, "multiple of 32 from 32 to 63"),
     "even": lambda o, name: Break({name: Tensor(D.INT4, (K, 3), (3, 1))} | _columns(3), "even number"),
     "aligned": lambda o, name: Break(
