@@ -1,1 +1,1 @@
-"""Operators that have a type in CANN's graphs and no ``aclnn`` function: ``capi.op_types`` alone calls them."""
+"""Operators with a type in CANN's graphs and no ``aclnn`` function, called by ``capi.op_types`` alone."""

@@ -1,1 +1,1 @@
-"""Tensors from nothing: ranges and random numbers."""
+"""Creation of tensors: ranges and random numbers."""

@@ -1,1 +1,1 @@
-"""Functions of each element, of operands that broadcast, and of lists of tensors."""
+"""Elementwise functions, with broadcasting, and functions of lists of tensors."""

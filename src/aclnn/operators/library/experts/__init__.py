@@ -1,1 +1,1 @@
-"""Mixtures of experts on one rank: gates, routes to experts and back."""
+"""Mixture of experts on one rank: gates, routing and feed-forward networks."""

@@ -1,1 +1,1 @@
-"""Elements elsewhere: slices, joins, splits, permutations, gathers and scatters."""
+"""Indexing and rearrangement: slices, joins, splits, permutations, gathers and scatters."""

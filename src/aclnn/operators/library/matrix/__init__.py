@@ -1,1 +1,1 @@
-"""Products of matrices, grouped ones among them, and linear systems."""
+"""Matrix products, also grouped ones, and linear systems."""

@@ -1,1 +1,1 @@
-"""Quantisation, and products, norms and gates of quantised numbers."""
+"""Quantization, and quantized matrix products, norms and gates."""

@@ -1,1 +1,1 @@
-"""Reductions, running sums and extremes, sorting, distances between rows."""
+"""Reductions, cumulative sums and extremes, sorting, distances between rows."""

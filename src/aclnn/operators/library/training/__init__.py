@@ -1,1 +1,1 @@
-"""Losses, optimizers, recurrent layers and what else training calls."""
+"""Losses, optimizers, recurrent layers and other operators of training."""

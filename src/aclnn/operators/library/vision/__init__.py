@@ -1,1 +1,1 @@
-"""Pooling, resampling and boxes."""
+"""Pooling, resampling and bounding boxes."""
