@@ -1,4 +1,4 @@
-"""Operators on boxes that have a type in CANN's graphs but no ``aclnn`` function; see ``of_types``."""
+"""Operators on boxes that have a type in CANN's graphs but no ``aclnn`` function."""
 
 from __future__ import annotations
 
