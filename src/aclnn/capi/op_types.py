@@ -10,16 +10,34 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-
-from aclnn.core.checks import listing
+from aclnn.capi.typed_calls import (
+    ByType,
+    Given,
+    Value,
+    attribute,
+    choice,
+    constant,
+    copied,
+    function_call,
+    integers,
+    invalid,
+    on_host,
+    only_dim,
+    only_integer,
+    operator_call,
+    permuted,
+    real,
+    required,
+    reshaped,
+    scalar,
+    view_of,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Kind, Operator
-from aclnn.core.status import ACLNN_ERR_PARAM_INVALID, AclnnError
-from aclnn.core.tensor import Scalar, Tensor, contiguous_strides
+from aclnn.core.tensor import Tensor
 from aclnn.operators.library.by_type import arrays as of_array_types
 from aclnn.operators.library.by_type import boxes as of_box_types
 from aclnn.operators.library.by_type import general as of_types
@@ -30,223 +48,41 @@ from aclnn.operators.registry import BY_FUNCTION
 from aclnn.support.process import PerProcess
 
 
-class Given(NamedTuple):
-    """Tensors and attributes of a call."""
-
-    inputs: Sequence[Tensor | None]
-    outputs: Sequence[Tensor | None]
-    attributes: Mapping[str, Any]
-    values: Sequence[np.ndarray[Any, Any] | None]
-    """Values of inputs in host memory; None for those on the device."""
-
-    def tensor(self, place: int = 0) -> Tensor:
-        """Return a required input.
-
-        Raises:
-            AclnnError: it is missing.
-        """
-        found = self.inputs[place] if place < len(self.inputs) else None
-        if found is None:
-            raise _invalid(f"inputs[{place}]: expected a tensor, got none")
-        return found
-
-    def output(self) -> Tensor:
-        """Return the first output.
-
-        Raises:
-            AclnnError: there is none.
-        """
-        found = self.outputs[0] if self.outputs else None
-        if found is None:
-            raise _invalid("outputs[0]: expected a tensor, got none")
-        return found
-
-    def integers(self, place: int) -> tuple[int, ...]:
-        """Return the values of an input that determines a shape.
-
-        Raises:
-            AclnnError: they are not in host memory.
-        """
-        found = self.values[place] if place < len(self.values) else None
-        if found is None:
-            raise _invalid(f"inputs[{place}]: expected values in host memory, got a tensor on the device, or none")
-        return tuple(map(int, found.reshape(-1)))
-
-    def attribute(self, name: str, default: Any, *, required: bool = False) -> Any:
-        """Return an attribute as the default's type, from any number of equal value; an empty list counts as integers.
-
-        Raises:
-            AclnnError: it has another type or value, or is required and missing.
-        """
-        found = self.attributes.get(name, None if required else default)
-        converted = _converted(found, default)
-        if converted is None:
-            raise _invalid(f"{name}: expected a value such as {default!r}, got {found!r}")
-        return converted
-
-
-def _converted(found: Any, default: Any) -> Any:
-    """Convert a value to the default's type; return None if the types are incompatible."""
-    is_number = isinstance(found, (bool, int, float))
-    match default:
-        case bool() | float():
-            return type(default)(found) if is_number else None
-        case int():
-            return int(found) if is_number and float(found).is_integer() else None
-        case tuple() if isinstance(found, tuple):
-            converted = tuple(_converted(each, default[0] if default else 0) for each in found)
-            return None if None in converted else converted
-    return found if isinstance(found, type(default)) else None
-
-
-class ByType(NamedTuple):
-    """An operator, and a function from a call by type to the operator's arguments."""
-
-    operator: Operator
-    arguments: Callable[[Given], dict[str, Any]]
-
-
-Value = Callable[[Given], Any]
-
-
-def _invalid(text: str) -> AclnnError:
-    return AclnnError(ACLNN_ERR_PARAM_INVALID, text)
-
-
-def _attribute(name: str, default: Any) -> Value:
-    return lambda given: given.attribute(name, default)
-
-
-def _required(name: str, example: Any) -> Value:
-    return lambda given: given.attribute(name, example, required=True)
-
-
-def _only(name: str) -> Value:
-    """Return the single dimension of a list attribute, by default the last dimension."""
-
-    def dim(given: Given) -> int:
-        dims = given.attribute(name, (-1,))
-        if len(dims) != 1:
-            raise _invalid(f"{name}: expected one dimension, got {list(dims)}")
-        return dims[0]  # type: ignore[no-any-return]  # as the default's
-
-    return dim
-
-
-def _number(name: str, default: float) -> Value:
-    """Pass an attribute as a scalar."""
-    return lambda given: Scalar(D.FLOAT, D.FLOAT.encode(given.attribute(name, default)))
-
-
-def _constant(value: int) -> Value:
-    return lambda given: Scalar(D.INT64, D.INT64.encode(value))
-
-
-def _on_host(place: int) -> Value:
-    """Pass a one-element input in host memory as a scalar."""
-
-    def number(given: Given) -> Scalar:
-        found = given.values[place] if place < len(given.values) else None
-        if found is None or found.size != 1:
-            got = "none" if found is None else found.size
-            raise _invalid(f"inputs[{place}]: expected one number in host memory, got {got}")
-        return Scalar(given.tensor(place).dtype, found.tobytes())
-
-    return number
-
-
-def _choice(name: str, words: Sequence[str], default: int = 0) -> Value:
-    """Pass the index of a string attribute among its possible values."""
-
-    def choose(given: Given) -> int:
-        found = given.attribute(name, words[default])
-        if found not in words:
-            raise _invalid(f"{name}: expected {listing(words)}, got {found}")
-        return words.index(found)
-
-    return choose
-
-
-def _named(names: str, tensors: Sequence[Tensor | None]) -> dict[str, Tensor | None]:
-    """Name tensors by position; missing ones are None."""
-    return dict.fromkeys(names.split()) | dict(zip(names.split(), tensors, strict=False))
-
-
-def _operator(operator: Operator, inputs: str, outputs: str, **others: Value) -> ByType:
-    """Call an operator; ``inputs`` and ``outputs`` name its parameters in the order of the type."""
-
-    def arguments(given: Given) -> dict[str, Any]:
-        tensors = _named(inputs, given.inputs) | _named(outputs, given.outputs)
-        found = tensors | {name: value(given) for name, value in others.items()}
-        return {parameter.name: found.get(parameter.name) for parameter in operator.parameters}
-
-    return ByType(operator, arguments)
-
-
-def _function(function: str, inputs: str = "self", outputs: str = "out", **others: Value) -> ByType:
-    """Call an ``aclnn`` function as ``_operator`` calls an operator."""
-    return _operator(BY_FUNCTION[function], inputs, outputs, **others)
-
-
-def _copied(
-    source: Callable[[Given], Tensor] = Given.tensor, target: Callable[[Given], Tensor] = Given.output
-) -> ByType:
-    """Copy, by default the first input to the first output."""
-    return ByType(BY_FUNCTION["aclnnInplaceCopy"], lambda given: {"selfRef": target(given), "src": source(given)})
-
-
-def _view(tensor: Tensor, shape: Sequence[int], strides: Sequence[int] | None = None, offset: int = 0) -> Tensor:
-    steps = contiguous_strides(shape) if strides is None else strides
-    return Tensor(tensor.dtype, shape, steps, offset, tensor.format, tensor.storage_shape, tensor.address)
-
-
-def _reshaped(tensor: Tensor, shape: Sequence[int]) -> Tensor:
-    if min(shape, default=0) < 0 or math.prod(shape) != tensor.size:
-        raise _invalid(f"shape: expected one of {tensor.size} elements, got {list(shape)}")
-    return _view(tensor, shape)
-
-
-def _permuted(tensor: Tensor, dims: Sequence[int]) -> Tensor:
-    if sorted(dims) != [*range(len(tensor.shape))]:
-        raise _invalid(f"perm: expected each of {len(tensor.shape)} dimensions once, got {list(dims)}")
-    return _view(tensor, [tensor.shape[dim] for dim in dims], [tensor.strides[dim] for dim in dims])
-
-
 def _sliced(given: Given) -> Tensor:
     x, offsets, sizes = given.tensor(), given.integers(1), given.integers(2)
     rest = [extent - offset for extent, offset in zip(x.shape, offsets, strict=False)]
     shape = [left if size == -1 else size for left, size in zip(rest, sizes, strict=False)]
     fits = len(shape) == len(x.shape) and all(0 <= n <= m for n, m in zip(shape, rest, strict=True))
     if not fits or min(offsets, default=0) < 0:
-        raise _invalid(f"expected offsets and sizes inside {list(x.shape)}, got {list(offsets)}, {list(sizes)}")
-    return _view(x, shape, x.strides, sum(map(math.prod, zip(offsets, x.strides, strict=True))))
+        raise invalid(f"expected offsets and sizes inside {list(x.shape)}, got {list(offsets)}, {list(sizes)}")
+    return view_of(x, shape, x.strides, sum(map(math.prod, zip(offsets, x.strides, strict=True))))
 
 
-_transposes_first = _required("transpose_first", False)
+_transposes_first = required("transpose_first", False)
 
 
 def _transposed(given: Given) -> Tensor:
     """Return the first input of ConfusionTransposeD, transposed before or after reshaping."""
     x = given.tensor()
     perm, shape = (given.attribute(name, (), required=True) for name in ("perm", "shape"))
-    return _permuted(x if _transposes_first(given) else _reshaped(x, shape), perm)
+    return permuted(x if _transposes_first(given) else reshaped(x, shape), perm)
 
 
 def _as_transposed(given: Given) -> Tensor:
     """Return the output viewed in the shape of the transposed input."""
     y = given.output()
-    return _reshaped(y, _transposed(given).shape) if _transposes_first(given) else y
+    return reshaped(y, _transposed(given).shape) if _transposes_first(given) else y
 
 
 def _recurrent(operator: Operator, inputs: str = "") -> ByType:
     """Call an operator of ``recurrent``; ``inputs`` is needed if the type's input order differs."""
     read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
-    call = _operator(
+    call = operator_call(
         operator,
         inputs or read,
         written,
-        gate_order=_attribute("gate_order", "ijfo"),
-        direction=_attribute("direction", "UNIDIRECTIONAL"),
+        gate_order=attribute("gate_order", "ijfo"),
+        direction=attribute("direction", "UNIDIRECTIONAL"),
     )
 
     def arguments(given: Given) -> dict[str, Any]:
@@ -254,7 +90,7 @@ def _recurrent(operator: Operator, inputs: str = "") -> ByType:
         for name in ("x", "h", "c", "dx"):  # a single step may come without the time dimension
             tensor = found.get(name)
             if tensor is not None and len(tensor.shape) == 2:
-                found[name] = _view(tensor, (1, *tensor.shape))
+                found[name] = view_of(tensor, (1, *tensor.shape))
         mask = found["seq_length"]
         if mask is not None and not mask.shape:  # torch_npu's placeholder for an absent tensor
             found["seq_length"] = None
@@ -269,12 +105,12 @@ def _product(*flags: str) -> ByType:
 
     def arguments(given: Given) -> dict[str, Any]:
         if any(given.inputs[2:]):
-            raise _invalid("bias: expected null, got a tensor")
+            raise invalid("bias: expected null, got a tensor")
         factors = []
         for place, flag in enumerate(flags):
             factor = given.tensor(place)
             *batch, rows, columns = range(len(factor.shape))
-            factors.append(_permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor)
+            factors.append(permuted(factor, (*batch, columns, rows)) if given.attribute(flag, False) else factor)
         names = [p.name for p in operator.parameters]
         return dict(zip(names, (*factors, given.output(), 0), strict=True))
 
@@ -283,28 +119,8 @@ def _product(*flags: str) -> ByType:
 
 def _reduced(function: str, dim: str, keep: str, **others: Value) -> ByType:
     """Reduce along the dimensions held by the second input."""
-    values = {dim: _integers, keep: _attribute("keep_dims", False)} | others
-    return _operator(BY_FUNCTION[function], "self", "out", **values)
-
-
-def _integers(given: Given) -> tuple[int, ...]:
-    return given.integers(1)
-
-
-def _only_integer(place: int) -> Value:
-    """The only integer of an input in the host's memory."""
-
-    def integer(given: Given) -> int:
-        found = given.integers(place)
-        if len(found) != 1:
-            raise _invalid(f"inputs[{place}]: expected one integer, got {list(found)}")
-        return found[0]
-
-    return integer
-
-
-def _real(given: Given, place: int) -> float:
-    return float(_on_host(place)(given).value)
+    values = {dim: integers, keep: attribute("keep_dims", False)} | others
+    return operator_call(BY_FUNCTION[function], "self", "out", **values)
 
 
 def _type_of_output(given: Given) -> D:
@@ -313,13 +129,13 @@ def _type_of_output(given: Given) -> D:
 
 def _joined(function: str, dim: str) -> ByType:
     """Concatenate all inputs."""
-    return _function(
-        function, "", tensors=lambda given: tuple(map(given.tensor, range(len(given.inputs)))), dim=_attribute(dim, 0)
+    return function_call(
+        function, "", tensors=lambda given: tuple(map(given.tensor, range(len(given.inputs)))), dim=attribute(dim, 0)
     )
 
 
 def _limited(function: str = "aclnnClamp") -> ByType:
-    return _function(function, clipValueMin=_on_host(1), clipValueMax=_on_host(2))
+    return function_call(function, clipValueMin=on_host(1), clipValueMax=on_host(2))
 
 
 _OF_ONE = (
@@ -349,13 +165,13 @@ _OF_TWO = {
 def _grid(function: str, inputs: str = "input grid", outputs: str = "out") -> ByType:
     operator = BY_FUNCTION[function]
     masks = {p.name: _both for p in operator.parameters if p.kind is Kind.BOOL_ARRAY}
-    return _operator(
+    return operator_call(
         operator,
         inputs,
         outputs,
-        interpolationMode=_choice("interpolation_mode", ("bilinear", "nearest", "bicubic")),
-        paddingMode=_choice("padding_mode", ("zeros", "border", "reflection")),
-        alignCorners=_attribute("align_corners", False),
+        interpolationMode=choice("interpolation_mode", ("bilinear", "nearest", "bicubic")),
+        paddingMode=choice("padding_mode", ("zeros", "border", "reflection")),
+        alignCorners=attribute("align_corners", False),
         **masks,
     )
 
@@ -366,26 +182,26 @@ def _both(given: Given) -> tuple[bool, bool]:
 
 def _ctc(function: str, inputs: str, outputs: str, lengths: int) -> ByType:
     """Call a CTC function; ``lengths`` is the index of the first of two inputs of lengths, read on the host."""
-    return _function(
+    return function_call(
         function,
         inputs,
         outputs,
         inputLengths=lambda given: given.integers(lengths),
         targetLengths=lambda given: given.integers(lengths + 1),
-        blank=_attribute("blank", 0),
-        zeroInfinity=_attribute("zero_infinity", False),
+        blank=attribute("blank", 0),
+        zeroInfinity=attribute("zero_infinity", False),
     )
 
 
 def _overlap(operator: Operator, **others: Value) -> ByType:
     outputs = " ".join(p.name for p in operator.outputs)
-    return _operator(
+    return operator_call(
         operator,
         "bboxes gtboxes",
         outputs,
-        trans=_attribute("trans", False),
-        is_cross=_attribute("is_cross", True),
-        mode=_attribute("mode", "iou"),
+        trans=attribute("trans", False),
+        is_cross=attribute("is_cross", True),
+        mode=attribute("mode", "iou"),
         **others,
     )
 
@@ -399,15 +215,15 @@ def _of_channels(given: Given, rank: int) -> int:
 def _channels_first(given: Given) -> None:
     found = given.attribute("data_format", "NHWC")
     if not found.startswith("NC"):
-        raise _invalid(f"data_format: expected NCHW or NCDHW, got {found}")
+        raise invalid(f"data_format: expected NCHW or NCDHW, got {found}")
 
 
 def _bias_added(given: Given) -> dict[str, Any]:
     x, bias = given.tensor(0), given.tensor(1)
     shape = [1] * len(x.shape)
     shape[_of_channels(given, len(shape))] = -1
-    along = _reshaped(bias, [bias.size if extent < 0 else extent for extent in shape])
-    return {"self": x, "other": along, "alpha": _constant(1)(given), "out": given.output()}
+    along = reshaped(bias, [bias.size if extent < 0 else extent for extent in shape])
+    return {"self": x, "other": along, "alpha": constant(1)(given), "out": given.output()}
 
 
 def _all_but_channels(given: Given) -> tuple[int, ...]:
@@ -429,7 +245,7 @@ def _convolution_numbers(given: Given, rank: int) -> dict[str, Any]:
     pads = given.attribute("pads", (0,), required=True)
     if rank != 2 and len(pads) == 2 * rank:
         if pads[::2] != pads[1::2]:
-            raise _invalid(f"pads: expected as many before as after, got {list(pads)}")
+            raise invalid(f"pads: expected as many before as after, got {list(pads)}")
         pads = pads[::2]
     return {
         "stride": given.attribute("strides", (1,), required=True)[2:],
@@ -484,10 +300,10 @@ def _bounds(given: Given, shape: Sequence[int], at: int) -> tuple[tuple[int, ...
     """Return the starts, counts and steps of a strided slice, whose bounds are the inputs from ``at`` on."""
     for name in ("ellipsis_mask", "new_axis_mask"):
         if given.attribute(name, 0):
-            raise _invalid(f"{name}: expected 0, got {given.attribute(name, 0)}")
+            raise invalid(f"{name}: expected 0, got {given.attribute(name, 0)}")
     begin, end, step = (given.integers(at + place) for place in range(3))
     if not len(begin) == len(end) == len(step) <= len(shape) or 0 in step:
-        raise _invalid(f"expected bounds of {len(shape)} dimensions and steps other than 0, got {begin}, {end}, {step}")
+        raise invalid(f"expected bounds of {len(shape)} dimensions and steps other than 0, got {begin}, {end}, {step}")
     masks = [given.attribute(f"{name}_mask", 0) for name in ("begin", "end", "shrink_axis")]
     ranges = [range(extent) for extent in shape]
     for dim, bounds in enumerate(zip(begin, end, step, strict=True)):
@@ -505,52 +321,52 @@ def _strided(given: Given) -> Tensor:
     x = given.tensor()
     first, count, step = _bounds(given, x.shape, 1)
     strides = [stride * each for stride, each in zip(x.strides, step, strict=True)]
-    return _view(x, count, strides, sum(map(math.prod, zip(first, x.strides, strict=True))))
+    return view_of(x, count, strides, sum(map(math.prod, zip(first, x.strides, strict=True))))
 
 
 def _strided_gradient(given: Given) -> dict[str, Any]:
     shape = given.integers(0)
     first, count, step = _bounds(given, shape, 1)
     names = {"shape": shape, "first": first, "count": count, "step": step}
-    return {"dy": _reshaped(given.tensor(4), count), **names, "y": given.output()}
+    return {"dy": reshaped(given.tensor(4), count), **names, "y": given.output()}
 
 
 def _gathered(given: Given) -> dict[str, Any]:
     x, places = given.tensor(0), given.tensor(1)
     (axis,) = given.integers(2)
     if given.attribute("batch_dims", 0):
-        raise _invalid(f"batch_dims: expected 0, got {given.attribute('batch_dims', 0)}")
+        raise invalid(f"batch_dims: expected 0, got {given.attribute('batch_dims', 0)}")
     dim = axis % max(1, len(x.shape))
-    out = _reshaped(given.output(), (*x.shape[:dim], places.size, *x.shape[dim + 1 :]))
-    return {"self": x, "dim": dim, "index": _reshaped(places, (places.size,)), "out": out}
+    out = reshaped(given.output(), (*x.shape[:dim], places.size, *x.shape[dim + 1 :]))
+    return {"self": x, "dim": dim, "index": reshaped(places, (places.size,)), "out": out}
 
 
 def _unstacked(given: Given) -> dict[str, Any]:
     x = given.tensor()
     dim = given.attribute("axis", 0) % len(x.shape)
     outs = [each for each in given.outputs if each is not None]
-    parts = tuple(_reshaped(each, (*x.shape[:dim], 1, *x.shape[dim + 1 :])) for each in outs)
+    parts = tuple(reshaped(each, (*x.shape[:dim], 1, *x.shape[dim + 1 :])) for each in outs)
     return {"self": x, "splitSections": 1, "dim": dim, "out": parts}
 
 
 def _layer(operator: Operator, **others: Value) -> ByType:
     """Call an operator of ``of_layer_types``, whose parameters are in the type's order."""
     read, written = (" ".join(p.name for p in of) for of in (operator.inputs, operator.outputs))
-    return _operator(operator, read, written, **others)
+    return operator_call(operator, read, written, **others)
 
 
 def _as_input(given: Given) -> Tensor:
     """Return the output in the first input's shape; MindSpore adds two dimensions to that of 2-D inputs."""
-    return _reshaped(given.output(), given.tensor().shape)
+    return reshaped(given.output(), given.tensor().shape)
 
 
-_EPSILON = {"epsilon": _attribute("epsilon", 1e-4)}
+_EPSILON = {"epsilon": attribute("epsilon", 1e-4)}
 
 
 _WINDOWS = {
-    "ksize": _required("ksize", (1,)),
-    "strides": _required("strides", (1,)),
-    "padding": _required("padding", "SAME"),
+    "ksize": required("ksize", (1,)),
+    "strides": required("strides", (1,)),
+    "padding": required("padding", "SAME"),
 }
 
 
@@ -579,31 +395,31 @@ def _updating(operator: Operator, outputs: Mapping[str, int], **others: Value) -
     """Call an operator with parameters in the type's order that updates inputs, whose indices are given."""
     read = " ".join(p.name for p in operator.inputs)
     written = {name: functools.partial(Given.tensor, place=place) for name, place in outputs.items()}
-    return _operator(operator, read, "", **written, **others)
+    return operator_call(operator, read, "", **written, **others)
 
 
-_MOVED = {"means": _attribute("means", (0.0,) * 4), "stds": _attribute("stds", (1.0,) * 4)}
+_MOVED = {"means": attribute("means", (0.0,) * 4), "stds": attribute("stds", (1.0,) * 4)}
 
 _OF_LOGARITHMS = {
-    "base": _attribute("base", -1.0),
-    "scale": _attribute("scale", 1.0),
-    "shift": _attribute("shift", 0.0),
+    "base": attribute("base", -1.0),
+    "scale": attribute("scale", 1.0),
+    "shift": attribute("shift", 0.0),
 }
 
 _RUNNING = {
-    "axis": _only_integer(1),
-    "exclusive": _attribute("exclusive", False),
-    "reverse": _attribute("reverse", False),
+    "axis": only_integer(1),
+    "exclusive": attribute("exclusive", False),
+    "reverse": attribute("reverse", False),
 }
 _NORM = {
-    "axes": _attribute("axes", ()),
-    "keepdim": _attribute("keepdim", False),
-    "epsilon": _attribute("epsilon", 1e-12),
+    "axes": attribute("axes", ()),
+    "keepdim": attribute("keepdim", False),
+    "epsilon": attribute("epsilon", 1e-12),
 }
 _RESIZED = {
-    "size": _integers,
-    "align_corners": _attribute("align_corners", False),
-    "half_pixel_centers": _attribute("half_pixel_centers", False),
+    "size": integers,
+    "align_corners": attribute("align_corners", False),
+    "half_pixel_centers": attribute("half_pixel_centers", False),
 }
 
 
@@ -620,7 +436,7 @@ def _mirrored(given: Given) -> str:
 def _fill(given: Given) -> Tensor:
     """What lies outside; without it, as where elements of the input do, any number."""
     value = given.inputs[2] if len(given.inputs) > 2 else None
-    return _view(given.tensor(), (1,)) if value is None else value
+    return view_of(given.tensor(), (1,)) if value is None else value
 
 
 def _matrix_diagonal(given: Given) -> dict[str, Any]:
@@ -636,113 +452,113 @@ def _matrix_diagonal(given: Given) -> dict[str, Any]:
 
 TYPES: dict[str, ByType] = {
     # Activations and norms.
-    "Elu": _function(
+    "Elu": function_call(
         "aclnnElu",
-        alpha=_number("alpha", 1.0),
-        scale=_number("scale", 1.0),
-        inputScale=_number("input_scale", 1.0),
+        alpha=scalar("alpha", 1.0),
+        scale=scalar("scale", 1.0),
+        inputScale=scalar("input_scale", 1.0),
     ),
-    "EluGradV2": _function(
+    "EluGradV2": function_call(
         "aclnnEluBackward",
         "gradOutput selfOrResult",
         "gradInput",
-        alpha=_number("alpha", 1.0),
-        scale=_number("scale", 1.0),
-        inputScale=_number("input_scale", 1.0),
-        isResult=_attribute("is_result", False),
+        alpha=scalar("alpha", 1.0),
+        scale=scalar("scale", 1.0),
+        inputScale=scalar("input_scale", 1.0),
+        isResult=attribute("is_result", False),
     ),
-    "FastGelu": _function("aclnnFastGelu"),
-    "FastGeluGrad": _function("aclnnFastGeluBackward", "gradOutput self", "gradInput"),
-    "Gelu": _function("aclnnGelu"),
-    "GeluGrad": _function("aclnnGeluBackward", "gradOutput self", "gradInput"),
-    "HardSwish": _function("aclnnHardswish"),
-    "HardSwishGrad": _function("aclnnHardswishBackward", "gradOutput self"),
-    "LayerNormV3": _function(
+    "FastGelu": function_call("aclnnFastGelu"),
+    "FastGeluGrad": function_call("aclnnFastGeluBackward", "gradOutput self", "gradInput"),
+    "Gelu": function_call("aclnnGelu"),
+    "GeluGrad": function_call("aclnnGeluBackward", "gradOutput self", "gradInput"),
+    "HardSwish": function_call("aclnnHardswish"),
+    "HardSwishGrad": function_call("aclnnHardswishBackward", "gradOutput self"),
+    "LayerNormV3": function_call(
         "aclnnLayerNorm",
         "input weightOptional biasOptional",
         "out meanOutOptional rstdOutOptional",
         normalizedShape=lambda given: given.tensor().shape[given.attribute("begin_norm_axis", 0) :],
-        eps=_attribute("epsilon", 1e-5),
+        eps=attribute("epsilon", 1e-5),
     ),
-    "LeakyRelu": _function("aclnnLeakyRelu", negativeSlope=_number("negative_slope", 0.0)),
-    "LeakyReluGrad": _function(
+    "LeakyRelu": function_call("aclnnLeakyRelu", negativeSlope=scalar("negative_slope", 0.0)),
+    "LeakyReluGrad": function_call(
         "aclnnLeakyReluBackward",
         "gradOutput self",
-        negativeSlope=_number("negative_slope", 0.0),
+        negativeSlope=scalar("negative_slope", 0.0),
         selfIsResult=lambda given: False,
     ),
-    "LogSigmoid": _function("aclnnLogSigmoid"),
-    "LogSoftmaxGrad": _function("aclnnLogSoftmaxBackward", "gradOutput output", dim=_only("axis")),
-    "LogSoftmaxV2": _function("aclnnLogSoftmax", dim=_only("axes")),
-    "Mish": _function("aclnnMish"),
-    "MishGrad": _function("aclnnMishBackward", "gradOutput self", "gradInput"),
-    "Relu": _function("aclnnRelu"),
-    "ReluGrad": _function("aclnnThresholdBackward", "gradOutput self", threshold=_constant(0)),
-    "Selu": _function("aclnnSelu"),
-    "SeluGrad": _function("aclnnSeluBackward", "gradOutput result", "gradInput"),
-    "Sigmoid": _function("aclnnSigmoid"),
-    "SigmoidGrad": _function("aclnnSigmoidBackward", "output gradOutput", "gradInput"),
-    "SoftmaxGrad": _function("aclnnSoftmaxBackward", "output gradOutput", dim=_only("axes")),
-    "SoftmaxV2": _function("aclnnSoftmax", dim=_only("axes")),
-    "SoftplusV2": _function("aclnnSoftplus", beta=_number("beta", 1.0), threshold=_number("threshold", 20.0)),
-    "SoftplusV2Grad": _function(
+    "LogSigmoid": function_call("aclnnLogSigmoid"),
+    "LogSoftmaxGrad": function_call("aclnnLogSoftmaxBackward", "gradOutput output", dim=only_dim("axis")),
+    "LogSoftmaxV2": function_call("aclnnLogSoftmax", dim=only_dim("axes")),
+    "Mish": function_call("aclnnMish"),
+    "MishGrad": function_call("aclnnMishBackward", "gradOutput self", "gradInput"),
+    "Relu": function_call("aclnnRelu"),
+    "ReluGrad": function_call("aclnnThresholdBackward", "gradOutput self", threshold=constant(0)),
+    "Selu": function_call("aclnnSelu"),
+    "SeluGrad": function_call("aclnnSeluBackward", "gradOutput result", "gradInput"),
+    "Sigmoid": function_call("aclnnSigmoid"),
+    "SigmoidGrad": function_call("aclnnSigmoidBackward", "output gradOutput", "gradInput"),
+    "SoftmaxGrad": function_call("aclnnSoftmaxBackward", "output gradOutput", dim=only_dim("axes")),
+    "SoftmaxV2": function_call("aclnnSoftmax", dim=only_dim("axes")),
+    "SoftplusV2": function_call("aclnnSoftplus", beta=scalar("beta", 1.0), threshold=scalar("threshold", 20.0)),
+    "SoftplusV2Grad": function_call(
         "aclnnSoftplusBackward",
         "gradOutput self",
         "gradInput",
-        beta=_number("beta", 1.0),
-        threshold=_number("threshold", 20.0),
+        beta=scalar("beta", 1.0),
+        threshold=scalar("threshold", 20.0),
     ),
-    "Swish": _function("aclnnSwish", betaOptional=_number("scale", 1.0)),
-    "SwishGrad": _function("aclnnSwishBackward", "gradOutput self", "gradInput", betaOptional=_number("scale", 1.0)),
+    "Swish": function_call("aclnnSwish", betaOptional=scalar("scale", 1.0)),
+    "SwishGrad": function_call("aclnnSwishBackward", "gradOutput self", "gradInput", betaOptional=scalar("scale", 1.0)),
     # Types that torch_npu calls for tensors in private formats.
-    **{name: _function(f"aclnn{name}") for name in _OF_ONE.split()},
-    **{name: _function(f"aclnn{function}", "self other") for name, function in _OF_TWO.items()},
+    **{name: function_call(f"aclnn{name}") for name in _OF_ONE.split()},
+    **{name: function_call(f"aclnn{function}", "self other") for name, function in _OF_TWO.items()},
     "Addcdiv": _layer(of_array_types.ADDCDIV),
     "Addcmul": _layer(of_array_types.ADDCMUL),
-    "AxpyV2": _function("aclnnAdd", "self other", alpha=_on_host(2)),
+    "AxpyV2": function_call("aclnnAdd", "self other", alpha=on_host(2)),
     "ClipByValue": _limited(),
     "ClipByValueV2": _limited(),
     "ConcatD": _joined("aclnnCat", "concat_dim"),
     "Cumsum": _layer(of_array_types.CUM_SUM, **_RUNNING),
     "DropOutDoMask": _layer(of_layer_types.DROP_OUT_DO_MASK),
-    "Exp": _operator(of_types.EXP, "x", "y", **_OF_LOGARITHMS),
-    "GatherElements": _function("aclnnGather", "self index", dim=_attribute("dim", 0)),
-    "Invert": _function("aclnnBitwiseNot"),
-    "Lerp": _function("aclnnLerp", "self end weight"),
-    "Log": _operator(of_types.LOG, "x", "y", **_OF_LOGARITHMS),
-    "MaskedFill": _function("aclnnSWhere", "other condition self"),
+    "Exp": operator_call(of_types.EXP, "x", "y", **_OF_LOGARITHMS),
+    "GatherElements": function_call("aclnnGather", "self index", dim=attribute("dim", 0)),
+    "Invert": function_call("aclnnBitwiseNot"),
+    "Lerp": function_call("aclnnLerp", "self end weight"),
+    "Log": operator_call(of_types.LOG, "x", "y", **_OF_LOGARITHMS),
+    "MaskedFill": function_call("aclnnSWhere", "other condition self"),
     "MatMul": _product("transpose_x1", "transpose_x2"),
     "Pack": _joined("aclnnStack", "axis"),
-    "Pow": _function("aclnnPowTensorTensor", "self exponent"),
+    "Pow": function_call("aclnnPowTensorTensor", "self exponent"),
     "ReduceAll": _reduced("aclnnAll", "dim", "keepdim"),
     "ReduceAny": _reduced("aclnnAny", "dim", "keepdim"),
     "ReduceMax": _reduced("aclnnAmax", "dim", "keepDim"),
     "ReduceMean": _reduced("aclnnMean", "dim", "keepDim", dtype=_type_of_output),
-    "ReduceMeanD": _function(
-        "aclnnMean", dim=_attribute("axes", ()), keepDim=_attribute("keep_dims", False), dtype=_type_of_output
+    "ReduceMeanD": function_call(
+        "aclnnMean", dim=attribute("axes", ()), keepDim=attribute("keep_dims", False), dtype=_type_of_output
     ),
     "ReduceMin": _reduced("aclnnAmin", "dim", "keepDim"),
     "ReduceSum": _reduced("aclnnReduceSum", "dims", "keepDims", dtype=_type_of_output),
-    "ReverseV2": _function("aclnnFlip", dims=_integers),
-    "Select": _function("aclnnSWhere", "condition self other"),
+    "ReverseV2": function_call("aclnnFlip", dims=integers),
+    "Select": function_call("aclnnSWhere", "condition self other"),
     "Square": ByType(
         BY_FUNCTION["aclnnMul"],
         lambda given: {"self": given.tensor(), "other": given.tensor(), "out": given.output()},
     ),
-    "StatelessDropOutGenMask": _function(
+    "StatelessDropOutGenMask": function_call(
         "aclnnDropoutGenMaskV2",
         "",
         shape=lambda given: given.integers(0),
-        prob=lambda given: 1 - _real(given, 1),
-        seed=lambda given: int(_real(given, 2)),
+        prob=lambda given: 1 - real(given, 1),
+        seed=lambda given: int(real(given, 2)),
         offset=lambda given: given.integers(4)[-1],
         probDataType=lambda given: given.tensor(1).dtype,
     ),
-    "Tile": _function("aclnnRepeat", repeats=_integers),
-    "Tril": _function("aclnnTril", diagonal=_attribute("diagonal", 0)),
-    "ZerosLike": _function("aclnnInplaceZero", "", "selfRef"),
+    "Tile": function_call("aclnnRepeat", repeats=integers),
+    "Tril": function_call("aclnnTril", diagonal=attribute("diagonal", 0)),
+    "ZerosLike": function_call("aclnnInplaceZero", "", "selfRef"),
     # MindSpore's layers.
-    "AddN": _operator(
+    "AddN": operator_call(
         of_layer_types.ADD_N, "", "y", x=lambda given: tuple(map(given.tensor, range(len(given.inputs))))
     ),
     **dict.fromkeys(
@@ -764,19 +580,19 @@ TYPES: dict[str, ByType] = {
     "ApplyAdam": _updating(
         of_types.APPLY_ADAM,
         {"var_out": 0, "m_out": 1, "v_out": 2},
-        use_nesterov=_attribute("use_nesterov", False),
+        use_nesterov=attribute("use_nesterov", False),
     ),
     "ApplyMomentum": _updating(
         of_layer_types.APPLY_MOMENTUM,
         {"var_out": 0, "accum_out": 1},
-        use_nesterov=_attribute("use_nesterov", False),
+        use_nesterov=attribute("use_nesterov", False),
     ),
     **{
-        f"Assign{name}": _function(f"aclnnInplace{name}", "selfRef other", "", alpha=_constant(1))
+        f"Assign{name}": function_call(f"aclnnInplace{name}", "selfRef other", "", alpha=constant(1))
         for name in ("Add", "Sub")
     },
     "AvgPool": _windowed(of_layer_types.AVG_POOL),
-    "AvgPoolGrad": _operator(
+    "AvgPoolGrad": operator_call(
         of_layer_types.AVG_POOL_GRAD,
         "",
         "y",
@@ -785,7 +601,7 @@ TYPES: dict[str, ByType] = {
         **_WINDOWS,
     ),
     "BiasAdd": _by_name("aclnnAdd", _bias_added),
-    "BiasAddGrad": _function(
+    "BiasAddGrad": function_call(
         "aclnnReduceSum", dims=_all_but_channels, keepDims=lambda given: False, dtype=_type_of_output
     ),
     "BNInfer": _layer(of_layer_types.BN_INFER, y=_as_input, **_EPSILON),
@@ -793,7 +609,7 @@ TYPES: dict[str, ByType] = {
     "BNTrainingReduce": _layer(of_layer_types.BN_TRAINING_REDUCE),
     "BNTrainingReduceGrad": _layer(of_layer_types.BN_TRAINING_REDUCE_GRAD, y=_as_input, **_EPSILON),
     "BNTrainingUpdate": _layer(
-        of_layer_types.BN_TRAINING_UPDATE, y=_as_input, factor=_required("factor", 1.0), **_EPSILON
+        of_layer_types.BN_TRAINING_UPDATE, y=_as_input, factor=required("factor", 1.0), **_EPSILON
     ),
     "BNTrainingUpdateGrad": _layer(of_layer_types.BN_TRAINING_UPDATE_GRAD, **_EPSILON),
     **dict.fromkeys(("Conv2D", "Conv3D"), _by_name("aclnnConvolution", _convolution)),
@@ -802,54 +618,54 @@ TYPES: dict[str, ByType] = {
         for rank in (2, 3)
         for of, wanted in (("Input", "gradInput"), ("Filter", "gradWeight"))
     },
-    "EluGrad": _function(
+    "EluGrad": function_call(
         "aclnnEluBackward",
         "gradOutput selfOrResult",
         "gradInput",
-        **dict.fromkeys(("alpha", "scale", "inputScale"), _constant(1)),
+        **dict.fromkeys(("alpha", "scale", "inputScale"), constant(1)),
         isResult=lambda given: True,
     ),
     "LayerNorm": _layer(
         of_layer_types.LAYER_NORM,
-        begin_norm_axis=_attribute("begin_norm_axis", 0),
-        epsilon=_attribute("epsilon", 1e-7),
+        begin_norm_axis=attribute("begin_norm_axis", 0),
+        epsilon=attribute("epsilon", 1e-7),
     ),
     "LayerNormGrad": _layer(of_layer_types.LAYER_NORM_GRAD),
     "MaxPool": _windowed(of_layer_types.MAX_POOL),
     "MaxPoolGrad": _windowed(of_layer_types.MAX_POOL_GRAD),
     "GatherV2": _by_name("aclnnIndexSelect", _gathered),
-    "DropOutGenMask": _operator(
+    "DropOutGenMask": operator_call(
         of_layer_types.DROP_OUT_GEN_MASK,
         "shape prob",
         "y",
         count=lambda given: math.prod(given.integers(0)),
         **_DRAWN,
     ),
-    "OneHot": _operator(
+    "OneHot": operator_call(
         of_types.ONE_HOT_OF_DEPTH,
         "x depth on_value off_value",
         "y",
         depth=lambda given: given.integers(1)[0],
-        axis=_attribute("axis", -1),
+        axis=attribute("axis", -1),
     ),
-    "OnesLike": _function("aclnnInplaceOne", "", "selfRef"),
-    "RandomStandardNormal": _function(
+    "OnesLike": function_call("aclnnInplaceOne", "", "selfRef"),
+    "RandomStandardNormal": function_call(
         "aclnnInplaceNormal", "", "selfRef", mean=lambda given: 0.0, std=lambda given: 1.0, **_DRAWN
     ),
     "SGD": _updating(
         of_layer_types.SGD,
         {"parameters_out": 0, "accum_out": 3, "stat_out": 5},
-        dampening=_attribute("dampening", 0.0),
-        weight_decay=_attribute("weight_decay", 0.0),
-        nesterov=_attribute("nesterov", False),
+        dampening=attribute("dampening", 0.0),
+        weight_decay=attribute("weight_decay", 0.0),
+        nesterov=attribute("nesterov", False),
     ),
-    "Softplus": _function("aclnnSoftplus", beta=_constant(1), threshold=_constant(20)),
-    "SoftplusGrad": _function(
-        "aclnnSoftplusBackward", "gradOutput self", "gradInput", beta=_constant(1), threshold=_constant(20)
+    "Softplus": function_call("aclnnSoftplus", beta=constant(1), threshold=constant(20)),
+    "SoftplusGrad": function_call(
+        "aclnnSoftplusBackward", "gradOutput self", "gradInput", beta=constant(1), threshold=constant(20)
     ),
-    "StridedSlice": _copied(_strided, lambda given: _reshaped(given.output(), _strided(given).shape)),
+    "StridedSlice": copied(_strided, lambda given: reshaped(given.output(), _strided(given).shape)),
     "StridedSliceGrad": ByType(of_layer_types.STRIDED_SLICE_GRAD, _strided_gradient),
-    "UnsortedSegmentSum": _operator(
+    "UnsortedSegmentSum": operator_call(
         of_layer_types.UNSORTED_SEGMENT_SUM, "x segment_ids", "y", num_segments=lambda given: given.integers(2)[0]
     ),
     "Unpack": _by_name("aclnnSplitTensor", _unstacked),
@@ -859,12 +675,12 @@ TYPES: dict[str, ByType] = {
     **{name: _updating(operator, {"var_out": 0}) for name, operator in of_array_types.SCATTERED.items()},
     **{name: _layer(operator) for name, operator in of_array_types.TENSOR_SCATTERED.items()},
     **{
-        name: _function(f"aclnn{name[:6]}", dim=_only_integer(1), keepdim=lambda given: False)
+        name: function_call(f"aclnn{name[:6]}", dim=only_integer(1), keepdim=lambda given: False)
         for name in ("ArgMaxV2", "ArgMin")
     },
     "ApplyAdadeltaD": _stepping(of_optimizer_types.ADA_DELTA),
     "ApplyAdaMaxD": _stepping(of_optimizer_types.ADA_MAX),
-    "ApplyAdagradV2D": _stepping(of_optimizer_types.ADA_GRAD_V2, epsilon=_required("epsilon", 0.0)),
+    "ApplyAdagradV2D": _stepping(of_optimizer_types.ADA_GRAD_V2, epsilon=required("epsilon", 0.0)),
     "ApplyAdamWithAmsgradV2": _stepping(of_optimizer_types.AMSGRAD),
     "ApplyCenteredRMSProp": _stepping(of_optimizer_types.CENTERED_RMS_PROP),
     "ApplyFtrl": _stepping(of_optimizer_types.FTRL),
@@ -881,15 +697,15 @@ TYPES: dict[str, ByType] = {
             "out": _image(given.output()),
         },
     ),
-    "Complex": _function("aclnnComplex", "real imag"),
-    "Concat": _function(
+    "Complex": function_call("aclnnComplex", "real imag"),
+    "Concat": function_call(
         "aclnnCat",
         "",
         tensors=lambda given: tuple(map(given.tensor, range(1, len(given.inputs)))),
-        dim=_only_integer(0),
+        dim=only_integer(0),
     ),
     **{
-        name: _function(f"aclnn{name}", "self", "valuesOut indicesOut", dim=_required("axis", 0))
+        name: function_call(f"aclnn{name}", "self", "valuesOut indicesOut", dim=required("axis", 0))
         for name in ("Cummax", "Cummin")
     },
     "Cumprod": _layer(of_array_types.CUM_PROD, **_RUNNING),
@@ -898,105 +714,105 @@ TYPES: dict[str, ByType] = {
     "IsInf": _layer(of_array_types.IS_INF),
     "IsNan": _layer(of_array_types.IS_NAN),
     "L2Loss": _layer(of_array_types.L2_LOSS),
-    "L2Normalize": _layer(of_array_types.L2_NORMALIZE, axis=_attribute("axis", ()), eps=_attribute("eps", 1e-4)),
-    "L2NormalizeGrad": _layer(of_array_types.L2_NORMALIZE_GRAD, dim=_attribute("dim", ()), eps=_attribute("eps", 1e-4)),
-    "LinSpace": _operator(of_array_types.LIN_SPACE, "start stop", "output", num=_only_integer(2)),
-    "LpNorm": _layer(of_array_types.LP_NORM, p=_attribute("p", 2), **_NORM),
-    "LpNormV2": _layer(of_array_types.LP_NORM_V2, p=_attribute("p", 2.0), **_NORM),
+    "L2Normalize": _layer(of_array_types.L2_NORMALIZE, axis=attribute("axis", ()), eps=attribute("eps", 1e-4)),
+    "L2NormalizeGrad": _layer(of_array_types.L2_NORMALIZE_GRAD, dim=attribute("dim", ()), eps=attribute("eps", 1e-4)),
+    "LinSpace": operator_call(of_array_types.LIN_SPACE, "start stop", "output", num=only_integer(2)),
+    "LpNorm": _layer(of_array_types.LP_NORM, p=attribute("p", 2), **_NORM),
+    "LpNormV2": _layer(of_array_types.LP_NORM_V2, p=attribute("p", 2.0), **_NORM),
     "MatrixDiagV3": ByType(of_array_types.MATRIX_DIAG, _matrix_diagonal),
-    "MatrixSetDiagV3": _layer(of_array_types.MATRIX_SET_DIAG, align=_attribute("align", "RIGHT_LEFT")),
+    "MatrixSetDiagV3": _layer(of_array_types.MATRIX_SET_DIAG, align=attribute("align", "RIGHT_LEFT")),
     **{
-        name: _operator(operator, "x", "y", paddings=_integers, mode=_mirrored)
+        name: operator_call(operator, "x", "y", paddings=integers, mode=_mirrored)
         for name, operator in (("MirrorPad", of_array_types.PAD), ("MirrorPadGrad", of_array_types.PAD_GRAD))
     },
-    "Pad": _operator(of_array_types.PAD, "x", "y", paddings=_integers, mode=lambda given: "constant"),
-    "PadV3Grad": _operator(of_array_types.PAD_GRAD, "x", "y", paddings=_integers, mode=_attribute("mode", "reflect")),
-    "PadV3": _operator(
+    "Pad": operator_call(of_array_types.PAD, "x", "y", paddings=integers, mode=lambda given: "constant"),
+    "PadV3Grad": operator_call(of_array_types.PAD_GRAD, "x", "y", paddings=integers, mode=attribute("mode", "reflect")),
+    "PadV3": operator_call(
         of_array_types.PAD_WITH_VALUE,
         "x",
         "y",
         constant_values=_fill,
-        paddings=_integers,
-        mode=_attribute("mode", "constant"),
+        paddings=integers,
+        mode=attribute("mode", "constant"),
     ),
-    "RandomUniform": _function(
+    "RandomUniform": function_call(
         "aclnnInplaceUniform", "", "selfRef", low=lambda given: 0.0, high=lambda given: 1.0, **_DRAWN
     ),
     "Range": _layer(of_array_types.RANGE, count=lambda given: given.output().size),
-    "ReduceProd": _operator(
-        of_array_types.REDUCE_PROD, "x", "y", axes=_integers, keepdim=_attribute("keep_dims", False)
+    "ReduceProd": operator_call(
+        of_array_types.REDUCE_PROD, "x", "y", axes=integers, keepdim=attribute("keep_dims", False)
     ),
     "ReduceStd": _layer(
         of_array_types.REDUCE_STD,
-        axes=_attribute("dim", ()),
-        unbiased=_attribute("unbiased", True),
-        keepdim=_attribute("keepdim", False),
+        axes=attribute("dim", ()),
+        unbiased=attribute("unbiased", True),
+        keepdim=attribute("keepdim", False),
     ),
-    "Relu6": _function("aclnnHardtanh", clipValueMin=_constant(0), clipValueMax=_constant(6)),
-    "Relu6Grad": _function("aclnnHardtanhBackward", "gradOutput self", min=_constant(0), max=_constant(6)),
-    "ResizeBilinearV2": _operator(of_array_types.RESIZE_BILINEAR, "x", "y", **_RESIZED),
-    "ResizeBilinearV2Grad": _operator(
+    "Relu6": function_call("aclnnHardtanh", clipValueMin=constant(0), clipValueMax=constant(6)),
+    "Relu6Grad": function_call("aclnnHardtanhBackward", "gradOutput self", min=constant(0), max=constant(6)),
+    "ResizeBilinearV2": operator_call(of_array_types.RESIZE_BILINEAR, "x", "y", **_RESIZED),
+    "ResizeBilinearV2Grad": operator_call(
         of_array_types.RESIZE_BILINEAR_GRAD, "x", "y", **_RESIZED | {"size": lambda given: given.tensor(1).shape[2:]}
     ),
-    "ResizeNearestNeighborV2": _operator(of_array_types.RESIZE_NEAREST, "x", "y", **_RESIZED),
-    "ResizeNearestNeighborV2Grad": _operator(of_array_types.RESIZE_NEAREST_GRAD, "x", "y", **_RESIZED),
+    "ResizeNearestNeighborV2": operator_call(of_array_types.RESIZE_NEAREST, "x", "y", **_RESIZED),
+    "ResizeNearestNeighborV2Grad": operator_call(of_array_types.RESIZE_NEAREST_GRAD, "x", "y", **_RESIZED),
     "SigmoidCrossEntropyWithLogits": _layer(of_array_types.SIGMOID_CROSS_ENTROPY),
     "SigmoidCrossEntropyWithLogitsGrad": _layer(of_array_types.SIGMOID_CROSS_ENTROPY_GRAD),
-    "Sort": _layer(of_array_types.SORT, axis=_attribute("axis", -1), descending=_attribute("descending", False)),
+    "Sort": _layer(of_array_types.SORT, axis=attribute("axis", -1), descending=attribute("descending", False)),
     "SparseSoftmaxCrossEntropyWithLogits": _layer(of_array_types.SPARSE_CROSS_ENTROPY),
     "SqrtGrad": _layer(of_array_types.SQRT_GRAD),
     # Copies.
-    "Assign": _copied(lambda given: given.tensor(1)),
-    "BroadcastTo": _copied(),
-    "Cast": _function("aclnnCast", dtype=lambda given: given.output().dtype),
-    "ConfusionTransposeD": _copied(_transposed, _as_transposed),
-    "Fill": _function("aclnnInplaceFillTensor", "dims value", "selfRef"),
-    "Identity": _copied(),
-    "Slice": _copied(_sliced),
-    "TensorMove": _copied(),
-    "Transpose": _copied(lambda given: _permuted(given.tensor(), given.integers(1))),
+    "Assign": copied(lambda given: given.tensor(1)),
+    "BroadcastTo": copied(),
+    "Cast": function_call("aclnnCast", dtype=lambda given: given.output().dtype),
+    "ConfusionTransposeD": copied(_transposed, _as_transposed),
+    "Fill": function_call("aclnnInplaceFillTensor", "dims value", "selfRef"),
+    "Identity": copied(),
+    "Slice": copied(_sliced),
+    "TensorMove": copied(),
+    "Transpose": copied(lambda given: permuted(given.tensor(), given.integers(1))),
     # Other types called by torch_npu.
-    "ApplyAdamD": _operator(
+    "ApplyAdamD": operator_call(
         of_types.APPLY_ADAM,
         "var m v beta1_power beta2_power lr beta1 beta2 epsilon grad",
         "var_out m_out v_out",
-        use_nesterov=_attribute("use_nesterov", False),
+        use_nesterov=attribute("use_nesterov", False),
     ),
-    "ApplyAdamW": _operator(
+    "ApplyAdamW": operator_call(
         of_types.APPLY_ADAM_W,
         "varRef mRef vRef beta1Power beta2Power lr weightDecay beta1 beta2 eps grad maxGradNormOptional",
         "varRef mRef vRef",
-        amsgrad=_attribute("amsgrad", False),
-        maximize=_attribute("maximize", False),
+        amsgrad=attribute("amsgrad", False),
+        maximize=attribute("maximize", False),
     ),
-    "AnchorResponseFlags": _operator(
+    "AnchorResponseFlags": operator_call(
         of_box_types.RESPONSE_FLAGS,
         "gt_bboxes",
         "flags",
-        featmap_size=_required("featmap_size", ()),
-        strides=_required("strides", ()),
-        num_base_anchors=_required("num_base_anchors", 0),
+        featmap_size=required("featmap_size", ()),
+        strides=required("strides", ()),
+        num_base_anchors=required("num_base_anchors", 0),
     ),
-    "ArgMaxWithValue": _function(
-        "aclnnMaxDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
+    "ArgMaxWithValue": function_call(
+        "aclnnMaxDim", "self", "indices out", dim=required("dimension", 0), keepdim=attribute("keep_dims", False)
     ),
-    "ArgMinWithValue": _function(
-        "aclnnMinDim", "self", "indices out", dim=_required("dimension", 0), keepdim=_attribute("keep_dims", False)
+    "ArgMinWithValue": function_call(
+        "aclnnMinDim", "self", "indices out", dim=required("dimension", 0), keepdim=attribute("keep_dims", False)
     ),
-    "Add": _function("aclnnAdd", "self other", alpha=_constant(1)),
+    "Add": function_call("aclnnAdd", "self other", alpha=constant(1)),
     "BatchMatMul": _product("adj_x1", "adj_x2"),
-    "BoundingBoxDecode": _operator(
+    "BoundingBoxDecode": operator_call(
         of_box_types.DECODE,
         "rois deltas",
         "bboxes",
-        max_shape=_attribute("max_shape", ()),
-        wh_ratio_clip=_attribute("wh_ratio_clip", 0.016),
+        max_shape=attribute("max_shape", ()),
+        wh_ratio_clip=attribute("wh_ratio_clip", 0.016),
         **_MOVED,
     ),
-    "BoundingBoxEncode": _operator(of_box_types.ENCODE, "anchor_box ground_truth_box", "delats", **_MOVED),
-    "CIoU": _overlap(of_box_types.CIOU, atan_sub_flag=_attribute("atan_sub_flag", False)),
-    "Cdist": _operator(of_types.CDIST, "x1 x2", "y", p=_attribute("p", 2.0)),
-    "CdistGrad": _operator(of_types.CDIST_GRAD, "grad x1 x2 cdist", "y", p=_attribute("p", 2.0)),
+    "BoundingBoxEncode": operator_call(of_box_types.ENCODE, "anchor_box ground_truth_box", "delats", **_MOVED),
+    "CIoU": _overlap(of_box_types.CIOU, atan_sub_flag=attribute("atan_sub_flag", False)),
+    "Cdist": operator_call(of_types.CDIST, "x1 x2", "y", p=attribute("p", 2.0)),
+    "CdistGrad": operator_call(of_types.CDIST_GRAD, "grad x1 x2 cdist", "y", p=attribute("p", 2.0)),
     "CTCLossV2": _ctc("aclnnCtcLoss", "logProbs targets", "negLogLikelihoodOut logAlphaOut", 2),
     "CTCLossV2Grad": _ctc(
         "aclnnCtcLossBackward",
@@ -1014,102 +830,104 @@ TYPES: dict[str, ByType] = {
     "GridSampler2DGrad": _grid("aclnnGridSampler2DBackward", "gradOutput input grid", "inputGrad gridGrad"),
     "GridSampler3D": _grid("aclnnGridSampler3D"),
     "GridSampler3DGrad": _grid("aclnnGridSampler3DBackward", "gradOutput input grid", "inputGrad gridGrad"),
-    "Iou": _operator(
+    "Iou": operator_call(
         of_box_types.IOU,
         "bboxes gtboxes",
         "overlap",
-        mode=_attribute("mode", "iou"),
-        eps=_attribute("eps", 1.0),
-        aligned=_attribute("aligned", False),
+        mode=attribute("mode", "iou"),
+        eps=attribute("eps", 1.0),
+        aligned=attribute("aligned", False),
     ),
-    "LogSpaceD": _operator(
+    "LogSpaceD": operator_call(
         of_types.LOG_SPACE,
         "assist",
         "y",
-        start=_required("start", 0.0),
-        end=_required("end", 0.0),
-        steps=_attribute("steps", 100),
-        base=_attribute("base", 10.0),
+        start=required("start", 0.0),
+        end=required("end", 0.0),
+        steps=attribute("steps", 100),
+        base=attribute("base", 10.0),
     ),
-    "MaskedFillRange": _operator(of_types.MASKED_FILL_RANGE, "x start end value", "y", axis=_attribute("axis", -1)),
-    "MultilabelMarginLoss": _function(
+    "MaskedFillRange": operator_call(of_types.MASKED_FILL_RANGE, "x start end value", "y", axis=attribute("axis", -1)),
+    "MultilabelMarginLoss": function_call(
         "aclnnMultilabelMarginLoss",
         "self target",
         "out isTarget",
-        reduction=_choice("reduction", ("none", "mean", "sum"), default=1),
+        reduction=choice("reduction", ("none", "mean", "sum"), default=1),
     ),
-    "NonMaxSuppressionV4": _operator(
+    "NonMaxSuppressionV4": operator_call(
         of_box_types.SUPPRESSION,
         "boxes scores max_output_size iou_threshold score_threshold",
         "selected_indices valid_outputs",
-        pad_to_max_output_size=_attribute("pad_to_max_output_size", False),
+        pad_to_max_output_size=attribute("pad_to_max_output_size", False),
     ),
-    "OneHotD": _operator(
-        of_types.ONE_HOT, "x on_value off_value", "y", depth=_required("depth", 0), axis=_attribute("axis", -1)
+    "OneHotD": operator_call(
+        of_types.ONE_HOT, "x on_value off_value", "y", depth=required("depth", 0), axis=attribute("axis", -1)
     ),
-    "Pdist": _function("aclnnPdist", p=_attribute("p", 2.0)),
-    "Qr": _function("aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))),
-    "ROIAlign": _operator(
+    "Pdist": function_call("aclnnPdist", p=attribute("p", 2.0)),
+    "Qr": function_call(
+        "aclnnLinalgQr", outputs="Q R", mode=lambda given: int(given.attribute("full_matrices", False))
+    ),
+    "ROIAlign": operator_call(
         of_box_types.ROI_ALIGN,
         "features rois",
         "y",
-        spatial_scale=_required("spatial_scale", 1.0),
-        pooled_height=_required("pooled_height", 1),
-        pooled_width=_required("pooled_width", 1),
-        sample_num=_attribute("sample_num", 2),
-        roi_end_mode=_attribute("roi_end_mode", 1),
-        pool_mode=_attribute("pool_mode", "avg"),
+        spatial_scale=required("spatial_scale", 1.0),
+        pooled_height=required("pooled_height", 1),
+        pooled_width=required("pooled_width", 1),
+        sample_num=attribute("sample_num", 2),
+        roi_end_mode=attribute("roi_end_mode", 1),
+        pool_mode=attribute("pool_mode", "avg"),
     ),
-    "ROIAlignGrad": _operator(
+    "ROIAlignGrad": operator_call(
         of_box_types.ROI_ALIGN_GRAD,
         "ydiff rois",
         "xdiff",
-        xdiff_shape=_required("xdiff_shape", ()),
-        pooled_width=_required("pooled_width", 1),
-        pooled_height=_required("pooled_height", 1),
-        spatial_scale=_required("spatial_scale", 1.0),
-        sample_num=_attribute("sample_num", 2),
-        roi_end_mode=_attribute("roi_end_mode", 1),
+        xdiff_shape=required("xdiff_shape", ()),
+        pooled_width=required("pooled_width", 1),
+        pooled_height=required("pooled_height", 1),
+        spatial_scale=required("spatial_scale", 1.0),
+        sample_num=attribute("sample_num", 2),
+        roi_end_mode=attribute("roi_end_mode", 1),
     ),
-    "Renorm": _operator(
+    "Renorm": operator_call(
         of_types.RENORM,
         "self",
         "y",
-        p=_required("p", 2.0),
-        dim=_required("dim", 0),
-        maxnorm=_required("maxnorm", 1.0),
+        p=required("p", 2.0),
+        dim=required("dim", 0),
+        maxnorm=required("maxnorm", 1.0),
     ),
-    "Round": _function("aclnnRoundDecimals", decimals=_attribute("decimals", 0)),
-    "ScaledMaskedSoftmax": _function(
+    "Round": function_call("aclnnRoundDecimals", decimals=attribute("decimals", 0)),
+    "ScaledMaskedSoftmax": function_call(
         "aclnnScaledMaskedSoftmax",
         "x mask",
         "y",
-        scale=_attribute("scale", 1.0),
-        fixTriuMask=_attribute("fixed_triu_mask", False),
+        scale=attribute("scale", 1.0),
+        fixTriuMask=attribute("fixed_triu_mask", False),
     ),
-    "ScaledMaskedSoftmaxGrad": _function(
+    "ScaledMaskedSoftmaxGrad": function_call(
         "aclnnScaledMaskedSoftmaxBackward",
         "gradOutput y mask",
-        scale=_attribute("scale", 1.0),
-        fixTriuMask=_attribute("fixed_triu_mask", False),
+        scale=attribute("scale", 1.0),
+        fixTriuMask=attribute("fixed_triu_mask", False),
     ),
-    "ScatterElements": _function(
+    "ScatterElements": function_call(
         "aclnnScatter",
         "self index src",
-        dim=_attribute("axis", 0),
-        reduce=_choice("reduction", ("none", "add", "mul")),
+        dim=attribute("axis", 0),
+        reduce=choice("reduction", ("none", "add", "mul")),
     ),
-    "SoftmaxCrossEntropyWithLogits": _function(
+    "SoftmaxCrossEntropyWithLogits": function_call(
         "aclnnSoftmaxCrossEntropyWithLogits", "features labels", "loss backprop"
     ),
-    "Svd": _function(
+    "Svd": function_call(
         "aclnnSvd",
         "input",
         "sigma u v",
-        fullMatrices=_attribute("full_matrices", False),
-        computeUV=_attribute("compute_uv", True),
+        fullMatrices=attribute("full_matrices", False),
+        computeUV=attribute("compute_uv", True),
     ),
-    "ShuffleChannel": _function("aclnnChannelShuffle", groups=_attribute("group", 1)),
-    "Sub": _function("aclnnSub", "self other", alpha=_constant(1)),
-    "YoloBoxesEncode": _operator(of_box_types.YOLO_ENCODE, "anchor_boxes gt_bboxes stride", "encoded_bboxes"),
+    "ShuffleChannel": function_call("aclnnChannelShuffle", groups=attribute("group", 1)),
+    "Sub": function_call("aclnnSub", "self other", alpha=constant(1)),
+    "YoloBoxesEncode": operator_call(of_box_types.YOLO_ENCODE, "anchor_boxes gt_bboxes stride", "encoded_bboxes"),
 }

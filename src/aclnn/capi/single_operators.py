@@ -15,8 +15,9 @@ import numpy as np
 
 from aclnn.capi.constants import ENUMS
 from aclnn.capi.objects import live, release, take
-from aclnn.capi.op_types import TYPES, Given
+from aclnn.capi.op_types import TYPES
 from aclnn.capi.prototype import c_function, c_value_function
+from aclnn.capi.typed_calls import Given
 from aclnn.core.dtypes import DataType, Format
 from aclnn.core.status import ACL_ERROR_INVALID_PARAM, CODES, AclnnError
 from aclnn.core.tensor import Tensor, contiguous_strides
