@@ -9038,6 +9038,20 @@ def aclnnRepeat(workspace: int | None, workspaceSize: int, executor: int | None,
     Phase two: queue the computation.
     """
 
+def aclnnExpandGetWorkspaceSize(self: int | None, size: int | None, out: int | None) -> tuple[int, int, int]:
+    """Broadcast a tensor to a shape.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnExpand(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Broadcast a tensor to a shape.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnRepeatInterleaveIntWithDimGetWorkspaceSize(
     self: int | None, repeats: int, dim: int, outputSize: int, out: int | None
 ) -> tuple[int, int, int]:

@@ -68,6 +68,7 @@ CALLS: Mapping[str, Callable[[D], Arguments]] = {
     },
     "flip": lambda d: {"dims": (-1, 0)},
     "roll": lambda d: {"shifts": (2, -1), "dims": (1, 0)},
+    "expand": lambda d: {"self": T(d, (2, 1)), "size": (4, 2, 3), "out": T(d, (4, 2, 3))},
     "repeat": lambda d: {"repeats": (2, 1, 2), "out": T(d, (2, 2, 6))},
     "repeat_interleave_int_with_dim": lambda d: {"repeats": 2, "dim": -1, "outputSize": 6, "out": T(d, (2, 6))},
     "repeat_interleave_int": lambda d: {"repeats": 2, "outputSize": 12, "out": T(d, (12,))},
@@ -107,6 +108,7 @@ DTYPES: Mapping[str, tuple[D, ...]] = {
     **dict.fromkeys(("repeat_interleave_grad", "unfold_grad"), TRAINED),
     **dict.fromkeys(("diag", "diag_flat"), (*REAL, D.BOOL, D.COMPLEX64)),
     **dict.fromkeys(("slice", "slice_v2"), (*TRAINED, D.INT8, D.INT64, D.BOOL)),
+    "expand": (*TRAINED, D.UINT8, D.INT8, D.INT32, D.INT64, D.BOOL),
     "roll": (*TRAINED, D.UINT8, D.INT32, D.BOOL),
     **dict.fromkeys(PADS, (*REAL, *COMPLEX)),
     **{f"{name}_backward": (*FLOATING, *COMPLEX) for name in PADS},
@@ -138,6 +140,7 @@ REFERENCES: Mapping[str, Callable[[Mapping[str, Any]], Any]] = {
     "diag_flat": lambda a: a["self"].diagflat(2),
     "flip": lambda a: a["self"].flip((-1, 0)),
     "roll": lambda a: a["self"].roll((2, -1), (1, 0)),
+    "expand": lambda a: a["self"].expand(4, 2, 3),
     "repeat": lambda a: a["self"].repeat(2, 1, 2),
     "repeat_interleave_int_with_dim": lambda a: a["self"].repeat_interleave(2, -1),
     "repeat_interleave_int": lambda a: a["self"].repeat_interleave(2),
@@ -169,6 +172,7 @@ EMPTY: Mapping[str, Mapping[str, Any]] = {
     **{name: {"out": {"shape": (0, 2)}} for name in ("slice", "slice_v2")},
     "diag": {"diagonal": 0, "out": {"shape": (0,)}},
     "diag_flat": {"diagonal": 0, "out": {"shape": (0, 0)}},
+    "expand": {"size": (4, 0, 3), "out": {"shape": (4, 0, 3)}},
     "repeat": {"out": {"shape": (2, 0, 6)}},
     "repeat_interleave_int_with_dim": {"out": {"shape": (0, 6)}},
     "repeat_interleave_int": {"outputSize": 0, "out": {"shape": (0,)}},
@@ -200,6 +204,7 @@ BREAKS: Mapping[str, Breaking] = {
     "shape of the result": lambda o, name: Break(shape((3,), name), "shape [2]" if o.name == "diag" else "[8, 8]"),
     "as many as starts": lambda o, name: Break({name: (1,)}, "2 numbers"),
     "one for each of dims": lambda o, name: Break({name: (1,)}, "expected 2"),
+    "shape that self can be broadcast to": lambda o, name: Break({name: (4, 3, 3)}, "can be broadcast"),
     "one for each dimension": lambda o, name: Break({name: (2,)}, "2 to 8 numbers"),
     "pairs, no more than dimensions": lambda o, name: Break({name: (1,)}, "even number"),
     "1 dimension": lambda o, name: Break(shape((2, 3), name), "1 dimension"),
@@ -355,3 +360,19 @@ def test_a_slice_of_negative_extents_is_refused() -> None:
     call = {"self": T(D.FLOAT, (3, -1)), "dim": 1, "start": 0, "end": 5, "step": 1, "out": T(D.FLOAT, (3, 0))}
     with pytest.raises(AclnnError, match=r"self: expected dimensions of 0 or more, got \[3, -1\]"):
         prepare(BY_NAME["slice"], described(call), Product.ATLAS_A2)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size"), [((2, 3), (3,)), ((2, 3), (2, -1)), ((1,), (1,) * 9), ((2,), (3,)), ((2, 1), (2, 3, 1))]
+)
+def test_shapes_that_do_not_broadcast_are_refused(shape: tuple[int, ...], size: tuple[int, ...]) -> None:
+    call = {"self": np.zeros(shape, np.float32), "size": size, "out": np.zeros((2, 3), np.float32)}
+    with pytest.raises(AclnnError, match="can be broadcast"):
+        computed("expand", call)
+
+
+def test_a_number_is_broadcast() -> None:
+    call = {"self": np.array(3, np.float32), "size": (2, 2), "out": np.zeros((2, 2), np.float32)}
+    np.testing.assert_array_equal(computed("expand", call)["out"], np.full((2, 2), 3))
+    call = {"self": np.array(3, np.float32), "size": (), "out": np.array(0, np.float32)}
+    assert computed("expand", call)["out"] == 3

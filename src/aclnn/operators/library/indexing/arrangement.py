@@ -54,6 +54,7 @@ from aclnn.operators.library.reduction.dimensions import DIM, valid_dims
 
 _SELF, _OUT = tensor_in("self", "the elements"), tensor_out()
 _MOVED = (*NUMBERS, *UNSIGNED)
+_EXPANDED = (D.FLOAT, D.FLOAT16, D.BF16, D.UINT8, D.INT8, D.INT32, D.INT64, D.BOOL)
 _SLICED = (*FLOATING, D.INT8, D.UINT8, D.INT32, D.INT64, D.BOOL)
 _SLICED_V2 = tuple(dtype for dtype in _SLICED if dtype != D.DOUBLE)
 _ROLLED = (*_SLICED, D.UINT32)
@@ -84,6 +85,7 @@ def _moved(
     header: str | None = None,
     number: tuple[Parameter, ...] = (),
     taken: Callable[[Product], Collection[D]] | None = None,
+    products: Collection[Product] = WITH_INFERENCE,
 ) -> Operator:
     """Declare a function that only moves elements; ``taken`` lists its data types unless they are the usual ones."""
     arrays = [each.name for each in parameters if each.kind is Kind.INT_ARRAY]
@@ -102,7 +104,8 @@ def _moved(
         ),
         function,
         header=header or name,
-        dtypes=frozenset[D]().union(*map(taken, WITH_INFERENCE)) if taken else _MOVED,
+        dtypes=frozenset[D]().union(*map(taken, products)) if taken else _MOVED,
+        products=products,
         attributes=tuple(each.name for each in parameters),
         empty=() if number else ("self",),
     )
@@ -242,6 +245,15 @@ def _tiled(call: Call) -> Shape:
     shape, repeats = call["self"].shape, call["repeats"]
     whole = (*(1,) * (len(repeats) - len(shape)), *shape)
     return tuple(n * times for n, times in zip(whole, repeats, strict=True))
+
+
+def _broadcastable(call: Call) -> str | None:
+    shape, size = call["self"].shape, call["size"]
+    own = size[len(size) - len(shape) :]
+    valid = len(shape) <= len(size) <= 8 and min(size, default=0) >= 0
+    if valid and all(n in (1, wanted) for n, wanted in zip(shape, own, strict=True)):
+        return None
+    return f"size: expected a shape to which {extents(shape)} (self) can be broadcast, got {extents(size)}"
 
 
 def _stretched(call: Call) -> Shape:
@@ -647,6 +659,17 @@ OPERATORS = (
         _tiled,
         lambda self, repeats: np.tile(self, tuple(repeats)),
         taken=on_950(EIGHT_BITS, _MOVED),
+    ),
+    _moved(
+        "expand",
+        "out = self, broadcast to size",
+        "Broadcast a tensor to a shape.",
+        (_numbers("size", "the shape of out"),),
+        (rule("shape that self can be broadcast to: size", _broadcastable),),
+        lambda call: call["size"],
+        lambda self, size: np.broadcast_to(self, tuple(size)),
+        taken=where_supported(_EXPANDED),
+        products=WITH_INFERENCE - CLASS_950,
     ),
     _moved(
         "repeat_interleave_int_with_dim",
