@@ -143,7 +143,7 @@ def test_random_calls(fresh: None, without_kernels: None, seed: int) -> None:
     for step in range(60_000):
         if step % 50 == 0:
             assert cann.aclrtSetDevice(0) == 0
-        pool = fuzzer.random.choice([functions, functions, makers, users, *[gradients] * 8])
+        pool = fuzzer.random.choice([functions, functions, makers, users, *[gradients] * 12])
         fuzzer.call(fuzzer.random.choice(pool))
     succeeded = {name for name, status in fuzzer.statuses if status == 0}
     refused = {name for name, status in fuzzer.statuses if status}
