@@ -5,6 +5,7 @@ With experts, each takes rows of x that follow one another, and has weights of i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -98,10 +99,7 @@ def _by_ends(call: Call) -> bool:
 
 
 def _rows(call: Call) -> int:
-    rows = 1
-    for extent in call["x"].shape[:-1]:
-        rows *= extent
-    return rows
+    return math.prod(call["x"].shape[:-1])
 
 
 def _tokens_complaint(tokens: Sequence[int], by_ends: bool, rows: int) -> str | None:
