@@ -32,6 +32,7 @@ def test_every_module_of_operators_has_its_tests() -> None:
         "attention/sequences",
         "by_type/arrays",
         "by_type/boxes",
+        "by_type/declaration",
         "by_type/general",
         "by_type/layers",
         "by_type/optimizers",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,23 +16,21 @@ from aclnn.core.checks import (
     dtype_in,
     limited_dims,
     listing,
-    present,
     rule,
     same_dtype,
     shape_is,
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Operator
+from aclnn.operators.library.by_type.declaration import plain_attribute, typed
 from aclnn.operators.library.common import (
     INDEX_TYPES,
     INTEGERS,
-    MODERN,
     NUMBERS,
     REAL,
     REAL_FLOATING,
     expect_within,
-    library_operator,
     logistic,
     tensor_in,
     tensor_out,
@@ -80,32 +77,24 @@ def _operator(
     own = {name: each for name, each in inputs.items() if each and name != first}
     own |= {name: result.dtypes for name, result in outputs.items() if result.dtypes}
     alike = [name for name in (*inputs, *outputs) if name not in (first, *own)]
-    return replace(
-        library_operator(
-            op_type,
-            formula,
-            f"The operator of type {op_type}.",
-            (
-                *(tensor_in(name, "an input") for name in inputs),
-                *(Parameter(name, name, kind, "an attribute") for name, kind in attributes.items()),
-                *map(tensor_out, outputs),
-            ),
-            (
-                present(*inputs, *outputs),
-                dtype_in(where_supported(dtypes), first),
-                *(same_dtype(name, first) for name in alike),
-                *(dtype_in(where_supported(each), name) for name, each in own.items()),
-                limited_dims(*inputs),
-                *checks,
-                *(shape_is("the result", each.shape, name) for name, each in outputs.items() if each.shape),
-            ),
-            function,
-            header="",
-            dtypes=dtypes,
-            products=MODERN,
-            attributes=tuple(attributes),
+    return typed(
+        op_type,
+        formula,
+        (
+            *(tensor_in(name, "an input") for name in inputs),
+            *(plain_attribute(name, kind) for name, kind in attributes.items()),
+            *map(tensor_out, outputs),
         ),
-        function=op_type,
+        (
+            dtype_in(where_supported(dtypes), first),
+            *(same_dtype(name, first) for name in alike),
+            *(dtype_in(where_supported(each), name) for name, each in own.items()),
+            limited_dims(*inputs),
+            *checks,
+            *(shape_is("the result", each.shape, name) for name, each in outputs.items() if each.shape),
+        ),
+        function,
+        dtypes,
     )
 
 
@@ -282,24 +271,22 @@ def _resize(op_type: str, formula: str, is_nearest: bool, is_gradient: bool = Fa
     )
 
 
+def _margins(paddings: Sequence[int]) -> list[tuple[int, int]]:
+    return [*zip(paddings[::2], paddings[1::2], strict=True)]
+
+
 def _padded_shape(call: Call) -> Sequence[int]:
-    pairs = zip(call["x"].shape, call["paddings"][::2], call["paddings"][1::2], strict=True)
-    return [n + before + behind for n, before, behind in pairs]
+    return [n + sum(pair) for n, pair in zip(call["x"].shape, _margins(call["paddings"]), strict=True)]
 
 
 def _cut_shape(call: Call) -> Sequence[int]:
-    pairs = zip(call["x"].shape, call["paddings"][::2], call["paddings"][1::2], strict=True)
-    return [n - before - behind for n, before, behind in pairs]
+    return [n - sum(pair) for n, pair in zip(call["x"].shape, _margins(call["paddings"]), strict=True)]
 
 
 def _known_mode(call: Call) -> str | None:
     if call["mode"] in _MODES:
         return None
     return f"mode: expected {listing(_MODES)}, got {call['mode']}"
-
-
-def _margins(paddings: Sequence[int]) -> list[tuple[int, int]]:
-    return [*zip(paddings[::2], paddings[1::2], strict=True)]
 
 
 def _pad(x: Array, paddings: Sequence[int], mode: str, value: Any = 0) -> Array:

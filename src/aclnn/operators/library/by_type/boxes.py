@@ -3,57 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, present, rule, same_dtype, shape_is
+from aclnn.core.checks import dims_between, dtype_in, each, extents, one_of, rule, same_dtype, shape_is
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Check, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Check, Kind, Operator
 from aclnn.core.products import CLASS_950
-from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.operators.library.by_type.declaration import FLOATS, plain_attribute, typed
+from aclnn.operators.library.common import tensor_in, tensor_out
 from aclnn.operators.library.vision.box_measures import by_distance, complete, corners, generalised
 from aclnn.operators.library.vision.roi_align import align, align_back
 
 Array = np.ndarray[Any, Any]
-_FLOATS = (D.FLOAT, D.FLOAT16)
-
-
-def _typed(
-    op_type: str,
-    formula: str,
-    parameters: Sequence[Parameter],
-    checks: Sequence[Check],
-    function: Callable[..., Any],
-    dtypes: Collection[D] = _FLOATS,
-) -> Operator:
-    inputs = [p.name for p in parameters if p.kind is Kind.INPUT]
-    outputs = [p.name for p in parameters if p.kind is Kind.OUTPUT]
-    operator = library_operator(
-        op_type,
-        formula,
-        f"The operator of type {op_type}.",
-        tuple(parameters),
-        (present(*inputs, *outputs), *checks),
-        function,
-        header="",
-        dtypes=dtypes,
-        products=MODERN,
-        attributes=tuple(p.name for p in parameters if p.name not in (*inputs, *outputs)),
-    )
-    return replace(operator, function=op_type)
 
 
 def _floats(*names: str) -> tuple[Check, ...]:
     """Require a floating-point type of the first tensor, and the same type of the others."""
-    return dtype_in(_FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
-
-
-def _attribute(name: str, kind: Kind) -> Parameter:
-    return Parameter(name, name, kind, "an attribute")
+    return dtype_in(FLOATS, names[0]), *(same_dtype(name, names[0]) for name in names[1:])
 
 
 def _shared(boxes: Array, others: Array, mode: str, eps: float, aligned: bool) -> Array:
@@ -97,15 +68,15 @@ def _overlap(op_type: str, formula: str, function: Callable[..., Any], second: s
     outputs = ("overlap", second) if second else ("overlap",)
     names = ("bboxes", "gtboxes", *outputs)
     flags = ("atan_sub_flag",) if second else ()
-    return _typed(
+    return typed(
         op_type,
         formula,
         (
             *(tensor_in(name, "boxes in columns") for name in ("bboxes", "gtboxes")),
-            _attribute("trans", Kind.BOOL),
-            _attribute("is_cross", Kind.BOOL),
-            _attribute("mode", Kind.STRING),
-            *(_attribute(name, Kind.BOOL) for name in flags),
+            plain_attribute("trans", Kind.BOOL),
+            plain_attribute("is_cross", Kind.BOOL),
+            plain_attribute("mode", Kind.STRING),
+            *(plain_attribute(name, Kind.BOOL) for name in flags),
             *(tensor_out(name) for name in outputs),
         ),
         (
@@ -168,13 +139,13 @@ def _box_rows(
     op_type: str, formula: str, names: str, attributes: dict[str, Kind], function: Callable[..., Any]
 ) -> Operator:
     first, second, out = names.split()
-    return _typed(
+    return typed(
         op_type,
         formula,
         (
             tensor_in(first, "boxes in rows"),
             tensor_in(second, "boxes in rows"),
-            *(_attribute(name, kind) for name, kind in attributes.items()),
+            *(plain_attribute(name, kind) for name, kind in attributes.items()),
             tensor_out(out),
         ),
         (
@@ -270,15 +241,18 @@ def _five_columns(call: Call) -> str | None:
 
 
 def _roi_align(moved_starts: bool) -> Operator:
-    return _typed(
+    return typed(
         "ROIAlign",
         "y = means or largest of sample_num^2 points in each bin of rois * spatial_scale",
         (
             tensor_in("features", "(N, C, H, W)"),
             tensor_in("rois", "images and corners in rows"),
-            _attribute("spatial_scale", Kind.DOUBLE),
-            *(_attribute(name, Kind.INT64) for name in ("pooled_height", "pooled_width", "sample_num", "roi_end_mode")),
-            _attribute("pool_mode", Kind.STRING),
+            plain_attribute("spatial_scale", Kind.DOUBLE),
+            *(
+                plain_attribute(name, Kind.INT64)
+                for name in ("pooled_height", "pooled_width", "sample_num", "roi_end_mode")
+            ),
+            plain_attribute("pool_mode", Kind.STRING),
             tensor_out("y"),
         ),
         (
@@ -303,14 +277,14 @@ CIOU = _overlap(
     complete,
     "atan_sub",
 )
-IOU = _typed(
+IOU = typed(
     "Iou",
     "overlap = intersection / (union, or area of gtboxes with iof); eps is added to all sides but the intersection's",
     (
         *(tensor_in(name, "boxes in rows") for name in ("bboxes", "gtboxes")),
-        _attribute("mode", Kind.STRING),
-        _attribute("eps", Kind.DOUBLE),
-        _attribute("aligned", Kind.BOOL),
+        plain_attribute("mode", Kind.STRING),
+        plain_attribute("eps", Kind.DOUBLE),
+        plain_attribute("aligned", Kind.BOOL),
         tensor_out("overlap"),
     ),
     (
@@ -337,7 +311,7 @@ DECODE = _box_rows(
     {"means": _LIST, "stds": _LIST, "max_shape": _LIST, "wh_ratio_clip": Kind.DOUBLE},
     _decode,
 )
-SUPPRESSION = _typed(
+SUPPRESSION = typed(
     "NonMaxSuppressionV4",
     "selected_indices = indices by descending score, without boxes whose IoU with a selected box exceeds iou_threshold",
     (
@@ -346,14 +320,14 @@ SUPPRESSION = _typed(
         tensor_in("max_output_size", "one number"),
         tensor_in("iou_threshold", "one number"),
         tensor_in("score_threshold", "one number"),
-        _attribute("pad_to_max_output_size", Kind.BOOL),
+        plain_attribute("pad_to_max_output_size", Kind.BOOL),
         tensor_out("selected_indices"),
         tensor_out("valid_outputs"),
     ),
     (
         *_floats("boxes", "scores"),
         dtype_in((D.INT32,), "max_output_size", "selected_indices", "valid_outputs"),
-        dtype_in(_FLOATS, "iou_threshold", "score_threshold"),
+        dtype_in(FLOATS, "iou_threshold", "score_threshold"),
         dims_between(2, 2, "boxes"),
         each("rows", ("boxes",), _four_columns),
         shape_is("one for each box", lambda call: call["boxes"].shape[:1], "scores"),
@@ -361,20 +335,20 @@ SUPPRESSION = _typed(
         dims_between(1, 1, "selected_indices"),
     ),
     _suppressed,
-    (*_FLOATS, D.INT32),
+    (*FLOATS, D.INT32),
 )
 _BEFORE_950, _ON_950 = map(_roi_align, (False, True))
 ROI_ALIGN = replace(_BEFORE_950, work=lambda call: (_ON_950 if call.product in CLASS_950 else _BEFORE_950).work(call))
-ROI_ALIGN_GRAD = _typed(
+ROI_ALIGN_GRAD = typed(
     "ROIAlignGrad",
     "xdiff = gradient of ROIAlign with respect to its features",
     (
         tensor_in("ydiff", "the gradient with respect to the result"),
         tensor_in("rois", "images and corners in rows"),
-        _attribute("xdiff_shape", Kind.INT_ARRAY),
-        *(_attribute(name, Kind.INT64) for name in ("pooled_width", "pooled_height")),
-        _attribute("spatial_scale", Kind.DOUBLE),
-        *(_attribute(name, Kind.INT64) for name in ("sample_num", "roi_end_mode")),
+        plain_attribute("xdiff_shape", Kind.INT_ARRAY),
+        *(plain_attribute(name, Kind.INT64) for name in ("pooled_width", "pooled_height")),
+        plain_attribute("spatial_scale", Kind.DOUBLE),
+        *(plain_attribute(name, Kind.INT64) for name in ("sample_num", "roi_end_mode")),
         tensor_out("xdiff"),
     ),
     (
@@ -389,13 +363,13 @@ ROI_ALIGN_GRAD = _typed(
     ),
     align_back,
 )
-RESPONSE_FLAGS = _typed(
+RESPONSE_FLAGS = typed(
     "AnchorResponseFlags",
     "flags = 1 where the centre of a box lies in a grid of steps",
     (
         tensor_in("gt_bboxes", "boxes in rows"),
-        *(_attribute(name, Kind.INT_ARRAY) for name in ("featmap_size", "strides")),
-        _attribute("num_base_anchors", Kind.INT64),
+        *(plain_attribute(name, Kind.INT_ARRAY) for name in ("featmap_size", "strides")),
+        plain_attribute("num_base_anchors", Kind.INT64),
         tensor_out("flags"),
     ),
     (
@@ -407,9 +381,9 @@ RESPONSE_FLAGS = _typed(
         shape_is("anchors", lambda call: (math.prod((*call["featmap_size"], call["num_base_anchors"])),), "flags"),
     ),
     _responsible,
-    (*_FLOATS, D.UINT8),
+    (*FLOATS, D.UINT8),
 )
-YOLO_ENCODE = _typed(
+YOLO_ENCODE = typed(
     "YoloBoxesEncode",
     "encoded_bboxes = (distance of centres / stride + 0.5, ln of the ratio of sizes), both limited",
     (
@@ -426,5 +400,5 @@ YOLO_ENCODE = _typed(
         shape_is("one for each box", lambda call: call["anchor_boxes"].shape[:1], "stride"),
     ),
     _encode_for_yolo,
-    (*_FLOATS, D.INT32),
+    (*FLOATS, D.INT32),
 )

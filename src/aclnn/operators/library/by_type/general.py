@@ -13,7 +13,6 @@ from aclnn.core.checks import (
     dims_between,
     dtype_in,
     limited_dims,
-    present,
     rule,
     same_dtype,
     shape_is,
@@ -21,10 +20,10 @@ from aclnn.core.checks import (
     where_supported,
 )
 from aclnn.core.dtypes import DataType as D
-from aclnn.core.operator import Call, Kind, Operator, Parameter
+from aclnn.core.operator import Call, Kind, Operator
+from aclnn.operators.library.by_type.declaration import FLOATS, plain_attribute, typed
 from aclnn.operators.library.common import (
     MODERN,
-    library_operator,
     support,
     tensor_in,
     tensor_out,
@@ -33,10 +32,9 @@ from aclnn.operators.library.reduction.distances import distances, factors, slop
 from aclnn.operators.library.training import optimizer
 
 Array = np.ndarray[Any, Any]
-_TYPES = (D.FLOAT, D.FLOAT16)
 
 
-def _typed(
+def _of_inputs(
     op_type: str,
     formula: str,
     inputs: str,
@@ -46,29 +44,22 @@ def _typed(
 ) -> Operator:
     """Declare an operator with one output, ``y``; ``function`` takes the inputs, then the attributes."""
     names = inputs.split()
-    operator = library_operator(
+    return typed(
         op_type,
         formula,
-        f"The operator of type {op_type}.",
         (
             *(tensor_in(name, "an input") for name in names),
-            *(Parameter(name, name, kind, "an attribute") for name, kind in attributes.items()),
+            *(plain_attribute(name, kind) for name, kind in attributes.items()),
             tensor_out("y"),
         ),
         (
-            present(*names, "y"),
-            dtype_in(where_supported(_TYPES), names[0]),
+            dtype_in(where_supported(FLOATS), names[0]),
             *(same_dtype(name, names[0]) for name in (*names[1:], "y")),
             limited_dims(*names),
             shape_is("the result", shape, "y"),
         ),
         function,
-        header="",
-        dtypes=_TYPES,
-        products=MODERN,
-        attributes=tuple(attributes),
     )
-    return replace(operator, function=op_type)
 
 
 def _distance_gradient(grad: Array, x1: Array, x2: Array, distance: Array, p: float) -> Array:
@@ -107,7 +98,7 @@ APPLY_ADAM_W = replace(
     function="ApplyAdamW",
     support=support(FLOATING, MODERN),
 )
-CDIST = _typed(
+CDIST = _of_inputs(
     "Cdist",
     "y = the norm of order p of x1 - x2 along the last dimension",
     "x1 x2",
@@ -115,7 +106,7 @@ CDIST = _typed(
     distances,
     lambda call: call["x1"].shape[:-1],
 )
-CDIST_GRAD = _typed(
+CDIST_GRAD = _of_inputs(
     "CdistGrad",
     "y = the gradient of Cdist with respect to x1, summed over the last dimension but one",
     "grad x1 x2 cdist",
@@ -123,7 +114,7 @@ CDIST_GRAD = _typed(
     _distance_gradient,
     lambda call: (*call["x1"].shape[:-2], call["x1"].shape[-1]),
 )
-LOG_SPACE = _typed(
+LOG_SPACE = _of_inputs(
     "LogSpaceD",
     "y[i] = base^(start + i * (end - start) / (steps - 1))",
     "assist",
@@ -132,9 +123,9 @@ LOG_SPACE = _typed(
     lambda call: (call["steps"],),
 )
 _OF_LOGARITHMS = {"base": Kind.DOUBLE, "scale": Kind.DOUBLE, "shift": Kind.DOUBLE}
-EXP = _typed("Exp", "y = base^(scale * x + shift), base -1: e", "x", _OF_LOGARITHMS, _power, _as_x)
-LOG = _typed("Log", "y = log(scale * x + shift) to the base, -1: e", "x", _OF_LOGARITHMS, _logarithm, _as_x)
-RENORM = _typed(
+EXP = _of_inputs("Exp", "y = base^(scale * x + shift), base -1: e", "x", _OF_LOGARITHMS, _power, _as_x)
+LOG = _of_inputs("Log", "y = log(scale * x + shift) to the base, -1: e", "x", _OF_LOGARITHMS, _logarithm, _as_x)
+RENORM = _of_inputs(
     "Renorm",
     "y = maxnorm / norm of order p of self over all dimensions but dim where that is larger, else 1",
     "self",
@@ -187,109 +178,85 @@ def _ranges(call: Call) -> str | None:
     return None
 
 
-_FILLED = (*_TYPES, D.INT32, D.INT8)
-MASKED_FILL_RANGE = replace(
-    library_operator(
-        "MaskedFillRange",
-        "y = x, but value[i] from start[i, j] to end[i, j] along axis",
-        "The operator of type MaskedFillRange.",
-        (
-            tensor_in("x", "of 1 to 3 dimensions"),
-            *(tensor_in(name, "places, (n, m)") for name in ("start", "end")),
-            tensor_in("value", "(n,)"),
-            Parameter("axis", "axis", Kind.INT64, "an attribute"),
-            tensor_out("y"),
-        ),
-        (
-            present("x", "start", "end", "value", "y"),
-            dtype_in(_FILLED, "x"),
-            *(same_dtype(name, "x") for name in ("value", "y")),
-            dtype_in((D.INT32,), "start", "end"),
-            dims_between(1, 3, "x"),
-            dims_between(2, 2, "start"),
-            shape_is("as start has", lambda call: call["start"].shape, "end"),
-            shape_is("a number for each row", lambda call: call["start"].shape[:1], "value"),
-            shape_is("as x has", lambda call: call["x"].shape, "y"),
-            rule("ranges of x: start, axis", _ranges),
-        ),
-        _fill_ranges,
-        header="",
-        dtypes=_FILLED,
-        products=MODERN,
-        attributes=("axis",),
+_FILLED = (*FLOATS, D.INT32, D.INT8)
+MASKED_FILL_RANGE = typed(
+    "MaskedFillRange",
+    "y = x, but value[i] from start[i, j] to end[i, j] along axis",
+    (
+        tensor_in("x", "of 1 to 3 dimensions"),
+        *(tensor_in(name, "places, (n, m)") for name in ("start", "end")),
+        tensor_in("value", "(n,)"),
+        plain_attribute("axis", Kind.INT64),
+        tensor_out("y"),
     ),
-    function="MaskedFillRange",
+    (
+        dtype_in(_FILLED, "x"),
+        *(same_dtype(name, "x") for name in ("value", "y")),
+        dtype_in((D.INT32,), "start", "end"),
+        dims_between(1, 3, "x"),
+        dims_between(2, 2, "start"),
+        shape_is("as start has", lambda call: call["start"].shape, "end"),
+        shape_is("a number for each row", lambda call: call["start"].shape[:1], "value"),
+        shape_is("as x has", lambda call: call["x"].shape, "y"),
+        rule("ranges of x: start, axis", _ranges),
+    ),
+    _fill_ranges,
+    _FILLED,
 )
 _ADAM_STATE, _ADAM_NUMBERS = ("var", "m", "v"), ("beta1_power", "beta2_power", "lr", "beta1", "beta2", "epsilon")
 _ADAM_RESULTS = tuple(f"{name}_out" for name in _ADAM_STATE)
-APPLY_ADAM = replace(
-    library_operator(
-        "ApplyAdamD",
-        "var = var - lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon)",
-        "The operator of type ApplyAdamD.",
-        (
-            *(tensor_in(name, "parameters and state") for name in _ADAM_STATE),
-            *(tensor_in(name, "one number") for name in _ADAM_NUMBERS),
-            tensor_in("grad", "the gradient"),
-            Parameter("use_nesterov", "use_nesterov", Kind.BOOL, "an attribute"),
-            *map(tensor_out, _ADAM_RESULTS),
-        ),
-        (
-            present(*_ADAM_STATE, *_ADAM_NUMBERS, "grad", *_ADAM_RESULTS),
-            dtype_in(where_supported(FLOATING), "var"),
-            *(same_dtype(name, "var") for name in (*_ADAM_STATE[1:], *_ADAM_NUMBERS, "grad", *_ADAM_RESULTS)),
-            shape_is("as var has", lambda call: call["var"].shape, *_ADAM_STATE[1:], "grad", *_ADAM_RESULTS),
-            size_is("one number", lambda call: 1, *_ADAM_NUMBERS),
-        ),
-        _adam,
-        header="",
-        dtypes=FLOATING,
-        products=MODERN,
-        attributes=("use_nesterov",),
+APPLY_ADAM = typed(
+    "ApplyAdamD",
+    "var = var - lr * sqrt(1 - beta2_power) / (1 - beta1_power) * m / (sqrt(v) + epsilon)",
+    (
+        *(tensor_in(name, "parameters and state") for name in _ADAM_STATE),
+        *(tensor_in(name, "one number") for name in _ADAM_NUMBERS),
+        tensor_in("grad", "the gradient"),
+        plain_attribute("use_nesterov", Kind.BOOL),
+        *map(tensor_out, _ADAM_RESULTS),
     ),
-    function="ApplyAdamD",
+    (
+        dtype_in(where_supported(FLOATING), "var"),
+        *(same_dtype(name, "var") for name in (*_ADAM_STATE[1:], *_ADAM_NUMBERS, "grad", *_ADAM_RESULTS)),
+        shape_is("as var has", lambda call: call["var"].shape, *_ADAM_STATE[1:], "grad", *_ADAM_RESULTS),
+        size_is("one number", lambda call: 1, *_ADAM_NUMBERS),
+    ),
+    _adam,
+    FLOATING,
 )
-_VALUES = (*_TYPES, D.INT32, D.INT8, D.UINT8)
+_VALUES = (*FLOATS, D.INT32, D.INT8, D.UINT8)
 
 #: Integer indices, with values of another type.
-ONE_HOT = replace(
-    library_operator(
-        "OneHotD",
-        "y = on_value where the place along axis is x, else off_value",
-        "The operator of type OneHotD.",
-        (
-            tensor_in("x", "places"),
-            tensor_in("on_value", "one number"),
-            tensor_in("off_value", "one number"),
-            Parameter("depth", "depth", Kind.INT64, "an attribute"),
-            Parameter("axis", "axis", Kind.INT64, "an attribute"),
-            tensor_out("y"),
-        ),
-        (
-            present("x", "on_value", "off_value", "y"),
-            dtype_in((D.INT32, D.UINT8), "x"),
-            dtype_in(_VALUES, "on_value"),
-            same_dtype("off_value", "on_value"),
-            same_dtype("y", "on_value"),
-            size_is("one number", lambda call: 1, "on_value", "off_value"),
-            limited_dims("x"),
-            rule(
-                "a dimension: axis",
-                lambda call: (
-                    None
-                    if -1 <= call["axis"] <= len(call["x"].shape)
-                    else f"axis: expected from -1 to {len(call['x'].shape)}, got {call['axis']}"
-                ),
-            ),
-            shape_is("the result", _one_hot_shape, "y"),
-        ),
-        _one_hot,
-        header="",
-        dtypes=_VALUES,
-        products=MODERN,
-        attributes=("depth", "axis"),
+ONE_HOT = typed(
+    "OneHotD",
+    "y = on_value where the place along axis is x, else off_value",
+    (
+        tensor_in("x", "places"),
+        tensor_in("on_value", "one number"),
+        tensor_in("off_value", "one number"),
+        plain_attribute("depth", Kind.INT64),
+        plain_attribute("axis", Kind.INT64),
+        tensor_out("y"),
     ),
-    function="OneHotD",
+    (
+        dtype_in((D.INT32, D.UINT8), "x"),
+        dtype_in(_VALUES, "on_value"),
+        same_dtype("off_value", "on_value"),
+        same_dtype("y", "on_value"),
+        size_is("one number", lambda call: 1, "on_value", "off_value"),
+        limited_dims("x"),
+        rule(
+            "a dimension: axis",
+            lambda call: (
+                None
+                if -1 <= call["axis"] <= len(call["x"].shape)
+                else f"axis: expected from -1 to {len(call['x'].shape)}, got {call['axis']}"
+            ),
+        ),
+        shape_is("the result", _one_hot_shape, "y"),
+    ),
+    _one_hot,
+    _VALUES,
 )
 #: This type takes the depth as an input.
 ONE_HOT_OF_DEPTH = replace(

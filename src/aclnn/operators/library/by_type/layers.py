@@ -25,11 +25,11 @@ from aclnn.core.checks import (
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.operator import Call, Kind, Library, Operator, Parameter
+from aclnn.operators.library.by_type.declaration import plain_attribute, typed
 from aclnn.operators.library.common import (
     MODERN,
     add_rows,
     expect_within,
-    library_operator,
     support,
     tensor_in,
     tensor_out,
@@ -70,30 +70,22 @@ def _operator(
         shapes: required shapes of inputs.
     """
     attributes, names = attributes or {}, inputs.split()
-    return replace(
-        library_operator(
-            op_type,
-            formula,
-            f"The operator of type {op_type}.",
-            (
-                *(tensor_in(name, "an input") for name in names),
-                *(Parameter(name, name, kind, "an attribute") for name, kind in attributes.items()),
-                *map(tensor_out, outputs),
-            ),
-            (
-                present(*names, *outputs),
-                dtype_in(where_supported(FLOATING), *names, *outputs),
-                limited_dims(*names),
-                *(shape_is("the input", shape, name) for name, shape in (shapes or {}).items()),
-                *(shape_is("the result", shape, name) for name, shape in outputs.items()),
-            ),
-            function,
-            header="",
-            dtypes=FLOATING,
-            products=MODERN,
-            attributes=tuple(attributes),
+    return typed(
+        op_type,
+        formula,
+        (
+            *(tensor_in(name, "an input") for name in names),
+            *(plain_attribute(name, kind) for name, kind in attributes.items()),
+            *map(tensor_out, outputs),
         ),
-        function=op_type,
+        (
+            dtype_in(where_supported(FLOATING), *names, *outputs),
+            limited_dims(*names),
+            *(shape_is("the input", shape, name) for name, shape in (shapes or {}).items()),
+            *(shape_is("the result", shape, name) for name, shape in outputs.items()),
+        ),
+        function,
+        FLOATING,
     )
 
 
@@ -506,94 +498,71 @@ ADAM_WITH_DECAY = _operator(
     _decayed_adam,
     shapes=dict.fromkeys(("input1", "input2", "input3"), _as("input0")),
 )
-UNSORTED_SEGMENT_SUM = replace(
-    library_operator(
-        "UnsortedSegmentSum",
-        "y[i] = sum of x where segment_ids is i",
-        "The operator of type UnsortedSegmentSum.",
-        (
-            tensor_in("x", "an input"),
-            tensor_in("segment_ids", "numbers of segments, of the first dimensions of x"),
-            Parameter("num_segments", "num_segments", Kind.INT64, "an attribute"),
-            tensor_out("y"),
-        ),
-        (
-            present("x", "segment_ids", "y"),
-            dtype_in(where_supported((*FLOATING, D.INT32)), "x"),
-            dtype_in((D.INT32, D.INT64), "segment_ids"),
-            same_dtype("y", "x"),
-            limited_dims("x"),
-            shape_is(
-                "the first dimensions of x",
-                lambda call: call["x"].shape[: len(call["segment_ids"].shape)],
-                "segment_ids",
-            ),
-            shape_is(
-                "the result",
-                lambda call: (call["num_segments"], *call["x"].shape[len(call["segment_ids"].shape) :]),
-                "y",
-            ),
-        ),
-        _segment_sums,
-        header="",
-        dtypes=(*FLOATING, D.INT32),
-        products=MODERN,
-        attributes=("num_segments",),
+UNSORTED_SEGMENT_SUM = typed(
+    "UnsortedSegmentSum",
+    "y[i] = sum of x where segment_ids is i",
+    (
+        tensor_in("x", "an input"),
+        tensor_in("segment_ids", "numbers of segments, of the first dimensions of x"),
+        plain_attribute("num_segments", Kind.INT64),
+        tensor_out("y"),
     ),
-    function="UnsortedSegmentSum",
+    (
+        dtype_in(where_supported((*FLOATING, D.INT32)), "x"),
+        dtype_in((D.INT32, D.INT64), "segment_ids"),
+        same_dtype("y", "x"),
+        limited_dims("x"),
+        shape_is(
+            "the first dimensions of x",
+            lambda call: call["x"].shape[: len(call["segment_ids"].shape)],
+            "segment_ids",
+        ),
+        shape_is(
+            "the result",
+            lambda call: (call["num_segments"], *call["x"].shape[len(call["segment_ids"].shape) :]),
+            "y",
+        ),
+    ),
+    _segment_sums,
+    (*FLOATING, D.INT32),
 )
-DROP_OUT_GEN_MASK = replace(
-    library_operator(
-        "DropOutGenMask",
-        "y = bits, each 1 with probability prob",
-        "The operator of type DropOutGenMask.",
-        (
-            tensor_in("prob", "one number"),
-            *(Parameter(name, name, Kind.INT64, "an attribute") for name in ("count", "seed", "offset")),
-            tensor_out("y", "the mask, one bit per element; UINT8"),
-        ),
-        (
-            present("prob", "y"),
-            dtype_in(where_supported(FLOATING), "prob"),
-            dtype_in((D.UINT8,), "y"),
-            size_is("one number", lambda call: 1, "prob"),
-            size_is("a bit for each element", lambda call: mask_bytes(call["count"]), "y"),
-        ),
-        lambda prob, count, seed, offset: random_bits(
-            generator_of({"seed": seed, "offset": offset})(), mask_bytes(count), 1 - float(prob.reshape(()))
-        ),
-        header="",
-        dtypes=FLOATING,
-        products=MODERN,
-        attributes=("count", "seed", "offset"),
+DROP_OUT_GEN_MASK = typed(
+    "DropOutGenMask",
+    "y = bits, each 1 with probability prob",
+    (
+        tensor_in("prob", "one number"),
+        *(plain_attribute(name, Kind.INT64) for name in ("count", "seed", "offset")),
+        tensor_out("y", "the mask, one bit per element; UINT8"),
     ),
-    function="DropOutGenMask",
+    (
+        dtype_in(where_supported(FLOATING), "prob"),
+        dtype_in((D.UINT8,), "y"),
+        size_is("one number", lambda call: 1, "prob"),
+        size_is("a bit for each element", lambda call: mask_bytes(call["count"]), "y"),
+    ),
+    lambda prob, count, seed, offset: random_bits(
+        generator_of({"seed": seed, "offset": offset})(), mask_bytes(count), 1 - float(prob.reshape(()))
+    ),
+    FLOATING,
 )
-DROP_OUT_DO_MASK = replace(
-    library_operator(
-        "DropOutDoMask",
-        "y = x / keep_prob where mask, 0 elsewhere",
-        "The operator of type DropOutDoMask.",
-        (
-            tensor_in("x", "an input"),
-            tensor_in("mask", "the mask, one bit per element; UINT8"),
-            tensor_in("keep_prob", "one number"),
-            tensor_out("y"),
-        ),
-        (
-            present("x", "mask", "keep_prob", "y"),
-            dtype_in(where_supported(FLOATING), "x", "keep_prob"),
-            dtype_in((D.UINT8,), "mask"),
-            same_dtype("y", "x"),
-            limited_dims("x"),
-            size_is("a bit for each element", lambda call: mask_bytes(call["x"].size), "mask"),
-            size_is("one number", lambda call: 1, "keep_prob"),
-            shape_is("as x has", _as("x"), "y"),
-        ),
-        lambda x, mask, keep_prob: masked(x, mask, 1 - float(keep_prob.reshape(()))),
-        header="",
-        dtypes=FLOATING,
-        products=MODERN,
+DROP_OUT_DO_MASK = typed(
+    "DropOutDoMask",
+    "y = x / keep_prob where mask, 0 elsewhere",
+    (
+        tensor_in("x", "an input"),
+        tensor_in("mask", "the mask, one bit per element; UINT8"),
+        tensor_in("keep_prob", "one number"),
+        tensor_out("y"),
     ),
-    function="DropOutDoMask",
+    (
+        dtype_in(where_supported(FLOATING), "x", "keep_prob"),
+        dtype_in((D.UINT8,), "mask"),
+        same_dtype("y", "x"),
+        limited_dims("x"),
+        size_is("a bit for each element", lambda call: mask_bytes(call["x"].size), "mask"),
+        size_is("one number", lambda call: 1, "keep_prob"),
+        shape_is("as x has", _as("x"), "y"),
+    ),
+    lambda x, mask, keep_prob: masked(x, mask, 1 - float(keep_prob.reshape(()))),
+    FLOATING,
 )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from aclnn.core.checks import FLOATING, dtype_in, limited_dims, present, same_dtype, shape_is, size_is, where_supported
-from aclnn.core.operator import Kind, Operator, Parameter
-from aclnn.operators.library.common import MODERN, library_operator, tensor_in, tensor_out
+from aclnn.core.checks import FLOATING, dtype_in, limited_dims, same_dtype, shape_is, size_is, where_supported
+from aclnn.core.operator import Kind, Operator
+from aclnn.operators.library.by_type.declaration import plain_attribute, typed
+from aclnn.operators.library.common import tensor_in, tensor_out
 
 Array = np.ndarray[Any, Any]
 
@@ -49,34 +49,23 @@ def _step(
         ]
         return function(*operands, *given[count:])
 
-    return replace(
-        library_operator(
-            op_type,
-            formula,
-            f"The operator of type {op_type}.",
-            (
-                *(
-                    tensor_in(name, "one number" if name in numbers else "parameters, state or gradient")
-                    for name in names
-                ),
-                *(Parameter(name, name, Kind.DOUBLE, "an attribute") for name in attributes),
-                *map(tensor_out, results),
-            ),
-            (
-                present(*names, *results),
-                dtype_in(where_supported(FLOATING), first),
-                *(same_dtype(name, first) for name in (*others, *numbers, *results)),
-                limited_dims(first),
-                shape_is(f"as {first} has", lambda call: call[first].shape, *others, *results),
-                size_is("one number", lambda call: 1, *numbers),
-            ),
-            step,
-            header="",
-            dtypes=FLOATING,
-            products=MODERN,
-            attributes=attributes,
+    return typed(
+        op_type,
+        formula,
+        (
+            *(tensor_in(name, "one number" if name in numbers else "parameters, state or gradient") for name in names),
+            *(plain_attribute(name, Kind.DOUBLE) for name in attributes),
+            *map(tensor_out, results),
         ),
-        function=op_type,
+        (
+            dtype_in(where_supported(FLOATING), first),
+            *(same_dtype(name, first) for name in (*others, *numbers, *results)),
+            limited_dims(first),
+            shape_is(f"as {first} has", lambda call: call[first].shape, *others, *results),
+            size_is("one number", lambda call: 1, *numbers),
+        ),
+        step,
+        FLOATING,
     )
 
 
