@@ -9,17 +9,30 @@ import numpy as np
 import pytest
 
 from aclnn.core.dtypes import DataType as D
+from aclnn.core.dtypes import Format
 from aclnn.core.products import Product
 from aclnn.core.status import AclnnError
 from aclnn.execution.executor import prepare
 from aclnn.operators.library.matrix import solving
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, COMPLEX, Break, LibraryTests, Placed, Subject, computed, precise, torch
+from tests.helpers.library import (
+    BY_NAME,
+    COMPLEX,
+    TRAINED,
+    Break,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    precise,
+    torch,
+)
 
 OPERATOR = BY_NAME["triangular_solve"]
 
 
 TALL = (2, 4, 3)
+SAME_SHAPES = ("inverse", "linalg_cholesky")
 
 
 def call(d: D) -> Arguments:
@@ -47,6 +60,9 @@ def solution(a: Mapping[str, Any]) -> Any:
 
 
 def well_conditioned(operator: str, name: str, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if operator == "linalg_cholesky" and name == "self":
+        factors = array.astype(np.float32) / 9
+        return factors @ factors.swapaxes(-1, -2) + np.eye(array.shape[-1])
     is_square = name == "A" or operator in ("inverse", "slogdet")
     return array / 9 + np.eye(array.shape[-1]) if is_square and array.ndim > 1 else array
 
@@ -56,6 +72,7 @@ class TestSolving(LibraryTests):
         solving.OPERATORS,
         calls={
             OPERATOR.name: call,
+            "linalg_cholesky": lambda d: {"self": T(d, (5, 3, 3)), "upper": d == D.FLOAT, "out": T(d, (5, 3, 3))},
             "linalg_qr": lambda d: {"self": T(d, TALL), "mode": 0, "Q": T(d, TALL), "R": T(d, (2, 3, 3))},
             "svd": lambda d: {
                 "input": T(d, TALL),
@@ -68,11 +85,16 @@ class TestSolving(LibraryTests):
             "inverse": lambda d: {"self": T(d, (5, 3, 3)), "out": T(d, (5, 3, 3))},
             "slogdet": lambda d: {"self": T(d, (5, 3, 3)), "signOut": T(d, (5,)), "logOut": T(d, (5,))},
         },
-        dtypes={"inverse": (D.FLOAT, D.DOUBLE, *COMPLEX), "linalg_qr": (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX)},
+        dtypes={
+            "linalg_cholesky": TRAINED,
+            "inverse": (D.FLOAT, D.DOUBLE, *COMPLEX),
+            "linalg_qr": (D.FLOAT, D.FLOAT16, D.DOUBLE, *COMPLEX),
+        },
         # Vectors have the sign that they get.
         elsewhere=("linalg_qr", "svd"),
         references={
             OPERATOR.name: solution,
+            "linalg_cholesky": lambda a: torch.linalg.cholesky(precise(a["self"]), upper=a["upper"]),
             "inverse": lambda a: torch.linalg.inv(precise(a["self"])),
             "slogdet": lambda a: torch.linalg.slogdet(precise(a["self"])),
         },
@@ -91,6 +113,7 @@ class TestSolving(LibraryTests):
                 "u": {"shape": (0, 0)},
                 "v": {"shape": (3, 0)},
             },
+            "linalg_cholesky": shape((0, 3), "self", "out"),
             "inverse": shape((0, 3), "self", "out"),
             "slogdet": {"self": {"shape": (0, 3, 3)}, **shape((0,), "signOut", "logOut")},
         },
@@ -104,13 +127,20 @@ class TestSolving(LibraryTests):
             "shape is of the factor": lambda o, name: Break(shape((7, 7), name), "[2, "),
             "allowed value": lambda o, name: Break({name: 3}, "0, 1 or 2"),
             "same data type as self": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT"),
+            "data type": lambda o, name: Break(
+                dtype(D.STRING, *([name, "out"] if o.name == "linalg_cholesky" else [name])), "data type"
+            ),
+            "no private format": lambda o, name: Break(
+                {each: {"format": Format.FORMAT_FRACTAL_NZ} for each in (name, "out")}, "ACL_FORMAT_ND"
+            ),
+            "not too large": lambda o, name: Break(shape((8193, 8193), name, "out"), "at most 8192 rows"),
             "2 to 8 dimensions": lambda o, name: Break(shape((3,), name), "2 to 8 dimensions"),
             "square": lambda o, name: Break(
-                shape((5, 3, 2), name, *(["out"] if o.name == "inverse" else [])), "as many columns"
+                shape((5, 3, 2), name, *(["out"] if o.name in SAME_SHAPES else [])), "as many columns"
             ),
             "holds the result": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_COMPLEX64", D.COMPLEX64),
             "at least 2 dimensions": lambda o, name: Break(
-                shape((3,), name, *(["out"] if o.name == "inverse" else [])), "at least 2"
+                shape((3,), name, *(["out"] if o.name in SAME_SHAPES else [])), "at least 2"
             ),
             "at most 8 dimensions": lambda o, name: Break(shape((1,) * 9, name, "out"), "at most 8"),
             "complex as self": lambda o, name: Break(dtype(D.FLOAT, name), "a complex data type", D.COMPLEX64),
@@ -256,3 +286,20 @@ def test_matrices_of_no_numbers_have_no_singular_values(vectors: bool) -> None:
     results = {"sigma": np.zeros(2, np.float32), "u": x, "v": x}
     with pytest.raises(AclnnError, match=r"^aclnnSvd: input: expected finite numbers"):
         computed("svd", {"input": x, "fullMatrices": True, "computeUV": vectors} | results)
+
+
+@pytest.mark.parametrize("upper", [False, True])
+def test_the_published_matrix_is_the_product_of_its_triangular_factors(upper: bool) -> None:
+    """Of the document of aclnnLinalgCholesky."""
+    published = np.array([[6, -3, 1], [-3, 2, 0], [1, 0, 4]], np.float32)
+    given = {"self": published, "upper": upper, "out": np.full((3, 3), 7, np.float32)}
+    found = computed("linalg_cholesky", given)["out"]
+    assert (np.tril(found, -1) if upper else np.triu(found, 1)).tolist() == [[0] * 3] * 3
+    np.testing.assert_allclose(found.T @ found if upper else found @ found.T, published, atol=1e-6)
+
+
+def test_a_matrix_that_is_not_positive_definite_leaves_the_others_of_its_batch() -> None:
+    given = np.array([np.eye(2), -np.eye(2), np.zeros((2, 2)), 4 * np.eye(2)], np.float32)
+    found = computed("linalg_cholesky", {"self": given, "upper": False, "out": np.zeros_like(given)})["out"]
+    np.testing.assert_array_equal(found[[0, 3]], [np.eye(2), 2 * np.eye(2)])
+    assert np.isnan(found[[1, 2]]).all()

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from aclnn.core.checks import (
+    FLOATING,
     broadcast_shape,
     castable_from,
     dims_between,
@@ -19,8 +20,10 @@ from aclnn.core.checks import (
     one_of,
     only_if,
     present,
+    public_format,
     rule,
     same_dtype,
+    same_format,
     same_shape,
     shape_is,
     unless_empty,
@@ -176,6 +179,27 @@ def _inverse(matrices: Any) -> Any:
         return found
 
 
+_LARGEST_CHOLESKY = 8192
+
+
+def _not_too_large(call: Call) -> str | None:
+    got = call["self"].shape[-1]
+    return None if got <= _LARGEST_CHOLESKY else f"self: expected at most {_LARGEST_CHOLESKY} rows, got {got}"
+
+
+def _cholesky(matrices: Any, upper: bool) -> Any:
+    """Return triangular factors, NaN for matrices that are not positive definite."""
+    wide = _widened(matrices)
+    try:
+        found = np.linalg.cholesky(wide)
+    except np.linalg.LinAlgError:
+        found = np.full_like(wide, np.nan)
+        for at in np.ndindex(wide.shape[:-2]):
+            with suppress(np.linalg.LinAlgError):
+                found[at] = np.linalg.cholesky(wide[at])
+    return found.swapaxes(-1, -2) if upper else found
+
+
 def _complex_kept(call: Call, name: str) -> str | None:
     got = call[name].dtype
     if call["self"].dtype not in COMPLEX or got in COMPLEX:
@@ -184,6 +208,33 @@ def _complex_kept(call: Call, name: str) -> str | None:
 
 
 OPERATORS = (
+    library_operator(
+        "linalg_cholesky",
+        "out @ out^T = self, with a lower triangular out; out^T @ out = self with upper",
+        "Cholesky factors of symmetric positive definite matrices.",
+        (
+            tensor_in("self", "the matrices, of which the lower triangles are read"),
+            attribute("upper", Kind.BOOL, "whether out is upper triangular"),
+            tensor_out("out", "the triangular matrices"),
+        ),
+        (
+            present("self", "out"),
+            same_dtype("out", "self"),
+            dtype_in(FLOATING, "self"),
+            same_format("out", "self"),
+            public_format("self"),
+            limited_dims("self"),
+            _matrices("self"),
+            same_shape("out", "self"),
+            *unless_empty(("self",), _square("self"), rule("not too large: self", _not_too_large)),
+        ),
+        _cholesky,
+        header="linalg_cholesky",
+        dtypes=FLOATING,
+        products=MODERN,
+        stream_type="const aclrtStream ",
+        attributes=("upper",),
+    ),
     library_operator(
         "linalg_qr",
         "Q @ R = self",
