@@ -1,4 +1,4 @@
-"""Fourier transforms of windows."""
+"""Fourier transforms of sequences and of overlapping parts of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,18 @@ from aclnn.core.products import Product
 from aclnn.execution.executor import prepare
 from aclnn.operators.library.convolution import fourier
 from tests.cases.table import Arguments, T, dtype, shape
-from tests.helpers.library import BY_NAME, COMPLEX, Array, Break, Breaking, LibraryTests, Placed, Subject, torch
+from tests.helpers.library import (
+    BY_NAME,
+    COMPLEX,
+    Array,
+    Break,
+    Breaking,
+    LibraryTests,
+    Placed,
+    Subject,
+    computed,
+    torch,
+)
 
 WHOLE = {D.FLOAT: D.COMPLEX64, D.DOUBLE: D.COMPLEX128}
 
@@ -33,6 +44,16 @@ def _call(d: D) -> Arguments:
     }
 
 
+def _whole(d: D) -> Arguments:
+    return {"self": T(d, (2, 5, 3)), "n": 7, "dim": -2, "norm": 2, "out": T(d, (2, 4, 3, 2))}
+
+
+def _spectrum(a: Mapping[str, Any]) -> Any:
+    norm = {1: "backward", 2: "forward", 3: "ortho"}[a["norm"]]
+    points = None if a["n"] == -1 else a["n"]
+    return torch.view_as_real(torch.fft.rfft(a["self"].double(), points, a["dim"], norm))
+
+
 def _transformed(a: Mapping[str, Any]) -> Any:
     wide = torch.complex128 if a["self"].is_complex() else torch.float64
     return torch.stft(
@@ -49,7 +70,13 @@ def _transformed(a: Mapping[str, Any]) -> Any:
 
 
 BREAKS: Mapping[str, Breaking] = {
-    "data type": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_COMPLEX64"),
+    "data type": lambda o, name: Break(dtype(D.FLOAT16, name), "ACL_FLOAT" if o.name == "rfft1_d" else "ACL_COMPLEX64"),
+    "kernel of the product": lambda o, name: Break({}, "with a kernel", product=Product.ATLAS_TRAINING),
+    "1 to 7 dimensions": lambda o, name: Break(shape((1,) * 8, name), "1 to 7 dimensions"),
+    "a number of steps": lambda o, name: Break({name: 0}, "a number from 1 to 262144, or -1"),
+    "allowed value": lambda o, name: Break({name: 4}, "1, 2 or 3"),
+    "dimension of self": lambda o, name: Break({name: 3}, "from -3 to 2"),
+    "shape is of the frequencies": lambda o, name: Break(shape((2, 4, 3), name), "[2, 4, 3, 2]"),
     "same data type as self": lambda o, name: Break(dtype(D.DOUBLE, name), "ACL_FLOAT (that of self)"),
     "data type of this result": lambda o, name: Break(dtype(D.FLOAT, name), "ACL_COMPLEX64 (self of ACL_FLOAT"),
     "format ACL_FORMAT_ND": lambda o, name: Break({name: {"format": Format.FORMAT_NCL}}, "ACL_FORMAT_ND"),
@@ -69,8 +96,9 @@ BREAKS: Mapping[str, Breaking] = {
 class TestFourier(LibraryTests):
     subject = Subject(
         fourier.OPERATORS,
-        calls={"stft": _call},
-        references={"stft": _transformed},
+        calls={"stft": _call, "rfft1_d": _whole},
+        references={"stft": _transformed, "rfft1_d": _spectrum},
+        dtypes={"rfft1_d": (D.FLOAT,)},
         default=(D.FLOAT, D.DOUBLE, *COMPLEX),
         empty={
             "stft": {
@@ -121,3 +149,27 @@ def _run(x: Array, window: Array | None, shape: tuple[int, ...], given: tuple[in
     }
     prepare(BY_NAME["stft"], arguments, Product.ATLAS_A2).run()
     return placed.view
+
+
+def _whole_run(x: Array, n: int, dim: int, norm: int, shape: tuple[int, ...]) -> Array:
+    given = {"self": x, "n": n, "dim": dim, "norm": norm, "out": np.zeros(shape, np.float32)}
+    return computed("rfft1_d", given)["out"]
+
+
+def test_the_published_sequences() -> None:
+    """Of the document of aclRfft1D, and of its text."""
+    eight = _whole_run(np.arange(1, 9, dtype=np.float32).reshape(1, 1, 8), 8, -1, 1, (1, 1, 5, 2))
+    root = np.sqrt(2)
+    expected = [[36, 0], [-4, 4 + 4 * root], [-4, 4], [-4, 4 * root - 4], [-4, 0]]
+    np.testing.assert_allclose(eight[0, 0], expected, atol=1e-5)
+    four = _whole_run(np.arange(1, 5, dtype=np.float32), 4, 0, 1, (3, 2))
+    np.testing.assert_allclose(four, [[10, 0], [-2, 2], [-2, 0]], atol=1e-6)
+
+
+@pytest.mark.parametrize("norm", [1, 2, 3])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+@pytest.mark.parametrize("n", [-1, 1, 4, 9])
+def test_sequences_are_cut_or_padded(n: int, dim: int, norm: int) -> None:
+    x = np.random.default_rng(0).normal(size=(5, 7, 6)).astype(np.float32)
+    wanted = _spectrum({"self": torch.from_numpy(x), "n": n, "dim": dim, "norm": norm})
+    np.testing.assert_allclose(_whole_run(x, n, dim, norm, tuple(wanted.shape)), wanted, atol=1e-5)

@@ -1,16 +1,32 @@
-"""Fourier transforms of windows: aclStft."""
+"""Fourier transforms: of sequences (aclRfft1D), and of overlapping parts of them (aclStft)."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from aclnn.core.checks import dims_between, dtype_in, each, format_is, present, rule, same_dtype, shape_is
+from aclnn.core.checks import (
+    KERNEL_OF_THE_PRODUCT,
+    axis,
+    dims_between,
+    dtype_in,
+    each,
+    format_is,
+    one_of,
+    present,
+    rule,
+    same_dtype,
+    shape_is,
+    unless_empty,
+    with_code,
+)
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library
+from aclnn.core.status import ACLNN_ERR_PARAM_INVALID
 from aclnn.operators.library.common import COMPLEX, attribute, declared, optional_in, tensor_in, tensor_out
 
 _COMPLEX_OF = {D.FLOAT: D.COMPLEX64, D.DOUBLE: D.COMPLEX128}
@@ -76,7 +92,68 @@ def _work(call: Call) -> Library | None:
     return Library(transformed, inputs, ("out",))
 
 
+_NORMS: Mapping[int, Literal["backward", "forward", "ortho"]] = {1: "backward", 2: "forward", 3: "ortho"}
+_MOST_STEPS = 262144
+
+
+def _steps(call: Call) -> str | None:
+    got = call["n"]
+    if got == -1 or 1 <= got <= _MOST_STEPS:
+        return None
+    return f"n: expected a number from 1 to {_MOST_STEPS}, or -1, got {got}"
+
+
+def _frequencies(call: Call) -> tuple[int, ...]:
+    shape, dim = list(call["self"].shape), call["dim"]
+    shape[dim] = (shape[dim] if call["n"] == -1 else call["n"]) // 2 + 1
+    return (*shape, 2)
+
+
+def _rfft_work(call: Call) -> Library | None:
+    if call["self"].size == 0 or call["out"].size == 0:
+        return None
+    points, dim, norm = call["n"], call["dim"], _NORMS[call["norm"]]
+
+    def transformed(x: Any) -> Any:
+        found = np.fft.rfft(x.astype(np.float64), None if points == -1 else points, dim, norm)
+        return np.stack((found.real, found.imag), -1)
+
+    return Library(transformed, ("self",), ("out",))
+
+
 OPERATORS = (
+    replace(
+        declared(
+            "rfft1_d",
+            "out[k] = sum over t of self[t] * exp(-2 * pi * i * k * t / n), k <= n / 2; "
+            "divided by n if norm is 2, by sqrt(n) if it is 3",
+            "Fourier transforms of real sequences, without negative frequencies.",
+            (
+                tensor_in("self", "the sequences along a dimension"),
+                attribute("n", Kind.INT64, "steps; longer sequences are cut, shorter ones padded by 0; -1: all"),
+                attribute("dim", Kind.INT64, "the dimension"),
+                attribute("norm", Kind.INT64, "1: sums, 2: divided by n, 3: divided by its root"),
+                tensor_out("out", "real and imaginary parts along the last dimension"),
+            ),
+            (
+                *with_code(ACLNN_ERR_PARAM_INVALID, KERNEL_OF_THE_PRODUCT),
+                present("self", "out"),
+                *unless_empty(
+                    ("self",),
+                    dtype_in((D.FLOAT,), "self"),
+                    dims_between(1, 7, "self"),
+                    rule("a number of steps: n", _steps),
+                    one_of("norm", *_NORMS),
+                    axis("dim", "self"),
+                    shape_is("of the frequencies", _frequencies, "out"),
+                    same_dtype("out", "self"),
+                ),
+            ),
+            _rfft_work,
+            dtypes=(D.FLOAT,),
+        ),
+        function="aclRfft1D",
+    ),
     replace(
         declared(
             "stft",
