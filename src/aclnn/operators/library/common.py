@@ -210,6 +210,18 @@ def expect_within(name: str, numbers: Any, least: int, most: int, what: str = "n
         raise IndexError(f"{name}: expected {what} from {least} to {most}, got {beyond.flat[0]}")
 
 
+def parts_between(ends: Any, most: int, name: str) -> list[slice]:
+    """Return the slices between ends; ``name`` is the name of the tensor of ends."""
+    before = [0, *ends[:-1].tolist()]
+    wrong = next(
+        (at for at, (begin, end) in enumerate(zip(before, ends, strict=True)) if not begin <= end <= most), None
+    )
+    if wrong is not None:
+        expected = f"expected an end from {before[wrong]}, that of the one before, to {most}"
+        raise IndexError(f"{name}[{wrong}]: {expected}, got {ends[wrong]}")
+    return [*map(slice, before, ends.tolist())]
+
+
 def add_at(total: Any, places: Any, values: Any) -> None:
     """Add values to elements in sequence, with repeated indices.
 

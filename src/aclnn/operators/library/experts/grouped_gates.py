@@ -29,9 +29,9 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import Call, Check, Kind, Library, Operator, Parameter, Shape
 from aclnn.core.products import A2_CLASS
 from aclnn.core.status import ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import attribute, optional_in, support, tensor_in, tensor_out
+from aclnn.operators.library.common import attribute, optional_in, parts_between, support, tensor_in, tensor_out
 from aclnn.operators.library.lists import each_of, not_null
-from aclnn.operators.library.matrix.grouped import ends_of, listed, parts_between
+from aclnn.operators.library.matrix.grouped import ends_of, listed
 from aclnn.operators.library.quantization.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.quantization.quantization import dynamically, product_scale, whole_bytes
 from aclnn.operators.library.quantization.quantized_gates import gated

@@ -34,11 +34,12 @@ from aclnn.operators.library.common import (
     camel,
     expect_within,
     optional_in,
+    parts_between,
     support,
     tensor_in,
     tensor_out,
 )
-from aclnn.operators.library.matrix.grouped import ends_of, parts_between
+from aclnn.operators.library.matrix.grouped import ends_of
 from aclnn.operators.library.quantization.four_bits import IN_INT32, unpacked, unpacked_words
 from aclnn.operators.library.quantization.quantization import given, product_scale, whole_bytes
 from aclnn.operators.library.quantization.quantized_products import BLOCK, integer_product

@@ -29,7 +29,7 @@ from aclnn.core.dtypes import Format
 from aclnn.core.operator import LISTS, Call, Check, Kind, Library, Operator, Parameter
 from aclnn.core.products import CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_NULLPTR, ACLNN_ERR_PARAM_NULLPTR
-from aclnn.operators.library.common import MODERN, attribute, camel, support
+from aclnn.operators.library.common import MODERN, attribute, camel, parts_between, support
 from aclnn.operators.library.lists import alike, each_of, not_null, of_types, public
 from aclnn.operators.library.quantization.quantization import product_scale
 from aclnn.operators.library.quantization.quantized_products import BLOCK, integer_product
@@ -469,18 +469,6 @@ def _short(call: Call, name: str, at: int) -> str | None:
     return None if got <= _MOST_INNER else f"expected at most {_MOST_INNER} elements in a row of memory, got {got}"
 
 
-def parts_between(ends: Any, most: int, name: str = _GROUPS) -> list[slice]:
-    """Return the slices between ends; ``name`` is the name of the tensor of ends."""
-    before = [0, *ends[:-1].tolist()]
-    wrong = next(
-        (at for at, (begin, end) in enumerate(zip(before, ends, strict=True)) if not begin <= end <= most), None
-    )
-    if wrong is not None:
-        expected = f"expected an end from {before[wrong]}, that of the one before, to {most}"
-        raise IndexError(f"{name}[{wrong}]: {expected}, got {ends[wrong]}")
-    return [*map(slice, before, ends.tolist())]
-
-
 def ends_of(sizes: Any, name: str = _GROUPS) -> Any:
     """Return the ends of groups of given sizes."""
     negative = np.flatnonzero(sizes < 0)
@@ -522,7 +510,7 @@ def _work(call: Call) -> Library | None:
             weight, bias = weight[0], bias[0] if bias else bias
         terms = bias if len(bias) else [0.0] * len(weight)
         if divided:
-            parts = parts_between(ends, len(x[0]))
+            parts = parts_between(ends, len(x[0]), _GROUPS)
             products = tuple(
                 x[0][rows] @ factor + term for rows, factor, term in zip(parts, weight, terms, strict=True)
             )
@@ -554,7 +542,7 @@ def _integer_work(call: Call) -> Library | None:
 
     def multiply(x: Any, weight: Any, ends: Any, y: Any, *further: Any) -> Any:
         operands, y = dict(zip(optional, further, strict=True)), y.copy()
-        for at, rows in enumerate(parts_between(ends_of(ends) if sized else ends, len(x))):
+        for at, rows in enumerate(parts_between(ends_of(ends) if sized else ends, len(x), _GROUPS)):
             total = integer_product(x[rows], weight[at], (rows.stop - rows.start, n))
             bias = operands[_BIAS][at] if _BIAS in operands else 0
             if whole_bias:
@@ -574,11 +562,11 @@ def _integer_work(call: Call) -> Library | None:
 
 def _by_columns(x: Any, weight: Sequence[Any], ends: Any, is_one: bool) -> Any:
     if is_one:
-        return np.stack([x[:, part] @ weight[0][part] for part in parts_between(ends, x.shape[1])])
+        return np.stack([x[:, part] @ weight[0][part] for part in parts_between(ends, x.shape[1], _GROUPS)])
     sizes = [len(factor) for factor in weight]
     if ends is not None:
         _expect_ends(ends, sizes)
-    parts = parts_between(np.cumsum(sizes), x.shape[1])
+    parts = parts_between(np.cumsum(sizes), x.shape[1], _GROUPS)
     return tuple(x[:, part] @ factor for part, factor in zip(parts, weight, strict=True))
 
 
