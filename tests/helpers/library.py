@@ -121,7 +121,7 @@ def lerp(start: Any, end: Any, weight: Any) -> Any:
 
 def product_of(operator: Operator) -> Product:
     """Return a product that has a kernel for an operator."""
-    order = (Product.ATLAS_A2, Product.ASCEND_950, Product.ATLAS_A3)
+    order = (Product.ATLAS_A2, Product.ASCEND_950, Product.ATLAS_A3, Product.ATLAS_INFERENCE)
     return next((product for product in order if product in operator.support), Product.ASCEND_950)
 
 
