@@ -209,7 +209,7 @@ def _written(*checks: Check) -> tuple[Check, ...]:
     return restricted("with isOutputKv", lambda call: call["isOutputKv"], *checks)
 
 
-def _put(cache: Array, rows: Array, index: Array, mode: str, unit: int) -> Array:
+def put_rows(cache: Array, rows: Array, index: Array, mode: str, unit: int) -> Array:
     """Return the cache with rows (samples, heads, tokens, columns) stored at indices; negative ones are skipped."""
     written = np.array(cache)
     samples, _, tokens, columns = rows.shape
@@ -269,7 +269,7 @@ def _work(call: Call) -> Library | None:
         kept = []
         for cache, numbers, names, unit in zip(caches, rows, factors, units, strict=True):
             stored = _quantize(numbers, *(optional[name] for name in names)) if names else numbers
-            kept.append(_put(cache, stored, index, mode, unit))
+            kept.append(put_rows(cache, stored, index, mode, unit))
         return *kept, *(rows if wanted else ())
 
     return Library(update, ("kv", "gamma", "cos", "sin", "index", *_CACHES, *others), (*_CACHES, *wanted))
