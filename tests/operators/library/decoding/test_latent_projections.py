@@ -18,7 +18,7 @@ from aclnn.operators.library.decoding import latent_projections
 from tests.cases.table import INVALID, NO_KERNEL, NULL, Arguments, T, dtype, shape
 from tests.helpers.library import BY_NAME, Array, Break, Breaking, LibraryTests, Placed, Subject, torch, wide
 
-NAME = "mla_prolog_v3_weight_nz"
+OLD, NAME = "mla_prolog_v2_weight_nz", "mla_prolog_v3_weight_nz"
 NZ = Format.FORMAT_FRACTAL_NZ
 WEIGHTS = ("weightDq", "weightUqQr", "weightDkvKr")
 SAMPLES, TOKENS, WIDTH, HEADS, PAGES, PAGE = 2, 3, 1024, 2, 3, 16
@@ -65,6 +65,13 @@ def _call(d: D) -> Arguments:
     }
 
 
+def _old_call(d: D) -> Arguments:
+    """Return a valid call of the second function, which takes the modes from data types."""
+    taken = {parameter.name for parameter in BY_NAME[OLD].parameters}
+    call = _call(d)
+    return {name: value for name, value in call.items() if name in taken} | {"cacheIndex": call["cacheIndexOptional"]}
+
+
 def _norm(x: Any, gamma: Any, epsilon: float) -> Any:
     return x / (x.square().mean(-1, keepdim=True) + epsilon).sqrt() * gamma
 
@@ -105,7 +112,7 @@ def _projected(a: Mapping[str, Any]) -> list[Any]:
 
 
 def numbers(operator: str, name: str, array: Array) -> Array:
-    if name == "cacheIndexOptional":
+    if name.startswith("cacheIndex"):
         return INDEX
     return array / 32 if name.startswith("weight") else array / 4
 
@@ -131,61 +138,66 @@ BREAKS: Mapping[str, Breaking] = {
     "2 to 3 dimensions": lambda o, name: Break(shape((WIDTH,), name), "2 to 3"),
     "3 dimensions": lambda o, name: Break(shape((HEADS, 128), name), "3 dimensions"),
     "sizes with a kernel": lambda o, name: Break(shape((SAMPLES, TOKENS, 512), name), "1024, 2048"),
-    "shape of the sizes": lambda o, name: Break(
-        shape((HEADS, 7, 7) if name == "weightUk" else (7,), name)
-        if name in _given()
-        else {name: T(D.BF16 if "queryNorm" in name else D.FLOAT, (7,))},
-        "shape [",
-    ),
+    "shape of the sizes": lambda o, name: _misfit(o, name),
     "a scale for each token": lambda o, name: Break({name: T(D.FLOAT, (7, 1))}, "[6, 1]"),
     "layout of the mode": lambda o, name: Break({"cacheModeOptional": "TND"}, "2 dimensions with TND"),
     "shape of a cache": lambda o, name: Break(shape((PAGES, 8, 1, 512), name), "a multiple of 16"),
-    "indices of the mode": lambda o, name: Break({name: None}, "with PA_BSND"),
+    "indices of the mode": lambda o, name: Break(shape((3, 2), name), "[2, 3]"),
 }
 EARLY = ("data types that go together", "format that counts as ND", "format ACL_FORMAT_FRACTAL_NZ", "data type")
+
+
+def _misfit(o: Operator, name: str) -> Break:
+    if name == "dequantScaleQNopeOutOptional":
+        full = ("tokenX", *WEIGHTS, "kvCacheRef", "queryOut")
+        scales: dict[str, Any] = {key: T(D.FLOAT, of) for key, of in SCALES.items()}
+        scales |= {"quantScaleCkvOptional": T(D.FLOAT, (1,)), name: T(D.FLOAT, (7,))}
+        modes = {"weightQuantMode": 2, "kvCacheQuantMode": 1, "queryQuantMode": 1} if o.name == NAME else {}
+        return Break(dtype(D.INT8, *full) | scales | modes, f"[6, {HEADS}, 1]")
+    if name in _given():
+        return Break(shape((HEADS, 7, 7) if name == "weightUk" else (7,), name), "shape [")
+    return Break({name: T(D.BF16 if "queryNorm" in name else D.FLOAT, (7,))}, "shape [")
 
 
 def _given() -> set[str]:
     return {name for name, value in _call(D.BF16).items() if isinstance(value, T)}
 
 
-def _empty() -> Arguments:
+def _empty(call: Arguments) -> Arguments:
     """Return the call without samples."""
-    of_tokens = (
-        "tokenX",
-        "ropeSin",
-        "ropeCos",
-        "cacheIndexOptional",
-        "queryOut",
-        "queryRopeOut",
-        "queryNormOutOptional",
-    )
-    call = _call(D.BF16)
-    return call | {name: call[name]._replace(shape=(0, *call[name].shape[1:])) for name in of_tokens}
+    of_samples = ("tokenX", "rope", "cacheIndex", "query")
+    return {
+        name: value._replace(shape=(0, *value.shape[1:]))
+        if isinstance(value, T) and name.startswith(of_samples)
+        else value
+        for name, value in call.items()
+    }
 
 
 class TestLatentProjections(LibraryTests):
     subject = Subject(
         latent_projections.OPERATORS,
-        calls={NAME: _call},
-        references={NAME: _projected},
+        calls={NAME: _call, OLD: _old_call},
+        references={NAME: _projected, OLD: lambda a: _projected(a | {"qcQrScale": 1.0, "kcScale": 1.0})[:4]},
         default=(D.BF16,),
         numbers=numbers,
         terms=4,
         left=("dequantScaleQNopeOutOptional", "dequantScaleQNormOutOptional"),
-        empty={NAME: _empty()},
+        empty={NAME: _empty(_call(D.BF16)), OLD: _empty(_old_call(D.BF16))},
         breaks=BREAKS,
         code=ACLNN_ERR_INNER_TILING_ERROR,
         codes={"present": NULL, "kernel of the product": NO_KERNEL, **dict.fromkeys(EARLY, INVALID)},
     )
 
 
-def _run(call: Arguments, given: Mapping[str, Array]) -> dict[str, Array]:
+def _run(
+    call: Arguments, given: Mapping[str, Array], name_of: str = NAME, product: Product = Product.ATLAS_A2
+) -> dict[str, Array]:
     """Run with arrays for the tensors of a call; weights lie in FRACTAL_NZ."""
     placed = {name: Placed(given[name], "contiguous") for name, value in call.items() if isinstance(value, T)}
     for name in WEIGHTS:
         placed[name].tensor.format = NZ
-    prepare(BY_NAME[NAME], call | {name: each.tensor for name, each in placed.items()}, Product.ATLAS_A2).run()
+    prepare(BY_NAME[name_of], call | {name: each.tensor for name, each in placed.items()}, product).run()
     return {name: each.view.astype(np.float64) for name, each in placed.items()}
 
 
@@ -338,3 +350,31 @@ def test_slots_outside_are_told() -> None:
 def test_without_room_in_the_caches_queries_are_computed() -> None:
     none = {"kvCacheRef": T(D.BF16, (0, PAGE, 1, 512)), "krCacheRef": T(D.BF16, (0, PAGE, 1, 64))}
     np.testing.assert_array_equal(_plain("PA_BSND", **none)["queryOut"], _plain("PA_BSND")["queryOut"])
+
+
+def test_the_second_function_takes_the_modes_from_data_types() -> None:
+    integers = ("weightUqQr", "kvCacheRef", "krCacheRef")
+    scales = {
+        "dequantScaleWUqQrOptional": T(D.FLOAT, (1, HEADS * 192)),
+        "quantScaleCkvOptional": T(D.FLOAT, (1, 512)),
+        "quantScaleCkrOptional": T(D.FLOAT, (1, 64)),
+    }
+    call = _with(
+        *integers,
+        weightQuantMode=1,
+        kvCacheQuantMode=2,
+        qcQrScale=1.0,
+        kcScale=1.0,
+        queryNormOutOptional=None,
+        **scales,
+    )
+    given = _drawn(call, integers)
+    expected = _run(call, given)
+    taken = {parameter.name for parameter in BY_NAME[OLD].parameters}
+    old = {name: value for name, value in call.items() if name in taken} | {"cacheIndex": call["cacheIndexOptional"]}
+    found = _run(old, given | {"cacheIndex": INDEX}, OLD)
+    for name in ("kvCacheRef", "krCacheRef", "queryOut", "queryRopeOut"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    with pytest.raises(AclnnError, match="expected data type ACL_BF16 beside") as caught:
+        _run(old, given | {"cacheIndex": INDEX}, OLD, Product.ASCEND_950)
+    assert caught.value.code == INVALID

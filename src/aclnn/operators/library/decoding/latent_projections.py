@@ -1,7 +1,8 @@
-"""Queries, keys and rotary parts of latent attention from tokens: aclnnMlaPrologV3WeightNz."""
+"""Queries, keys and rotary parts of latent attention from tokens: aclnnMlaPrologV2WeightNz, V3WeightNz."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,13 @@ from aclnn.core.checks import (
     nd_format,
     nothing_to_write,
     one_of,
+    only_if,
     rule,
 )
 from aclnn.core.dtypes import DataType as D
 from aclnn.core.dtypes import Format, float32
-from aclnn.core.operator import Call, Kind, Library, Parameter, Shape
-from aclnn.core.products import Product
+from aclnn.core.operator import Call, Check, Kind, Library, Parameter, Shape
+from aclnn.core.products import CLASS_950, Product
 from aclnn.operators.library.common import (
     MODERN,
     attribute,
@@ -55,6 +57,8 @@ _INPUTS = (
 )
 _CACHES, _QUERIES = ("kvCacheRef", "krCacheRef"), ("queryOut", "queryRopeOut")
 _INDEX, _ENDS, _MODE = "cacheIndexOptional", "actualSeqLenOptional", "cacheModeOptional"
+_OLD_INDEX = "cacheIndex"
+"""Name of the second function, which takes the modes from data types."""
 _OF_X, _OF_DQ, _OF_UQ, _OF_DKV = (f"dequantScale{name}Optional" for name in ("X", "WDq", "WUqQr", "WDkvKr"))
 _OF_KV, _OF_KR, _SMOOTH = "quantScaleCkvOptional", "quantScaleCkrOptional", "smoothScalesCqOptional"
 _FLOATS = (_OF_X, _OF_DQ, _OF_UQ, _OF_DKV, _OF_KV, _OF_KR, _SMOOTH)
@@ -81,8 +85,24 @@ _MODES = (*_IN_PAGES, *_BY_PAGE, *_IN_PLACE)
 _ATTRIBUTES = ("weightQuantMode", "kvCacheQuantMode", "queryQuantMode", "ckvkrRepoMode", "quantScaleRepoMode")
 
 
+def _is_old(call: Call) -> bool:
+    return _OLD_INDEX in call.arguments
+
+
+def _index_name(call: Call) -> str:
+    return _OLD_INDEX if _is_old(call) else _INDEX
+
+
 def _modes(call: Call) -> tuple[int, int]:
-    return call["weightQuantMode"], call["kvCacheQuantMode"]
+    if not _is_old(call):
+        return call["weightQuantMode"], call["kvCacheQuantMode"]
+    integers = {name for name in (*_INPUTS, *_CACHES, *_QUERIES) if call[name].dtype == D.INT8}
+    return next(modes for modes, names in _COMBINATIONS.items() if set(names.split()) == integers)
+
+
+def _by_query(call: Call) -> bool:
+    """Return True if queries are of INT8."""
+    return _modes(call) == (_FULL, _BY_TENSOR)
 
 
 def _columns(product: Product) -> list[tuple[D, ...]]:
@@ -90,6 +110,12 @@ def _columns(product: Product) -> list[tuple[D, ...]]:
     return [
         tuple(D.INT8 if name in integers.split() else D.BF16 for name in names) for integers in _COMBINATIONS.values()
     ]
+
+
+def _old_columns(product: Product) -> list[tuple[D, ...]]:
+    before = len(_INPUTS)
+    columns = [(*each[:before], D.INT64, *each[before:]) for each in _columns(product)]
+    return columns[:1] if product in CLASS_950 else columns
 
 
 def _known_modes(call: Call) -> str | None:
@@ -141,7 +167,7 @@ def _shapes(call: Call) -> dict[str, Shape]:
         _OF_DQ: (1, _QUERY_RANK),
         _OF_UQ: (1, heads * (_HEAD + _ROTATED)),
         _OF_DKV: (1, _KEY_RANK + _ROTATED),
-        _OF_KV: (1,) if call["kvCacheQuantMode"] == _BY_TENSOR else (1, _KEY_RANK),
+        _OF_KV: (1,) if _modes(call)[1] == _BY_TENSOR else (1, _KEY_RANK),
         _OF_KR: (1, _ROTATED),
         _SMOOTH: (1, _QUERY_RANK),
         "queryOut": (*tokens, heads, _KEY_RANK),
@@ -181,27 +207,23 @@ def _cache(call: Call, name: str) -> str | None:
 
 
 def _index(call: Call) -> str | None:
-    index, mode, tokens = call[_INDEX], call[_MODE], call["tokenX"].shape[:-1]
+    name, mode, tokens = _index_name(call), call[_MODE], call["tokenX"].shape[:-1]
+    index = call[name]
     if mode in _IN_PLACE:
         return None
     if index is None:
-        return f"{_INDEX}: expected a tensor with {mode}, got null"
+        return f"{name}: expected a tensor with {mode}, got null"
+    got = index.shape
     if mode in _IN_PAGES:
-        return (
-            None if index.shape == tokens else f"{_INDEX}: expected shape {extents(tokens)}, got {extents(index.shape)}"
-        )
+        return None if got == tokens else f"{name}: expected shape {extents(tokens)}, got {extents(got)}"
     if len(tokens) == 1:
         ends = call[_ENDS]
-        if ends is not None and len(ends.shape) == len(index.shape) == 1:
+        if ends is not None and len(ends.shape) == len(got) == 1:
             return None
-        return (
-            f"{_ENDS}: expected a tensor of one dimension with {mode}, as {_INDEX}, got {ends and extents(ends.shape)}"
-        )
+        return f"{_ENDS}: expected a tensor of one dimension with {mode}, as {name}, got {ends and extents(ends.shape)}"
     samples, length = tokens
     expected = (samples, -(-length // call[_CACHES[0]].shape[1]))
-    return (
-        None if index.shape == expected else f"{_INDEX}: expected shape {extents(expected)}, got {extents(index.shape)}"
-    )
+    return None if got == expected else f"{name}: expected shape {extents(expected)}, got {extents(got)}"
 
 
 def _slots(index: Array, ends: Array | None, tokens: Shape, mode: str, size: int) -> Array:
@@ -246,13 +268,13 @@ def _work(call: Call) -> Library | None:
         return None
     weight_mode, cache_mode = _modes(call)
     full, mode, tokens = weight_mode == _FULL, call[_MODE], call["tokenX"].shape[:-1]
-    by_query = (weight_mode, cache_mode) == (_FULL, _BY_TENSOR)
+    by_query, index = _by_query(call), _index_name(call)
     stored = all(call[name].size for name in _CACHES)
-    needed = (*_FLOATS, *((_INDEX, _ENDS) if mode not in _IN_PLACE else ()))
+    needed = (*_FLOATS, *((index, _ENDS) if mode not in _IN_PLACE else ()))
     optional = given(call, *needed)
     wanted = given(call, *((_QUERY_SCALE,) if by_query else ()), _NORM, *((_NORM_SCALE,) if weight_mode else ()))
     epsilons = [float32(call[f"rmsnormEpsilon{of}"]) for of in ("Cq", "Ckv")]
-    factors = call["qcQrScale"], call["kcScale"]
+    factors = (1.0, 1.0) if _is_old(call) else (call["qcQrScale"], call["kcScale"])
     units = [_CACHE_UNIT // call[name].dtype.itemsize for name in _CACHES]
     shapes = {name: call[name].shape for name in (*_QUERIES, *wanted)}
 
@@ -291,8 +313,8 @@ def _work(call: Call) -> Library | None:
     def _stored(caches: Any, rows: tuple[Array, Array], known: dict[str, Array]) -> list[Array]:
         if mode in _IN_PLACE:
             return [each.reshape(cache.shape) for each, cache in zip(rows, caches, strict=True)]
-        slots = _slots(known[_INDEX], known.get(_ENDS) if len(tokens) == 1 else None, tokens, mode, caches[0].shape[1])
-        expect_within(_INDEX, slots, 0, caches[0].shape[0] * caches[0].shape[1] - 1)
+        slots = _slots(known[index], known.get(_ENDS) if len(tokens) == 1 else None, tokens, mode, caches[0].shape[1])
+        expect_within(index, slots, 0, caches[0].shape[0] * caches[0].shape[1] - 1)
         kind = "PA_NZ" if mode.endswith("NZ") else "PA"
         return [
             put_rows(cache, each[None, None], slots, kind, unit)
@@ -303,36 +325,42 @@ def _work(call: Call) -> Library | None:
     return Library(project, (*_INPUTS, *_CACHES, *optional), outputs)
 
 
-def _checks() -> Any:
-    def fits(*names: str) -> Any:
+def _checks(is_old: bool) -> Iterator[Check]:
+    def fits(*names: str) -> Check:
         return each("shape of the sizes", names, _fits)
 
-    everything = generated(
-        (*_INPUTS, *_CACHES),
-        _QUERIES,
-        _columns,
+    index = _OLD_INDEX if is_old else _INDEX
+    modes = (
         rule("modes with a kernel: weightQuantMode", _known_modes),
         rule("data types of the modes: tokenX", _types_of_modes),
+    )
+    everything = generated(
+        (*_INPUTS, *((_OLD_INDEX,) if is_old else ()), *_CACHES),
+        _QUERIES,
+        _old_columns if is_old else _columns,
+        *(() if is_old else modes),
         rule(f"scales of the modes: {_OF_UQ}", _scales),
-        one_of(_MODE, *_MODES),
+        one_of(_MODE, *(_IN_PAGES if is_old else _MODES)),
         dims_between(2, 3, "tokenX"),
         dims_between(3, 3, "weightUk"),
         rule("sizes with a kernel: tokenX", _sizes),
         fits(*(name for name in _INPUTS if name != "tokenX"), *_FLOATS[1:], *_QUERIES),
         each("a scale for each token", (_OF_X,), _of_tokens),
-        fits(_QUERY_SCALE, _NORM, _NORM_SCALE),
-        rule("layout of the mode: tokenX", _layout),
+        only_if(fits(_QUERY_SCALE), "of INT8", _by_query),
+        *(() if is_old else (fits(_NORM, _NORM_SCALE),)),
+        *(() if is_old else (rule("layout of the mode: tokenX", _layout),)),
         each("shape of a cache", _CACHES, _cache),
-        rule(f"indices of the mode: {_INDEX}", _index),
+        rule(f"indices of the mode: {index}", _index),
         written=_QUERIES,
         optional=(
-            dtype_in({D.INT64}, _INDEX),
-            dtype_in({D.INT32}, _ENDS),
-            dtype_in({D.FLOAT}, *_FLOATS, _QUERY_SCALE, _NORM_SCALE),
-            dtype_in({D.BF16, D.INT8}, _NORM),
+            *(() if is_old else (dtype_in({D.INT64}, _INDEX), dtype_in({D.INT32}, _ENDS))),
+            dtype_in({D.FLOAT}, *_FLOATS, _QUERY_SCALE, *(() if is_old else (_NORM_SCALE,))),
+            *(() if is_old else (dtype_in({D.BF16, D.INT8}, _NORM),)),
         ),
     )
-    names = [name for name in (*_INPUTS, *_CACHES, *_QUERIES) if name not in _WEIGHTS]
+    names = [
+        name for name in (*_INPUTS, *((_OLD_INDEX,) if is_old else ()), *_CACHES, *_QUERIES) if name not in _WEIGHTS
+    ]
     for check in everything:
         if check.name.startswith("format that counts as ND"):
             yield nd_format(*names)
@@ -342,37 +370,78 @@ def _checks() -> Any:
 
 
 _TOKENS = "(T, …) or (B, S, …)"
+_FORMULA = (
+    "c = qcQrScale * RMSNorm(tokenX @ weightDq) * rmsnormGammaCq; q = c @ weightUqQr per head; "
+    "queryOut = q[:128] @ weightUk; queryRopeOut = RoPE(q[128:]); k = tokenX @ weightDkvKr; "
+    "kvCacheRef[index] = kcScale * RMSNorm(k[:512]) * rmsnormGammaCkv; krCacheRef[index] = RoPE(k[512:]); "
+    "scaled by the scales of data of INT8"
+)
+_GIVEN = (
+    tensor_in("tokenX", f"the tokens, {_TOKENS}"),
+    tensor_in("weightDq", "(elements of tokenX, 1536), in FRACTAL_NZ"),
+    tensor_in("weightUqQr", "(1536, heads * 192), in FRACTAL_NZ"),
+    tensor_in("weightUk", "(heads, 128, 512)"),
+    tensor_in("weightDkvKr", "(elements of tokenX, 576), in FRACTAL_NZ"),
+    tensor_in("rmsnormGammaCq", "(1536)"),
+    tensor_in("rmsnormGammaCkv", "(512)"),
+    tensor_in("ropeSin", f"{_TOKENS}, 64 elements"),
+    tensor_in("ropeCos", "as ropeSin"),
+)
+_KEPT = (
+    tensor_out("kvCacheRef", "the keys' cache, (pages, tokens, 1, 512), or a token each", updated=True),
+    tensor_out("krCacheRef", "the rotary parts' cache, as kvCacheRef, with 64 elements", updated=True),
+)
+_SCALED = (
+    optional_in(_OF_X, "factors of tokenX's rows; FLOAT"),
+    *(optional_in(name, "factors of the weight's columns; FLOAT") for name in (_OF_DQ, _OF_UQ, _OF_DKV)),
+    optional_in(_OF_KV, "the factor of the keys of INT8, or one per column; FLOAT"),
+    optional_in(_OF_KR, "the factors of the rotary parts of INT8; FLOAT"),
+    optional_in(_SMOOTH, "the factors of c before it is rounded to INT8; FLOAT"),
+)
+_EPSILONS = (
+    attribute("rmsnormEpsilonCq", Kind.DOUBLE, "added to the mean square of c; rounded to float32"),
+    attribute("rmsnormEpsilonCkv", Kind.DOUBLE, "added to the mean square of keys; rounded to float32"),
+)
+_CACHE_MODE = Parameter(_MODE, "cache_mode_optional", Kind.STRING, "PA_BSND, PA_NZ …", c_type="char *")
+_MADE = (
+    tensor_out("queryOut", f"{_TOKENS}, (heads, 512)", const=True),
+    tensor_out("queryRopeOut", f"{_TOKENS}, (heads, 64)", const=True),
+    tensor_out(_QUERY_SCALE, "the scales of queryOut of INT8; FLOAT", const=True, optional=True),
+)
+
 OPERATORS = (
     declared(
+        "mla_prolog_v2_weight_nz",
+        _FORMULA.replace("qcQrScale * ", "").replace("kcScale * ", ""),
+        "Queries and keys in pages of latent attention, with rotary parts, from tokens.",
+        (
+            *_GIVEN,
+            tensor_in(_OLD_INDEX, "the slot of each token; INT64"),
+            *_KEPT,
+            *_SCALED,
+            *_EPSILONS,
+            _CACHE_MODE,
+            *_MADE,
+        ),
+        tuple(_checks(is_old=True)),
+        _work,
+        dtypes=(D.BF16, D.INT8),
+        products=MODERN,
+        stream_type="const aclrtStream ",
+    ),
+    declared(
         "mla_prolog_v3_weight_nz",
-        "c = qcQrScale * RMSNorm(tokenX @ weightDq) * rmsnormGammaCq; q = c @ weightUqQr per head; "
-        "queryOut = q[:128] @ weightUk; queryRopeOut = RoPE(q[128:]); k = tokenX @ weightDkvKr; "
-        "kvCacheRef[index] = kcScale * RMSNorm(k[:512]) * rmsnormGammaCkv; krCacheRef[index] = RoPE(k[512:]); "
-        "scaled by the scales of data of INT8",
+        _FORMULA,
         "Queries and cached keys of latent attention, with rotary parts, from tokens.",
         (
-            tensor_in("tokenX", f"the tokens, {_TOKENS}"),
-            tensor_in("weightDq", "(elements of tokenX, 1536), in FRACTAL_NZ"),
-            tensor_in("weightUqQr", "(1536, heads * 192), in FRACTAL_NZ"),
-            tensor_in("weightUk", "(heads, 128, 512)"),
-            tensor_in("weightDkvKr", "(elements of tokenX, 576), in FRACTAL_NZ"),
-            tensor_in("rmsnormGammaCq", "(1536)"),
-            tensor_in("rmsnormGammaCkv", "(512)"),
-            tensor_in("ropeSin", f"{_TOKENS}, 64 elements"),
-            tensor_in("ropeCos", "as ropeSin"),
-            tensor_out("kvCacheRef", "the keys' cache, (pages, tokens, 1, 512), or a token each", updated=True),
-            tensor_out("krCacheRef", "the rotary parts' cache, as kvCacheRef, with 64 elements", updated=True),
+            *_GIVEN,
+            *_KEPT,
             optional_in(_INDEX, "the slot of each token, with PA_BLK the page of each stretch of tokens; INT64"),
-            *(optional_in(name, "factors of tokenX's rows; FLOAT") for name in (_OF_X,)),
-            *(optional_in(name, "factors of the weight's columns; FLOAT") for name in (_OF_DQ, _OF_UQ, _OF_DKV)),
-            optional_in(_OF_KV, "the factor of the keys of INT8, or one per column; FLOAT"),
-            optional_in(_OF_KR, "the factors of the rotary parts of INT8; FLOAT"),
-            optional_in(_SMOOTH, "the factors of c before it is rounded to INT8; FLOAT"),
+            *_SCALED,
             optional_in(_ENDS, "the end of each sample's tokens; INT32"),
             optional_in("kNopeClipAlphaOptional", "ignored"),
-            attribute("rmsnormEpsilonCq", Kind.DOUBLE, "added to the mean square of c; rounded to float32"),
-            attribute("rmsnormEpsilonCkv", Kind.DOUBLE, "added to the mean square of keys; rounded to float32"),
-            Parameter(_MODE, "cache_mode_optional", Kind.STRING, "PA_BSND, PA_NZ, PA_BLK_BSND …", c_type="char *"),
+            *_EPSILONS,
+            _CACHE_MODE,
             attribute(
                 "weightQuantMode", Kind.INT64, "0: no INT8, 1: weightUqQr, 2: tokens and all weights but weightUk"
             ),
@@ -383,13 +452,11 @@ OPERATORS = (
             attribute("tileSize", Kind.INT64, "ignored"),
             attribute("qcQrScale", Kind.DOUBLE, "a factor of c"),
             attribute("kcScale", Kind.DOUBLE, "a factor of keys"),
-            tensor_out("queryOut", f"{_TOKENS}, (heads, 512)", const=True),
-            tensor_out("queryRopeOut", f"{_TOKENS}, (heads, 64)", const=True),
-            tensor_out(_QUERY_SCALE, "the scales of queryOut of INT8; FLOAT", const=True, optional=True),
+            *_MADE,
             tensor_out(_NORM, f"c, {_TOKENS}, BF16 or INT8", const=True, optional=True),
             tensor_out(_NORM_SCALE, "the scales of c of INT8; FLOAT", const=True, optional=True),
         ),
-        tuple(_checks()),
+        tuple(_checks(is_old=False)),
         _work,
         dtypes=(D.BF16, D.INT8),
         products=MODERN,
