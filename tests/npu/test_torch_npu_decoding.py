@@ -271,3 +271,37 @@ def test_products_of_a_batch_are_added_up() -> None:
     found = torch_npu.npu_quant_matmul_reduce_sum(x.npu(), in_blocks, x1_scale=rows.npu(), x2_scale=columns.npu())
     wanted = ((x.double() @ weight.double()) * rows[..., None] * columns.double()).sum(0)
     close(found, wanted, 5e-3)
+
+
+@pytest.mark.parametrize("version", [pytest.param(2, marks=BEFORE_950), 3])
+def test_queries_and_cached_keys_of_latent_attention_are_made_from_tokens(version: int) -> None:
+    shapes = {"dq": (1024, 1536), "uq": (1536, 384), "uk": (2, 128, 512), "dkv": (1024, 576)}
+    dq, uq, uk, dkv = (0.05 * sample(*shape, seed=seed).bfloat16() for seed, shape in enumerate(shapes.values()))
+    x, angles, slots = sample(2, 1, 1024, seed=4).bfloat16(), sample(2, 1, 64, seed=5), torch.tensor([[5], [20]])
+    sin, cos = angles.sin().bfloat16(), angles.cos().bfloat16()
+    caches = [torch.zeros(2, 16, 1, size).bfloat16().npu() for size in (512, 64)]
+    torch.npu.config.allow_internal_format = True
+    try:
+        blocks = [torch_npu.npu_format_cast(each.npu(), 29) for each in (dq, uq, dkv)]
+    finally:
+        torch.npu.config.allow_internal_format = False
+    gammas = (torch.ones(1536).bfloat16().npu(), torch.ones(512).bfloat16().npu())
+    given = (x.npu(), *blocks[:2], uk.npu(), blocks[2], *gammas, sin.npu(), cos.npu())
+    if version == 2:
+        query, rotated = torch_npu.npu_mla_prolog_v2(*given, slots.npu(), *caches)[:2]
+    else:
+        query, rotated = torch_npu.npu_mla_prolog_v3(*given, *caches, cache_index=slots.npu())[:2]
+
+    def turned(pairs: Any, sin: Any, cos: Any) -> Any:
+        first, second = pairs[..., ::2], pairs[..., 1::2]
+        return torch.cat((first, second), -1) * cos + torch.cat((-second, first), -1) * sin
+
+    sin, cos = sin.double(), cos.double()
+    heads = (normalised(x.double() @ dq.double()) @ uq.double()).view(2, 1, 2, 192)
+    keys = x.double() @ dkv.double()
+    close(query, torch.einsum("bsnd,ndk->bsnk", heads[..., :128], uk.double()), 1e-2)
+    close(rotated, turned(heads[..., 128:], sin[:, :, None], cos[:, :, None]), 1e-2)
+    for cache, rows in zip(caches, (normalised(keys[..., :512]), turned(keys[..., 512:], sin, cos)), strict=True):
+        wanted = torch.zeros(32, cache.shape[-1]).double()
+        wanted[slots.view(-1)] = rows.view(2, -1)
+        close(cache.view(32, -1), wanted, 1e-2)
