@@ -8426,6 +8426,20 @@ def aclnnKthvalue(workspace: int | None, workspaceSize: int, executor: int | Non
     Phase two: queue the computation.
     """
 
+def aclnnAllFiniteGetWorkspaceSize(gradient: int | None, out: int | None) -> tuple[int, int, int]:
+    """Add to a flag whether a tensor has an element that is not finite.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnAllFinite(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add to a flag whether a tensor has an element that is not finite.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnGlobalAveragePoolGetWorkspaceSize(self: int | None, out: int | None) -> tuple[int, int, int]:
     """The mean of each channel.
 
@@ -10016,6 +10030,38 @@ def aclnnEmbeddingRenorm(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queue the computation.
     """
 
+def aclnnGatherNdGetWorkspaceSize(
+    self: int | None, indices: int | None, negativeIndexSupport: int, out: int | None
+) -> tuple[int, int, int]:
+    """Elements or slices at multi-dimensional indices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnGatherNd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Elements or slices at multi-dimensional indices.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnTfScatterAddGetWorkspaceSize(
+    varRef: int | None, indices: int | None, updates: int | None
+) -> tuple[int, int, int]:
+    """Add slices at indices, in place, by the rules of TensorFlow's scatter_add and scatter_nd_add.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnTfScatterAdd(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Add slices at indices, in place, by the rules of TensorFlow's scatter_add and scatter_nd_add.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnInplaceMaskedScatterGetWorkspaceSize(
     selfRef: int | None, mask: int | None, source: int | None
 ) -> tuple[int, int, int]:
@@ -10879,6 +10925,24 @@ def aclnnMultinomialTensor(workspace: int | None, workspaceSize: int, executor: 
     Phase two: queue the computation.
     """
 
+def aclnnStatelessExponentialTensorGetWorkspaceSize(
+    self: int | None, seedTensor: int | None, offsetTensor: int | None, offset: int, lambd: float
+) -> tuple[int, int, int]:
+    """Fill with random numbers of the exponential distribution.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnStatelessExponentialTensor(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Fill with random numbers of the exponential distribution.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnArangeGetWorkspaceSize(
     start: int | None, end: int | None, step: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -11646,6 +11710,20 @@ def aclnnAddLora(workspace: int | None, workspaceSize: int, executor: int | None
     Phase two: queue the computation.
     """
 
+def aclnnLinalgCholeskyGetWorkspaceSize(self: int | None, upper: int, out: int | None) -> tuple[int, int, int]:
+    """Cholesky factors of symmetric positive definite matrices.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnLinalgCholesky(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Cholesky factors of symmetric positive definite matrices.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnLinalgQrGetWorkspaceSize(self: int | None, mode: int, Q: int | None, R: int | None) -> tuple[int, int, int]:
     """QR decomposition.
 
@@ -12129,6 +12207,20 @@ def aclnnConvDepthwise2d(workspace: int | None, workspaceSize: int, executor: in
     Phase two: queue the computation.
     """
 
+def aclRfft1DGetWorkspaceSize(self: int | None, n: int, dim: int, norm: int, out: int | None) -> tuple[int, int, int]:
+    """Fourier transforms of real sequences, without negative frequencies.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclRfft1D(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Fourier transforms of real sequences, without negative frequencies.
+
+    Phase two: queue the computation.
+    """
+
 def aclStftGetWorkspaceSize(
     self: int | None,
     windowOptional: int | None,
@@ -12227,6 +12319,55 @@ def aclnnCIoUGetWorkspaceSize(
 
 def aclnnCIoU(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """Complete intersection over union (CIoU) of boxes.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMultiScaleDeformableAttnFunctionGetWorkspaceSize(
+    value: int | None,
+    spatialShape: int | None,
+    levelStartIndex: int | None,
+    location: int | None,
+    attnWeight: int | None,
+    output: int | None,
+) -> tuple[int, int, int]:
+    """Attention to points of feature maps of several sizes.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultiScaleDeformableAttnFunction(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention to points of feature maps of several sizes.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMultiScaleDeformableAttentionGradGetWorkspaceSize(
+    value: int | None,
+    spatialShape: int | None,
+    levelStartIndex: int | None,
+    location: int | None,
+    attnWeight: int | None,
+    gradOutput: int | None,
+    gradValue: int | None,
+    gradLocation: int | None,
+    gradAttnWeight: int | None,
+) -> tuple[int, int, int]:
+    """Gradients of attention to points of feature maps, with respect to maps, points and weights.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMultiScaleDeformableAttentionGrad(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Gradients of attention to points of feature maps, with respect to maps, points and weights.
 
     Phase two: queue the computation.
     """
@@ -14507,6 +14648,36 @@ def aclnnGRUBackward(workspace: int | None, workspaceSize: int, executor: int | 
     Phase two: queue the computation.
     """
 
+def aclnnSignBitsPackGetWorkspaceSize(self: int | None, size: int, out: int | None) -> tuple[int, int, int]:
+    """Pack the signs of numbers: 1 for 0 and above, 0 for numbers below; the last byte is filled with 0.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSignBitsPack(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Pack the signs of numbers: 1 for 0 and above, 0 for numbers below; the last byte is filled with 0.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnSignBitsUnpackGetWorkspaceSize(
+    self: int | None, size: int, dtype: int, out: int | None
+) -> tuple[int, int, int]:
+    """Unpack signs into 1 and -1.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnSignBitsUnpack(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Unpack signs into 1 and -1.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnBatchNormStatsGetWorkspaceSize(
     input: int | None, eps: float, mean: int | None, invstd: int | None
 ) -> tuple[int, int, int]:
@@ -15712,6 +15883,81 @@ def aclnnBlockSparseAttentionGrad(
     workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
 ) -> int:
     """Gradients of block-sparse attention.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNsaCompressAttentionGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attenMaskOptional: int | None,
+    topkMaskOptional: int | None,
+    actualSeqQLenOptional: int | None,
+    actualCmpSeqKvLenOptional: int | None,
+    actualSelSeqKvLenOptional: int | None,
+    scaleValue: float,
+    headNum: int,
+    inputLayout: str | bytes | None,
+    sparseMode: int,
+    compressBlockSize: int,
+    compressStride: int,
+    selectBlockSize: int,
+    selectBlockCount: int,
+    softmaxMaxOut: int | None,
+    softmaxSumOut: int | None,
+    attentionOutOut: int | None,
+    topkIndicesOut: int | None,
+) -> tuple[int, int, int]:
+    """Attention of packed sequences to compressed keys, and the most important blocks of keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaCompressAttention(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of packed sequences to compressed keys, and the most important blocks of keys.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnNsaCompressAttentionInferGetWorkspaceSize(
+    query: int | None,
+    key: int | None,
+    value: int | None,
+    attentionMaskOptional: int | None,
+    blockTableOptional: int | None,
+    actualQSeqLenOptional: int | None,
+    actualCmpKvSeqLenOptional: int | None,
+    actualSelKvSeqLenOptional: int | None,
+    topKMaskOptional: int | None,
+    numHeads: int,
+    numKeyValueHeads: int,
+    selectBlockSize: int,
+    selectBlockCount: int,
+    compressBlockSize: int,
+    compressBlockStride: int,
+    scaleValue: float,
+    layoutOptional: str | bytes | None,
+    pageBlockSize: int,
+    sparseMode: int,
+    output: int | None,
+    topKOutput: int | None,
+) -> tuple[int, int, int]:
+    """Attention of one token per sample to paged compressed keys, and the most important blocks of keys.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnNsaCompressAttentionInfer(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Attention of one token per sample to paged compressed keys, and the most important blocks of keys.
 
     Phase two: queue the computation.
     """
@@ -17284,6 +17530,102 @@ def aclnnKvRmsNormRopeCacheV2(
     Phase two: queue the computation.
     """
 
+def aclnnMlaPrologV2WeightNzGetWorkspaceSize(
+    tokenX: int | None,
+    weightDq: int | None,
+    weightUqQr: int | None,
+    weightUk: int | None,
+    weightDkvKr: int | None,
+    rmsnormGammaCq: int | None,
+    rmsnormGammaCkv: int | None,
+    ropeSin: int | None,
+    ropeCos: int | None,
+    cacheIndex: int | None,
+    kvCacheRef: int | None,
+    krCacheRef: int | None,
+    dequantScaleXOptional: int | None,
+    dequantScaleWDqOptional: int | None,
+    dequantScaleWUqQrOptional: int | None,
+    dequantScaleWDkvKrOptional: int | None,
+    quantScaleCkvOptional: int | None,
+    quantScaleCkrOptional: int | None,
+    smoothScalesCqOptional: int | None,
+    rmsnormEpsilonCq: float,
+    rmsnormEpsilonCkv: float,
+    cacheModeOptional: str | bytes | None,
+    queryOut: int | None,
+    queryRopeOut: int | None,
+    dequantScaleQNopeOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Queries and keys in pages of latent attention, with rotary parts, from tokens.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMlaPrologV2WeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Queries and keys in pages of latent attention, with rotary parts, from tokens.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnMlaPrologV3WeightNzGetWorkspaceSize(
+    tokenX: int | None,
+    weightDq: int | None,
+    weightUqQr: int | None,
+    weightUk: int | None,
+    weightDkvKr: int | None,
+    rmsnormGammaCq: int | None,
+    rmsnormGammaCkv: int | None,
+    ropeSin: int | None,
+    ropeCos: int | None,
+    kvCacheRef: int | None,
+    krCacheRef: int | None,
+    cacheIndexOptional: int | None,
+    dequantScaleXOptional: int | None,
+    dequantScaleWDqOptional: int | None,
+    dequantScaleWUqQrOptional: int | None,
+    dequantScaleWDkvKrOptional: int | None,
+    quantScaleCkvOptional: int | None,
+    quantScaleCkrOptional: int | None,
+    smoothScalesCqOptional: int | None,
+    actualSeqLenOptional: int | None,
+    kNopeClipAlphaOptional: int | None,
+    rmsnormEpsilonCq: float,
+    rmsnormEpsilonCkv: float,
+    cacheModeOptional: str | bytes | None,
+    weightQuantMode: int,
+    kvCacheQuantMode: int,
+    queryQuantMode: int,
+    ckvkrRepoMode: int,
+    quantScaleRepoMode: int,
+    tileSize: int,
+    qcQrScale: float,
+    kcScale: float,
+    queryOut: int | None,
+    queryRopeOut: int | None,
+    dequantScaleQNopeOutOptional: int | None,
+    queryNormOutOptional: int | None,
+    dequantScaleQNormOutOptional: int | None,
+) -> tuple[int, int, int]:
+    """Queries and cached keys of latent attention, with rotary parts, from tokens.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnMlaPrologV3WeightNz(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Queries and cached keys of latent attention, with rotary parts, from tokens.
+
+    Phase two: queue the computation.
+    """
+
 def aclnnApplyTopKTopPGetWorkspaceSize(
     logits: int | None, p: int | None, k: int | None, out: int | None
 ) -> tuple[int, int, int]:
@@ -18556,6 +18898,59 @@ def aclnnAddRmsNormCastGetWorkspaceSize(
 
 def aclnnAddRmsNormCast(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
     """RMSNorm of a sum, in its data type and in FLOAT.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantMatmulDequantGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    biasOptional: int | None,
+    xScaleOptional: int | None,
+    xOffsetOptional: int | None,
+    smoothScaleOptional: int | None,
+    xQuantMode: str | bytes | None,
+    transposeWeight: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Quantise rows, multiply them with a matrix of INT8 and restore the products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantMatmulDequant(workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None) -> int:
+    """Quantise rows, multiply them with a matrix of INT8 and restore the products.
+
+    Phase two: queue the computation.
+    """
+
+def aclnnQuantGroupedMatmulDequantGetWorkspaceSize(
+    x: int | None,
+    weight: int | None,
+    weightScale: int | None,
+    groupList: int | None,
+    biasOptional: int | None,
+    xScaleOptional: int | None,
+    xOffsetOptional: int | None,
+    smoothScaleOptional: int | None,
+    xQuantMode: str | bytes | None,
+    transposeWeight: int,
+    out: int | None,
+) -> tuple[int, int, int]:
+    """Quantise rows, multiply groups of them with matrices of INT8 and restore the products.
+
+    Phase one: check the arguments; return the workspace size and an executor.
+
+    Returns ``(ret, workspaceSize, executor)``.
+    """
+
+def aclnnQuantGroupedMatmulDequant(
+    workspace: int | None, workspaceSize: int, executor: int | None, stream: int | None
+) -> int:
+    """Quantise rows, multiply groups of them with matrices of INT8 and restore the products.
 
     Phase two: queue the computation.
     """
