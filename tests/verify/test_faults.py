@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from aclnn import batch_norm, layer_norm, layer_norm_backward, silu, silu_backward
+from aclnn import batch_norm, group_norm, layer_norm, layer_norm_backward, silu, silu_backward, softmax
 from aclnn.verify import check
 from aclnn.verify.diagnosis.sums import _by_threads
 from aclnn.verify.number_formats import FORMATS
@@ -199,3 +199,22 @@ def test_a_standard_that_is_stricter_than_the_type_says_so():
     assert row["verdict"] == "fail"
     assert not row["counts"]
     assert row["reason"].startswith("stricter than bfloat16 allows")
+
+
+def test_a_prediction_of_infinity_fits_no_finite_result():
+    x = np.random.default_rng(1).normal(size=(32, 100)).astype(np.float32)
+    report = check("softmax", {"self": x}, softmax(x, 0), dim=-1)
+    assert not report.passed
+    assert "left out, as if 0" not in report.brief()
+
+
+@pytest.mark.parametrize(
+    ("function", "attributes"),
+    [(layer_norm, {"normalized_shape": [64]}), (group_norm, {"n": 64, "c": 64, "hxw": 1, "group": 4})],
+)
+def test_a_wrong_eps_is_named_after_the_attribute(function, attributes):
+    x = np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32)
+    w, b = np.random.default_rng(2).normal(size=(2, 64)).astype(np.float32)
+    results = function(input=x, weight=w, bias=b, eps=0.01, **attributes)
+    cause = _first(check(function.__name__, {"input": x, "weight": w, "bias": b}, results, eps=1e-5, **attributes))[0]
+    assert cause["text"].startswith("as with eps = 0.01")

@@ -209,6 +209,7 @@ class Evidence:
         if hypothesis.exact or same.all():
             return same
         distance, allowed = np.abs(self.a - prediction), self._rounded(prediction)
+        distance[np.isinf(distance)] = np.nan  # an infinite prediction is infinitely far from the exact value, too
         same |= distance <= allowed
         if not same.all():
             same |= distance <= hypothesis.extra * np.abs(prediction - self.v)

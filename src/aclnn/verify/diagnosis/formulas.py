@@ -397,7 +397,7 @@ def _moved(
 def _fitted(source: Source, searched: Evidence, struck: Array) -> Iterator[Hypothesis]:
     """Yield another value of a numerical attribute, or of a constant of the formula."""
     function, names = source.whole.function, source.whole.names
-    parameters = [p for p in source.case.operator.attributes if p.kind not in (Kind.STRING, Kind.BOOL)]
+    parameters = [p for p in source.case.operator.attributes if p.kind in (Kind.SCALAR, Kind.DOUBLE, Kind.FLOAT)]
     for k, number in enumerate(function.numbers):
 
         def numbered(f: Function, x: list[Array], values: tuple[float, ...], k: int = k) -> Array:
