@@ -497,6 +497,10 @@ def test_info_of_an_operator_is_its_declaration(operator: Any) -> None:
     assert operator.function in invoke("info", operator.function).stdout
 
 
+def test_info_names_data_types_that_numpy_lacks() -> None:
+    assert "ACL_FLOAT4_E1M2" in invoke("info", "cast").stdout
+
+
 @pytest.mark.parametrize(
     ("page", "file"),
     [

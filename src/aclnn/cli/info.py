@@ -158,7 +158,9 @@ def _operator(operator: Operator) -> dict[str, Any]:
             for parameter in operator.parameters
         ],
         "support": {
-            product.title: [dtype.numpy_name for dtype in computed(operator) if dtype in operator.support[product]]
+            product.title: [
+                dtype.numpy_name or dtype.c_name for dtype in computed(operator) if dtype in operator.support[product]
+            ]
             for product in Product
             if product in operator.support
         },
