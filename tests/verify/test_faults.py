@@ -218,3 +218,19 @@ def test_a_wrong_eps_is_named_after_the_attribute(function, attributes):
     results = function(input=x, weight=w, bias=b, eps=0.01, **attributes)
     cause = _first(check(function.__name__, {"input": x, "weight": w, "bias": b}, results, eps=1e-5, **attributes))[0]
     assert cause["text"].startswith("as with eps = 0.01")
+
+
+def test_finite_results_where_nan_is_right_are_named():
+    x = np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32)
+    x[3, 4] = np.nan
+    results = tuple(map(np.nan_to_num, layer_norm(x, [64])))
+    cause = _first(check("layer_norm", {"input": x}, results, normalized_shape=[64]))[0]
+    assert (cause["name"], cause["text"]) == ("not-finite", "finite results instead of NaN or infinity")
+
+
+def test_a_missing_bias_is_named():
+    x = np.random.default_rng(1).normal(size=(64, 64)).astype(np.float32)
+    w, b = np.random.default_rng(2).normal(size=(2, 64)).astype(np.float32)
+    results = layer_norm(x, [64], w, b * 0)
+    cause = _first(check("layer_norm", {"input": x, "weight": w, "bias": b}, results, normalized_shape=[64]))[0]
+    assert (cause["name"], cause["text"]) == ("wrong-input", "bias is left out, as if it were 0")

@@ -280,12 +280,11 @@ def _operands(source: Source) -> Iterator[Hypothesis]:
             f"{one} is left out, as if it were 1",
             lambda x, i=i: [*x[:i], np.ones(x[i].shape), *x[i + 1 :]],
         )
-        if one in source.whole.shared:
-            yield other(
-                "wrong-input",
-                f"{one} is left out, as if it were 0",
-                lambda x, i=i: [*x[:i], np.zeros(x[i].shape), *x[i + 1 :]],
-            )
+        yield other(
+            "wrong-input",
+            f"{one} is left out, as if it were 0",
+            lambda x, i=i: [*x[:i], np.zeros(x[i].shape), *x[i + 1 :]],
+        )
         if source.whole.summed:
             yield Hypothesis(
                 "wrong-operation",

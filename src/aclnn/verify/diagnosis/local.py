@@ -45,7 +45,7 @@ def flushed(e: Evidence) -> Iterator[Finding]:
 
 
 def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
-    """Find NaN or infinity, or 0, for every x beyond a threshold (overflow), or elsewhere."""
+    """Find NaN or infinity, or 0, for every x beyond a threshold (overflow), or elsewhere; or their absence."""
     broken = struck & ~np.isfinite(e.a) & np.isfinite(e.g)
     for target in (broken, broken | (struck & (e.a == 0.0))):
         for side, sign in ((1.0, ">"), (-1.0, "<")):
@@ -76,6 +76,14 @@ def not_finite(e: Evidence, struck: Array) -> Iterator[Finding]:
             text,
             "finite elements there",
             lambda e: ~np.isfinite(e.a) & np.isfinite(e.g),
+            structural=False,
+        )
+    elif (struck & np.isfinite(e.a) & ~np.isfinite(e.g)).any():
+        yield Finding(
+            "not-finite",
+            "finite results instead of NaN or infinity",
+            "NaN or infinity there",
+            lambda e: np.isfinite(e.a) & ~np.isfinite(e.g),
             structural=False,
         )
 
