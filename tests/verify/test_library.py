@@ -104,3 +104,11 @@ def test_own_results_pass_and_wrong_ones_fail(subject: Subject, operator: Operat
             for name in outputs
         }
         assert not check(operator, inputs, wrong, **attributes).passed
+
+
+def test_an_integer_output_that_is_not_verified_is_said_to_be_so():
+    x = np.linspace(-1, 1, 24, dtype=np.float16).reshape(3, 8)
+    scale = np.abs(x.astype(np.float32)).max(-1) / 127
+    report = check("dynamic_quant", {"x": x}, (np.zeros((3, 8), np.int8), scale.astype(np.float32)))
+    assert report.data["cases"][0]["unverified"] == [{"name": "yOut", "dtype": "int8"}]
+    assert report.brief().splitlines()[0].endswith(" · yOut is not verified (int8)")

@@ -33,6 +33,8 @@ class Case:
     """Origin of each array, for the report."""
     call: Call | None = None
     """The operator's call, validated by its checks."""
+    unverified: Mapping[str, str] = field(default_factory=dict)
+    """Data types of given outputs that cannot be judged, by name: integers beside other outputs."""
 
 
 def make_case(
@@ -73,9 +75,11 @@ def make_case(
         spelt |= found.by_name(((key, key) for key in actual if key), (Kind.OUTPUT,))
     call = _validated(case, spelt, roles)
     left = {p.python_name for p in found.outputs if call[p.name] is not None and left_alone(call, p.name)}
-    left |= {name for name, array in case.actual.items() if array.dtype.name not in FORMATS}
+    written = {name: array.dtype.name for name, array in case.actual.items() if name not in left}
+    unverified = {name: dtype for name, dtype in written.items() if dtype not in FORMATS}
+    left |= {*unverified}
     judged, third = ({n: a for n, a in of.items() if n not in left} for of in (case.actual, case.third))
-    return replace(case, actual=judged, third=third, call=call)
+    return replace(case, actual=judged, third=third, call=call, unverified=unverified)
 
 
 def _validated(case: Case, spelt: Mapping[str, str], roles: tuple[str, str]) -> Call:

@@ -117,6 +117,7 @@ def case_document(case: Case, outputs: Sequence[Json]) -> Json:
         "arrays": arrays,
         "verdict": _verdict(outputs),
         "outputs": list(outputs),
+        "unverified": [{"name": name, "dtype": dtype} for name, dtype in case.unverified.items()],
     }
 
 

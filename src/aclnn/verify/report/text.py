@@ -25,10 +25,11 @@ _SAID = {"pass": "pass", "fail": "fail", "undecided": "undecided"}
 
 
 def title(case: Json) -> str:
-    """Return a case's name and, for each output, its verdict, worst error and cause."""
+    """Return a case's name and, for each output, its verdict, worst error and cause, or that it is not verified."""
     attributes = "".join(f" {name}={value}" for name, value in case["attributes"].items() if value is not None)
     name = f"{case['name']}: " if case["name"] else ""
-    return f"{name}{case['operator']}{attributes}: {' · '.join(map(headline, case['outputs']))}"
+    unverified = [f"{output['name']} is not verified ({output['dtype']})" for output in case["unverified"]]
+    return f"{name}{case['operator']}{attributes}: {' · '.join([*map(headline, case['outputs']), *unverified])}"
 
 
 def headline(output: Json) -> str:
