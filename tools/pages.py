@@ -188,7 +188,7 @@ def _bound(operator: Operator) -> str:
     if not isinstance(work, Elementwise):
         return "" if work is None else "[numerics.md](numerics.md)"
     if fast(work.formula, DataType.FLOAT) is None:
-        return "2.6" if not work.numbers and products(work.formula, len(work.inputs)) else "0.51"
+        return "2.6" if products(work.formula, len(work.inputs) + len(work.numbers)) else "0.51"
     return "1; 2.6 for dy other than 1" if isinstance(work.formula, Gradient) else "1"
 
 

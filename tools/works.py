@@ -15,6 +15,8 @@ from aclnn.core.tensor import Scalar, Tensor
 
 _NUMBERS = {"betaOptional": (1.0, 1.702, 2.0), "alpha": (1.0, 2.0), "beta": (1.0, 2.0), "threshold": (20.0,)}
 """Factors of Swish, ELU, CELU and Softplus, where all but the last have formulas of their own, and a threshold."""
+_SLOPES = (1.702, 1.0)
+"""Factors of clipped SwiGLU's exponent, of which the first has a formula of its own."""
 
 
 def works_of(operator: Operator) -> Iterator[Work]:
@@ -47,6 +49,8 @@ def _choices(parameter: Parameter, default: Any) -> tuple[Any, ...]:
         return ((True,) * 3,)
     if parameter.kind is Kind.INT_ARRAY:
         return ((4,),)
+    if parameter.name == "alpha" and default == _SLOPES[0]:
+        return _SLOPES
     if parameter.name == "approximate":
         return (0, 1) if parameter.kind is Kind.INT64 else ("none", "tanh")
     return (default if given else 1,)

@@ -120,7 +120,7 @@ def check_16_bit() -> None:
 def check_general() -> None:
     """Compare bits with the CPU's for attributes, two results, halves of a tensor, and mixed data types."""
     elu, swi_glu = (sys.modules[f"aclnn.operators.{name}"] for name in ("elu", "swi_glu"))
-    clipped = sys.modules["aclnn.operators.clipped_swiglu"].clipped_swiglu_gradient
+    clipped = sys.modules["aclnn.operators.clipped_swiglu"]
     x, generator = sample(1200)[:1024], np.random.default_rng(6)
     dy = generator.choice(x, x.size)
     numbers = [(1.0, 1.0, 1.0), (0.0, 1.5, -3e30), (math.inf, 0.1, 1e-30)]
@@ -141,10 +141,14 @@ def check_general() -> None:
             assert same(whole, out), dtype
             on.append(out)
         assert same(*on), dtype
-        operands, given = [np.roll(x, 7 * k).astype(dtype) for k in range(3)], (1.75, 7.0, 1.0)
-        outs = ([np.empty_like(operands[0]) for _ in range(2)] for _ in BOTH)
-        on = [computed(d, clipped, operands, out, given) for d, out in zip(BOTH, outs, strict=True)]
-        assert all(map(same, *on)), dtype
+        operands = [np.roll(x, 7 * k).astype(dtype) for k in range(3)]
+        for formula, given in (
+            (clipped.clipped_swiglu_gradient, (1.75, 7.0, 1.0)),
+            (clipped.clipped_quick_swiglu_gradient, (7.0, 1.0)),
+        ):
+            outs = ([np.empty_like(operands[0]) for _ in range(2)] for _ in BOTH)
+            on = [computed(d, formula, operands, out, given) for d, out in zip(BOTH, outs, strict=True)]
+            assert all(map(same, *on)), (formula, dtype)
 
 
 def check_tables() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,13 @@ import pytest
 from aclnn.formula import absolute, times, where
 from aclnn.kernels.cpu import threads
 from aclnn.kernels.cpu.elementwise import plans
-from aclnn.kernels.products import products, values
-from aclnn.operators.clipped_swiglu import clipped_swiglu_forward
+from aclnn.kernels.products import products
+from aclnn.operators.clipped_swiglu import (
+    clipped_quick_swiglu_forward,
+    clipped_quick_swiglu_gradient,
+    clipped_swiglu_forward,
+    clipped_swiglu_gradient,
+)
 from aclnn.operators.ge_glu import (
     ge_glu_erf_forward,
     ge_glu_erf_gradient,
@@ -32,25 +38,42 @@ GATED: dict[str, tuple[Any, int, str]] = {
     "swi_glu_grad": (swi_glu_gradient, 3, "x0 * x2 * silu_derivative_x1, x0 * silu_forward_x1"),
     "glu": (glu_forward, 2, "x0 * sigmoid_forward_x1"),
     "glu_grad": (glu_gradient, 3, "x0 * sigmoid_forward_x2, x0 * x1 * sigmoid_derivative_x2"),
-    "ge_glu_erf": (ge_glu_erf_forward, 2, "x0 * gelu_erf_forward_x1, gelu_erf_forward_x1"),
-    "ge_glu_tanh": (ge_glu_tanh_forward, 2, "x0 * gelu_tanh_forward_x1, gelu_tanh_forward_x1"),
+    "ge_glu_erf": (ge_glu_erf_forward, 2, "gelu_erf_forward_x1, x0 * gelu_erf_forward_x1"),
+    "ge_glu_tanh": (ge_glu_tanh_forward, 2, "gelu_tanh_forward_x1, x0 * gelu_tanh_forward_x1"),
     "ge_glu_erf_grad": (ge_glu_erf_gradient, 4, "x0 * x3, x0 * x1 * gelu_erf_derivative_x2"),
     "ge_glu_tanh_grad": (ge_glu_tanh_gradient, 4, "x0 * x3, x0 * x1 * gelu_tanh_derivative_x2"),
 }
-EVERY = pytest.mark.parametrize(("formula", "inputs", "factors"), GATED.values(), ids=GATED)
+CLIPPED: dict[str, tuple[Any, int, str]] = {
+    "clipped_swiglu": (clipped_quick_swiglu_forward, 2, "B * quick_swish_forward_A"),
+    "clipped_swiglu_grad": (
+        clipped_quick_swiglu_gradient,
+        3,
+        "x0 * B * quick_swish_derivative_A, x0 * quick_swish_forward_A",
+    ),
+}
+"""Products of terms with numbers, a limit and a bias: A is a limited operand, B another one plus the bias."""
+ALL = {name: (*row, ()) for name, row in GATED.items()} | {
+    f"{name} {numbers}": (*row, numbers)
+    for name, row in CLIPPED.items()
+    for numbers in ((7.0, 1.0), (0.25, -0.375), (np.inf, -0.0))
+}
+EVERY = pytest.mark.parametrize(("formula", "inputs", "factors", "numbers"), ALL.values(), ids=ALL)
 
 
-def written(formula: Any, inputs: int) -> str | None:
-    found = products(formula, inputs)
+def written(formula: Any, arity: int) -> str | None:
+    found = products(formula, arity)
     if found is None:
         return None
-    names = (" * ".join(str(getattr(factor, "variable", factor)) for factor in product) for product in found)
-    return ", ".join(names)
+    products_of = (" * ".join(str(getattr(factor, "variable", factor)) for factor in p) for p in found.factors.values())
+    text = ", ".join(products_of)
+    for value in found.values:
+        text = re.sub(rf"{value.operand}(?!\d)", "A", text) if value.operand.startswith("t") else text
+    return re.sub(r"t\d+", "B", text)
 
 
 @EVERY
-def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str) -> None:
-    assert written(formula, inputs) == factors
+def test_a_gated_activation_is_a_product(formula: Any, inputs: int, factors: str, numbers: tuple[float, ...]) -> None:
+    assert written(formula, inputs + len(numbers)) == factors
 
 
 def _unless_infinite(a: Any, b: Any, c: Any) -> Any:
@@ -60,7 +83,13 @@ def _unless_infinite(a: Any, b: Any, c: Any) -> Any:
 OTHERS: dict[str, tuple[Any, int]] = {
     "a sum": (lambda a, b: a * silu_forward(b) + 1.0, 2),
     "a number": (lambda a, b: 2.0 * a * silu_forward(b), 2),
-    "one of the results": (lambda a, b: (a * silu_forward(b), a + b), 2),
+    "one of the results": (lambda a, b: (a * silu_forward(b), a / b), 2),
+    "of a sum": (lambda a, b: silu_forward(a + b) * b, 2),
+    "a sum of sums": (lambda a, b: (a + b + b) * silu_forward(b), 2),
+    "a selected factor": (lambda a, b: where(a > b, a * silu_forward(b), a) * b, 2),
+    "a selection of a function": (lambda a, b: where(a > b, a / b, a * silu_forward(b)), 2),
+    "a condition on a sum": (lambda a, b: where(a + b > 0.0, a, a * silu_forward(b)), 2),
+    "a number with more digits": (lambda a, b: where(a > 0.1, a, a * silu_forward(b)), 2),
     "of a product": (lambda a, b: silu_forward(a * b) * b, 2),
     "without functions": (lambda a, b: times(a, b), 2),
     "two functions and an operand": (lambda a, b, c: a * silu_derivative(b) * silu_derivative(c), 3),
@@ -69,7 +98,8 @@ OTHERS: dict[str, tuple[Any, int]] = {
     "a condition on another operand": (_unless_infinite, 3),
     "a condition on a value": (lambda a, b: where(a * b < 1.0, a, a * silu_forward(b)), 2),
     "operations for segments": (lambda a, b: a * hardswish_forward(b), 2),
-    "attributes": (clipped_swiglu_forward, 5),
+    "a function with an attribute": (clipped_swiglu_forward, 5),
+    "its gradient": (clipped_swiglu_gradient, 6),
     "not fitted": (lambda a, b: a * mish_forward(b), 2),
 }
 
@@ -85,24 +115,26 @@ SPECIAL = np.array(
 )
 
 
-def both(monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array]) -> tuple[list[Array], list[Array]]:
+def both(
+    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: list[Array], numbers: tuple[float, ...]
+) -> tuple[list[Array], list[Array]]:
     """Return the results by products, and by the formula."""
-    found = products(formula, len(inputs))
+    found = products(formula, len(inputs) + len(numbers))
     assert found is not None
-    by_products = run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
+    by_products = run(formula, [np.empty_like(inputs[0]) for _ in found.results], inputs, *numbers)
     with monkeypatch.context() as patched:
         patched.setattr(plans, "products", lambda *_: None)
-        return by_products, run(formula, [np.empty_like(inputs[0]) for _ in found], inputs)
+        return by_products, run(formula, [np.empty_like(inputs[0]) for _ in found.results], inputs, *numbers)
 
 
 @pytest.mark.slow
 @EVERY
 def test_special_numbers_in_every_combination(
-    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
+    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str, numbers: tuple[float, ...]
 ) -> None:
     """Signed zeros, infinities and NaN, intermediate overflow, and subnormal products."""
     grids = [grid.reshape(-1) for grid in np.meshgrid(*[SPECIAL] * inputs)]
-    for ours, exact in zip(*both(monkeypatch, formula, grids), strict=True):
+    for ours, exact in zip(*both(monkeypatch, formula, grids, numbers), strict=True):
         np.testing.assert_array_equal(np.isnan(ours), np.isnan(exact))
         rest = ~np.isnan(exact)
         np.testing.assert_array_equal(np.signbit(ours[rest]), np.signbit(exact[rest]))
@@ -115,7 +147,7 @@ def test_special_numbers_in_every_combination(
 @pytest.mark.slow
 @EVERY
 def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
-    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str
+    monkeypatch: pytest.MonkeyPatch, formula: Any, inputs: int, factors: str, numbers: tuple[float, ...]
 ) -> None:
     """In whole and partial tiles, with non-temporal stores, with one thread and several."""
     rng = np.random.default_rng(8)
@@ -128,13 +160,14 @@ def test_outliers_in_any_number_have_the_formulas_results_wherever_they_lie(
             inside = rng.random(size) < rng.choice([0.0, 0.5, 0.999], size // 64 + 1).repeat(64)[:size]
             for operand in operands:
                 operand[~inside] *= 60
-            ours, exact = both(monkeypatch, formula, operands)
-            found = values(products(formula, inputs) or ())
-            far = np.logical_or.reduce([np.abs(operands[int(value.operand[1:])]) > 11 for value in found])
+            ours, exact = both(monkeypatch, formula, operands, numbers)
+            far = np.abs(operands[int(factors[-1]) if factors[-1] != "A" else -2]) > 11
+            if numbers:
+                far &= operands[-2] < numbers[0]
             for mine, other in zip(ours, exact, strict=True):
                 np.testing.assert_array_equal(mine[far], other[far])
                 np.testing.assert_allclose(mine, other, rtol=2.6 * 2.0**-23)
-            in_place = run(formula, operands[: len(ours)], operands)
+            in_place = run(formula, operands[: len(ours)], operands, *numbers)
             for mine, other in zip(in_place, ours, strict=True):
                 np.testing.assert_array_equal(mine, other)
     finally:

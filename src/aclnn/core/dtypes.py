@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from ctypes import c_float
 from enum import IntEnum
 from functools import cache
@@ -197,6 +198,11 @@ class Format(IntEnum):
     def of_rank(cls, rank: int) -> Format:
         """Return the format that torch_npu gives tensors of this rank; functions may reject others."""
         return {3: cls.FORMAT_NCL, 4: cls.FORMAT_NCHW, 5: cls.FORMAT_NCDHW}.get(rank, cls.FORMAT_ND)
+
+
+def is_float32(number: float) -> bool:
+    """Return True if a number is a float32, an infinity, or NaN."""
+    return math.isnan(number) or float32(number) == number
 
 
 def float32(number: float) -> float:

@@ -13,16 +13,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.core.dtypes import float32
+from aclnn.core.dtypes import is_float32
 from aclnn.kernels.sixteen_bit import round_to_odd
-from aclnn.kernels.trace import CONDITIONS, Program, Step
+from aclnn.kernels.trace import EXACT, Program, Step
 
 _COMPARED = {"{} == {}", "{} != {}"}
 """Comparisons with 0, which are unaffected by an entry's rounding or NaN."""
-_EXACT = {*CONDITIONS, "-{}", "absolute({})", "where({}, {}, {})"}
 _SUMS = {"{} + {}", "{} - {}"}
 _PRODUCTS = {"{} * {}", "times({}, {})"}
-_IN_FLOAT32 = {"where({}, {}, {})": "select({}, {}, {})", "times({}, {})": "{} * {}"}
 _INFINITY, _NORMAL = 0x7F800000, 0x00800000
 """Bit patterns of infinity and of the smallest normal number."""
 
@@ -45,12 +43,12 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
     inputs = program.arity - len(numbers)
     over = {f"x{k}": {k} if k < inputs else set[int]() for k in range(program.arity)}
     """Operands on which each value depends."""
-    exact = {name for name, number in zip(over, (*[0.0] * inputs, *numbers), strict=True) if _is_float32(number)}
+    exact = {name for name, number in zip(over, (*[0.0] * inputs, *numbers), strict=True) if is_float32(number)}
     products: dict[str, set[Step]] = {}
     """Values rounded to float32, with the products that they are or are selected from."""
 
     def is_exact(name: str) -> bool:
-        return name in exact if name in over else _is_float32(float(name))
+        return name in exact if name in over else is_float32(float(name))
 
     multiplied = set[Step]()
     for step in program.steps:
@@ -60,7 +58,7 @@ def separate(program: Program, numbers: Sequence[float]) -> Separated | None:
         in_lanes = not over.keys().isdisjoint(operands[is_choice:])
         is_zero = template in _COMPARED and operands[1] == "0.0" and operands[0] not in products
         is_known = is_zero or all(map(is_exact, operands))
-        if template in _EXACT and in_lanes and is_known:
+        if template in EXACT and in_lanes and is_known:
             exact.add(result)
         elif template in _SUMS and in_lanes and all(map(is_exact, operands)):
             products[result] = set()
@@ -97,17 +95,12 @@ def lines(separated: Separated, program: Program) -> Iterator[str]:
 
     They are invalid if one is not finite, or a product that is multiplied again has underflowed.
     """
-    for result, template, operands in separated.steps:
-        yield f"{result} = {_IN_FLOAT32.get(template, template).format(*operands)}"
+    yield from (step.in_float32() for step in separated.steps)
     lost = [f"({_INFINITY - 1} - bits(absolute({name})))" for name in program.results]
     for product, _, factors in separated.multiplied:
         nonzero = (f"(0 - bits(absolute({factor})))" for factor in factors)
         lost.append(f"((bits(absolute({product})) - {_NORMAL}) & {' & '.join(nonzero)})")
     yield f"outside = {' | '.join(lost)}"
-
-
-def _is_float32(number: float) -> bool:
-    return math.isnan(number) or float32(number) == number
 
 
 def entries(values: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -29,6 +29,8 @@ _UNARY = {"__neg__": "-{}", "__invert__": "~{}", "__abs__": "absolute({})"} | {
 _OTHERS = {"where": "where({}, {}, {})", "fma": "fma({}, {}, {})", "times": "times({}, {})"}
 COMPARISONS = tuple(_OPERATORS[word] for word in ("lt", "le", "gt", "ge", "eq", "ne"))
 CONDITIONS = (_OPERATORS["and"], _OPERATORS["or"], _UNARY["__invert__"], *COMPARISONS)
+EXACT = {*CONDITIONS, _UNARY["__neg__"], _UNARY["__abs__"], _OTHERS["where"]}
+"""Operations that round nothing."""
 REDUCTIONS = {word: f"{word}({{}})" for word in ("row_sum", "row_max")}
 COLUMNS = "columns"
 """Name of the number of elements in a row."""
@@ -40,6 +42,14 @@ class Step(NamedTuple):
     result: str
     template: str
     operands: tuple[str, ...]
+
+    def in_float32(self) -> str:
+        """Return the line of a kernel that computes the operation in float32."""
+        template = _IN_FLOAT32.get(self.template, self.template)
+        return f"{self.result} = {template.format(*self.operands)}"
+
+
+_IN_FLOAT32 = {_OTHERS["where"]: "select({}, {}, {})", _OTHERS["times"]: _OPERATORS["mul"]}
 
 
 def steps_for(wanted: Iterable[str], steps: Sequence[Step], given: Iterable[str] = ()) -> list[Step]:

@@ -31,36 +31,72 @@ from aclnn.core.products import A2_CLASS, CLASS_950
 from aclnn.core.status import ACLNN_ERR_INNER_TILING_ERROR as TILING
 from aclnn.core.status import ACLNN_ERR_PARAM_INVALID as INVALID
 from aclnn.execution import arrays
-from aclnn.formula import Real, exp, maximum, minimum, times, where
+from aclnn.formula import Real, exp, sigmoid, times, where
+from aclnn.operators.silu import silu_derivative
+from aclnn.operators.swish import QUICK, quick_swish_derivative, quick_swish_forward
 from aclnn.typing import Array, ArrayLike
+
+_Formula = Callable[..., Any]
 
 MOST_GROUPS = 8192
 GROUPS = "groupIndexOptional"
 
 
-def clipped_swiglu_forward(a: Real, b: Real, alpha: Real, limit: Real, bias: Real) -> Real:
-    """A·s·(B + bias) with A = min(a, limit), B = b within ±limit, s = 1 / (1 + e^(-alpha·A)).
+def _below(x: Real, limit: Real) -> Real:
+    """Return min(x, limit); NaN for NaN, as a processor's minimum."""
+    return where(x > limit, limit, x)
 
-    NaN where A·s is -inf·0.
-    """
-    a = minimum(a, limit)
-    return a / (1.0 + exp(-(alpha * a))) * (minimum(maximum(b, -limit), limit) + bias)
+
+def _within(x: Real, limit: Real) -> Real:
+    """Return x within ±limit, NaN for NaN."""
+    return _below(where(x < -limit, -limit, x), limit)
+
+
+def _forward(a: Real, b: Real, limit: Real, bias: Real, swish: Callable[[Real], Real]) -> Real:
+    """swish(A)·(B + bias) with A = min(a, limit), B = b within ±limit."""
+    return swish(_below(a, limit)) * (_within(b, limit) + bias)
+
+
+def _gradient(
+    dy: Real, a: Real, b: Real, limit: Real, bias: Real, swish: Callable[[Real], Real], slope: Callable[[Real], Real]
+) -> tuple[Real, Real]:
+    """dy·(B + bias)·swish'(A) and dy·swish(A), 0 where a or b is cut off; NaN where any of dy, a, b is."""
+    lower, known = _below(a, limit), (b == b) & (dy == dy)
+    da = times(dy * (_within(b, limit) + bias), slope(lower))
+    db = where(b == b, times(dy, swish(lower)), b)
+    is_cut = ((b < -limit) | (b > limit)) & (a == a)
+    return where((a > limit) & known, 0.0, da), where(is_cut & known, 0.0, db)
+
+
+def clipped_swiglu_forward(a: Real, b: Real, alpha: Real, limit: Real, bias: Real) -> Real:
+    """A·s·(B + bias) with s = 1 / (1 + e^(-alpha·A)); NaN where A·s is -inf·0."""
+    return _forward(a, b, limit, bias, lambda x: x / (1.0 + exp(-(alpha * x))))
 
 
 def clipped_swiglu_gradient(dy: Real, a: Real, b: Real, alpha: Real, limit: Real, bias: Real) -> tuple[Real, Real]:
-    """dy·(B + bias)·s·(1 + alpha·A·(1 - s)) and dy·A·s, 0 where a or b is cut off; NaN where any of dy, a, b is."""
-    lower, upper = minimum(a, limit), minimum(maximum(b, -limit), limit)
-    z = alpha * lower
-    s = 1.0 / (1.0 + exp(-z))
-    unknown = (a != a) | (b != b) | (dy != dy)
-    da = times(dy * (upper + bias), s * (s + (1.0 + z) * (1.0 - s)))
-    db = where(b == b, times(dy, lower * s), b)
-    return where((a <= limit) | unknown, da, 0.0), where(((b >= -limit) & (b <= limit)) | unknown, db, 0.0)
+    """dy·(B + bias)·s·(1 + alpha·A·(1 - s)) and dy·A·s within the limits."""
+    return _gradient(dy, a, b, limit, bias, lambda x: x * sigmoid(alpha * x), lambda x: silu_derivative(alpha * x))
+
+
+def clipped_quick_swiglu_forward(a: Real, b: Real, limit: Real, bias: Real) -> Real:
+    """Clipped SwiGLU with an alpha of 1.702."""
+    return _forward(a, b, limit, bias, quick_swish_forward)
+
+
+def clipped_quick_swiglu_gradient(dy: Real, a: Real, b: Real, limit: Real, bias: Real) -> tuple[Real, Real]:
+    """Gradient of clipped SwiGLU with an alpha of 1.702."""
+    return _gradient(dy, a, b, limit, bias, quick_swish_forward, quick_swish_derivative)
 
 
 def numbers(call: Call) -> tuple[float, ...]:
     """Return the attributes, rounded to float32."""
     return tuple(float32(call[name]) for name in ("alpha", "limit", "bias"))
+
+
+def _for_alpha(call: Call, general: _Formula, quick: _Formula) -> tuple[_Formula, tuple[float, ...]]:
+    """Return the formula for the call's alpha, and the numbers that it takes."""
+    alpha, *others = numbers(call)
+    return (quick, tuple(others)) if alpha == QUICK else (general, (alpha, *others))
 
 
 def _halves(call: Call, tensor: str) -> tuple[Columns, Columns]:
@@ -83,18 +119,20 @@ def _work(call: Call) -> Elementwise | None:
     if call["x"].size == 0:
         return None
     groups = None if call[GROUPS] is None else GROUPS
-    return Elementwise(clipped_swiglu_forward, _halves(call, "x"), (_whole(call, "out"),), numbers(call), groups=groups)
+    formula, given = _for_alpha(call, clipped_swiglu_forward, clipped_quick_swiglu_forward)
+    return Elementwise(formula, _halves(call, "x"), (_whole(call, "out"),), given, groups=groups)
 
 
 def _gradient_work(call: Call) -> Elementwise | None:
     if call["x"].size == 0:
         return None
     groups = call[GROUPS]
+    formula, given = _for_alpha(call, clipped_swiglu_gradient, clipped_quick_swiglu_gradient)
     return Elementwise(
-        clipped_swiglu_gradient,
+        formula,
         (_whole(call, "gradY"), *_halves(call, "x")),
         _halves(call, "gradXOut"),
-        numbers(call),
+        given,
         groups=None if groups is None or groups.size == 0 else GROUPS,
         clears=True,
     )

@@ -34,26 +34,26 @@ def swish_derivative(x: Real, beta: Real) -> Real:
 
 swish_gradient = Gradient(swish_derivative)
 
-_QUICK = float32(1.702)
+QUICK = float32(1.702)
 """The beta for which Swish approximates GELU, as passed to kernels."""
 
 
 @fitted(symmetry="x+f")
 def quick_swish_forward(x: Real) -> Real:
     """Swish with a beta of 1.702; NaN at -inf."""
-    return x / (1.0 + exp(-_QUICK * x))
+    return x / (1.0 + exp(-QUICK * x))
 
 
 @fitted(symmetry="1-f")
 def quick_swish_derivative(x: Real) -> Real:
     """Swish's derivative with a beta of 1.702; NaN at ±inf."""
-    return silu_derivative(_QUICK * x)
+    return silu_derivative(QUICK * x)
 
 
 quick_swish_gradient = Gradient(quick_swish_derivative)
 
 #: Values of beta with fitted versions in float32.
-_FITTED = {1.0: (silu_forward, silu_gradient), _QUICK: (quick_swish_forward, quick_swish_gradient)}
+_FITTED = {1.0: (silu_forward, silu_gradient), QUICK: (quick_swish_forward, quick_swish_gradient)}
 
 
 def _beta(call: Call) -> float:

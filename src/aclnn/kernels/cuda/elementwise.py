@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, is_float32
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Nothing, Plan, identity
@@ -322,7 +322,7 @@ def _products(
     dtype, arity = dtypes[0], inputs + len(numbers)
     key: Any
     if dtype == DataType.FLOAT:
-        if numbers or (found := fast_products(formula, inputs)) is None:
+        if not all(map(is_float32, numbers)) or (found := fast_products(formula, arity)) is None:
             return None
         version, rows = found
         key = version
@@ -332,7 +332,8 @@ def _products(
             return None
         version, rows = separable(program, separated), partial(tables, program, separated, dtype, numbers)
         key = program.digest, dtype, as_bytes(numbers)
-    if (kept := _room_for(key, numbers)) is None:
+    # Rows of fitted functions do not depend on numbers.
+    if (kept := _room_for(key, () if dtype == DataType.FLOAT else numbers)) is None:
         return None
     table = launch.get_or_make(kept, key, lambda: launch.Uploaded(rows, DataType.FLOAT))
     return {"FORMULA": on_float64(formula, arity), "VERSION": version, "BOUND": None}, table

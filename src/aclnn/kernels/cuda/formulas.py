@@ -330,7 +330,7 @@ def fast(formula: Formula, dtype: DataType) -> Fast | None:
 
 @lru_cache(maxsize=512)
 def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
-    """Return a function of float32 operands and the address of rows, and the rows, for a formula of products.
+    """Return a function of the address of rows and of operands, and the rows, for a formula of products.
 
     It returns the tuple of results, and where they are invalid (see ``aclnn.kernels.products``).
     """
@@ -338,6 +338,7 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
         return None
     names = {
         "fma": fma_float32, "absolute": absolute, "bits": bits, "negated": negated, "segments_in_two": segments_in_two,
+        "select": select, "widen": widen,
     }  # fmt: skip
     rows: tuple[Row, ...] = ()
 
@@ -349,10 +350,9 @@ def fast_products(formula: Formula, arity: int) -> tuple[Any, Numbers] | None:
         symmetry = value.function.symmetry
         return f"segments_in_two({value.operand}, {place}, {found.per_unit}, {len(found.p)}, {symmetry!r})"
 
-    operands, results = (
-        ", ".join(f"{name}{k}" for k in range(count)) for name, count in (("x", arity), ("y", len(found)))
-    )
-    body = "\n    ".join((*lines_of_products(found, call), f"return ({results},), outside < 0"))
+    results, operands = ", ".join(found.results), ", ".join(f"x{k}" for k in range(arity))
+    narrowed = (f"x{k} = x{k}.to(tl.float32)" for k in range(arity))
+    body = "\n    ".join((*narrowed, *lines_of_products(found, call), f"return ({results},), outside < 0"))
     version = _define("products", _exact(f"def products(rows, {operands}):\n    {body}\n"), names)
     return version, partial(np.array, rows, np.float32)
 

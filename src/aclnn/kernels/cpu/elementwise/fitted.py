@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -27,7 +26,7 @@ from aclnn.kernels.fitted import (
     slope,
     version,
 )
-from aclnn.kernels.products import Product, lines, pattern, values
+from aclnn.kernels.products import Products, lines, pattern
 from aclnn.kernels.trace import Program
 
 _ROUND = 1.5 * 2.0**23
@@ -72,16 +71,16 @@ def operations(formula: Formula, dtype: DataType) -> Formula | None:
     return Gradient(found) if isinstance(formula, Gradient) else found
 
 
-def write_products(products: Sequence[Product], source: Source, program: Program) -> dict[str, Any]:
-    """Write operations that compute a program's results from their factors; return the values of names in them.
+def write_products(products: Products, source: Source, program: Program) -> dict[str, Any]:
+    """Write operations that compute a program's results by products; return the values of names in them.
 
     Lanes are float32. Results for which that is not accurate enough are evaluated in float64 instead.
     """
     source(*lines(products, lambda value: f"{value.function.__name__}({value.operand})"))
     source.outside("outside")
-    source(*(f"{name} = y{k}" for k, name in enumerate(program.results)))
+    source(f"{', '.join(program.results)} = {', '.join(products.results)}")
     found = dict[str, Any]()
-    for value in values(products):
+    for value in products.values:
         assert value.segments is not None
         found[value.function.__name__] = _by_segments(value.segments, value.function, in_two=True)
     return found

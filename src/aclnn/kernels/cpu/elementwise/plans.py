@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from aclnn.core.dtypes import DataType
+from aclnn.core.dtypes import DataType, is_float32
 from aclnn.core.tensor import Layout
 from aclnn.formula import Gradient
 from aclnn.kernels import Formula, Nothing, Plan
@@ -123,10 +123,11 @@ class _Evaluator:
             if by_tables is not None:
                 self.kernel, self.constants = by_tables
                 return
-        factors = products(formula, len(inputs)) if alike and dtype == DataType.FLOAT and not numbers else None
-        if factors is not None:
-            self.kernel = evaluation(False, "products", partial(fitted.write_products, factors))
-            return
+        if alike and dtype == DataType.FLOAT and all(map(is_float32, numbers)):
+            found = products(formula, len(inputs) + len(numbers))
+            if found is not None:
+                self.kernel = evaluation(False, "products", partial(fitted.write_products, found))
+                return
         self.kernel, self.single = evaluation(double), single
 
     @property
