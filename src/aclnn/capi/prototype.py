@@ -77,6 +77,10 @@ _INTEGERS = {
 # C enums are 32 bits wide and may hold any such number; each function checks its own arguments.
 _ENUM = _INTEGERS["int32_t"]
 _ADDRESSES = _INTEGERS["size_t"]
+_TEARDOWN = re.compile(
+    r"acl(rt|nn|op)?(Destroy|Finalize|Free|HostUnregister|Release|ResetDevice|SetCurrentContext|SetDevice$|Synchronize|"
+    r"UnSubscribe|Unmap)|\w+Destroy$"
+)
 
 Converter = Callable[[Any], Any]
 Converting = Callable[[tuple[Any, ...], Mapping[str, Any]], Sequence[Any]]
@@ -159,6 +163,11 @@ class CFunction:
     def returns_status(self) -> bool:
         """True if the return value is a status."""
         return self.returns in STATUS_TYPES
+
+    @property
+    def is_teardown(self) -> bool:
+        """True for functions that destructors call: to release objects, and before that to select a device and wait."""
+        return _TEARDOWN.match(self.name) is not None and not self.outputs
 
     @property
     def parameters(self) -> tuple[CParameter, ...]:

@@ -23,8 +23,23 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic(const struct aclnn_entries *) entries;
 static atomic_int failed;
 static atomic_int ours; /* This library has started the interpreter, or is about to. */
+static bool in_python; /* This library was loaded by a Python program. */
 static int (*python_is_initialized)(void);
 static char folder[PATH_MAX] = ".";
+
+static bool python_runs(void)
+{
+    int (*is_initialized)(void) = NULL;
+
+    /* Not the global variable of that name, which another thread may be setting. */
+    *(void **)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    return is_initialized != NULL && is_initialized();
+}
+
+bool aclnn_ended(void)
+{
+    return (in_python || atomic_load(&entries) != NULL) && !python_runs();
+}
 
 static void forked(void)
 {
@@ -51,6 +66,7 @@ __attribute__((constructor)) static void prepare(void)
         && (slash = strrchr(folder, '/')) != NULL) {
         *slash = '\0';
     }
+    in_python = python_runs();
     pthread_atfork(NULL, NULL, forked);
 }
 
@@ -116,7 +132,7 @@ static const struct aclnn_entries *open_bridge(void)
 static const struct aclnn_entries *start(void)
 {
     const struct aclnn_entries *found;
-    int (*is_initialized)(void) = NULL;
+    const bool runs = python_runs();
     int (*holds_lock)(void) = NULL;
     void *(*save)(void) = NULL;
     void (*restore)(void *) = NULL;
@@ -128,9 +144,10 @@ static const struct aclnn_entries *start(void)
         }
         return NULL;
     }
-    /* Not the global variable of that name, which the starting thread may be setting. */
-    *(void **)&is_initialized = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
-    if (is_initialized != NULL && is_initialized()) {
+    if (aclnn_ended()) {
+        return NULL;
+    }
+    if (runs) {
         /* The starting thread needs the interpreter lock, so release it while waiting for that thread. */
         *(void **)&holds_lock = dlsym(RTLD_DEFAULT, "PyGILState_Check");
         *(void **)&save = dlsym(RTLD_DEFAULT, "PyEval_SaveThread");
@@ -142,7 +159,7 @@ static const struct aclnn_entries *start(void)
     pthread_mutex_lock(&lock);
     found = atomic_load_explicit(&entries, memory_order_acquire);
     if (found == NULL && atomic_load(&failed) == 0) {
-        atomic_store(&ours, is_initialized == NULL || !is_initialized());
+        atomic_store(&ours, !runs);
         found = find_python() ? open_bridge() : NULL;
     }
     pthread_mutex_unlock(&lock);

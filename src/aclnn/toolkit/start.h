@@ -1,6 +1,7 @@
 #ifndef ACLNN_START_H
 #define ACLNN_START_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #ifdef __SSE__
 #include <xmmintrin.h>
@@ -47,6 +48,9 @@ struct aclnn_entries;
 
 /* Exported by libaclnn_start.so: the entry points, or null if Python cannot serve them. */
 const struct aclnn_entries *aclnn_entries(void);
+
+/* Exported likewise: the interpreter of a Python program has ended. */
+bool aclnn_ended(void);
 
 /* Exported by bridge.so: starts Python if none runs; returns null and the reason on failure. */
 typedef const struct aclnn_entries *(*aclnn_open)(char *reason, size_t size);

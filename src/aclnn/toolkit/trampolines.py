@@ -45,9 +45,9 @@ _FALLBACK = {name: str(statuses.internal) for name, statuses in STATUS_TYPES.ite
 
 
 def fallback(function: CFunction) -> str:
-    """Return the C expression for a call that Python cannot serve: an error status, or the function's null."""
+    """Return the C expression for a call that Python cannot serve: a status, or the function's null."""
     if function.returns_status:
-        return _FALLBACK[function.returns]
+        return _status(function, function.returns)
     match function.null:
         case None:
             return "NULL"
@@ -55,6 +55,11 @@ def fallback(function: CFunction) -> str:
             return _literal(text)
         case number:
             return "NAN" if math.isnan(number) else str(number)
+
+
+def _status(function: CFunction, returns: str) -> str:
+    """Return the C expression of an error, or of success where the end of Python has left nothing to be done."""
+    return f"(aclnn_ended() ? 0 : {_FALLBACK[returns]})" if function.is_teardown else _FALLBACK[returns]
 
 
 def entries_header(functions: Iterable[CFunction]) -> str:
@@ -187,7 +192,7 @@ def _forward(forward: Alias) -> str:
     arguments = ", ".join(map(_border_argument, given, FUNCTIONS[forward.to].parameters))
     unused = _unused(name for name in forward.parameters if name not in given)
     call = f"aclnn_asked(entries)->{forward.to}({arguments})"
-    return _definition(forward.prototype, _FALLBACK["rtError_t"], call, before=unused)
+    return _definition(forward.prototype, _status(FUNCTIONS[forward.to], "rtError_t"), call, before=unused)
 
 
 def _border_argument(name: str, parameter: CParameter) -> str:
